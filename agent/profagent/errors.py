@@ -1,0 +1,86 @@
+"""The errors that profagent raises on purpose, each with the exit code that a script sees.
+
+ProfagentError            1  the answer is 'no', or something went wrong
+├── UsageError            2  the command line or a setting cannot be right
+├── UnsupportedBoardError 2  the data is of another SoC than SS928/SS927
+├── UnreachableError      3  the board cannot be reached
+├── IncompleteError       4  data that existed is missing
+├── FormatError           1  bytes that are not what their file's format says
+└── StoreError            1  the database cannot be used
+    └── WorkspaceBusyError   another process writes to the workspace
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "FormatError",
+    "IncompleteError",
+    "ProfagentError",
+    "StoreError",
+    "UnreachableError",
+    "UnsupportedBoardError",
+    "UsageError",
+    "WorkspaceBusyError",
+]
+
+
+class ProfagentError(Exception):
+    """Base of all: one line that says what is wrong, and a hint that says what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(ProfagentError):
+    """The command line or a setting cannot be right."""
+
+    exit_code = 2
+
+
+class UnsupportedBoardError(ProfagentError):
+    """The data is of a SoC whose records look alike and are not the same."""
+
+    exit_code = 2
+
+
+class UnreachableError(ProfagentError):
+    """The board's daemon cannot be reached, or the link to it is gone for good."""
+
+    exit_code = 3
+
+
+class IncompleteError(ProfagentError):
+    """Bytes or records that existed are missing from the capture."""
+
+    exit_code = 4
+
+
+class FormatError(ProfagentError):
+    """Bytes of `file` at byte `offset` are `found` where the format demands `expected`."""
+
+    def __init__(
+        self,
+        file: str,
+        offset: int,
+        expected: str,
+        found: str,
+        *,
+        hint: str = "the file is damaged or not of a known SDK; its bytes are kept, report it with this line",
+    ) -> None:
+        shown = file.encode("utf-8", "backslashreplace").decode("utf-8")
+        super().__init__(f"{shown}: byte {offset}: expected {expected}, found {found}", hint=hint)
+        self.file = file
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+
+
+class StoreError(ProfagentError):
+    """The database cannot be opened, read or written."""
+
+
+class WorkspaceBusyError(StoreError):
+    """Another process holds the workspace's lock."""
