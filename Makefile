@@ -1,0 +1,1 @@
+# Development tasks; `make help` lists them.

@@ -1,0 +1,1 @@
+"""The command line: options in, text and exit codes out."""

@@ -1,0 +1,1 @@
+"""The files and tables that a person or another program reads, made from rows."""

@@ -1,0 +1,1 @@
+"""The SQLite database: its schema, its one writer and its readers."""

@@ -1,0 +1,3 @@
+"""The board side of profagent."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The simulated board: a pretend NPU that writes true JOB directories."""

@@ -1,0 +1,1 @@
+"""The wire contract between board and host, and the code generated from it."""
