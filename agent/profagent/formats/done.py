@@ -1,0 +1,131 @@
+"""Reads `.done` texts, which end a set of records (format page 2.2)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from profagent.errors import FormatError
+from profagent.formats.names import LogKind
+
+__all__ = ["Done", "parse_done"]
+
+ONLINE_BATCHES_MAX = 8
+U32_SPAN = 2**32
+# What SQLite can hold; no clock and no length comes near it.
+I63_MAX = 2**63 - 1
+
+_KEYS = {
+    LogKind.AICORE: ("file_len", "start_time", "end_time", "cache_hit", "cache_mis"),
+    LogKind.AICPU: ("file_len", "start_time", "end_time"),
+    LogKind.ACL_API: ("file_len", "start_time", "end_time", "pid", "tid"),
+}
+_RANGES = {
+    "start_time": (0, I63_MAX),
+    "end_time": (0, I63_MAX),
+    "pid": (0, U32_SPAN - 1),
+    "tid": (0, U32_SPAN - 1),
+    "cache_hit": (-U32_SPAN // 2, U32_SPAN - 1),
+    "cache_mis": (-U32_SPAN // 2, U32_SPAN - 1),
+    "online_batch_num": (0, U32_SPAN - 1),
+}
+_NUMBER = re.compile(rb"-?[0-9]{1,20}")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a `.done` says of its set of records; None where its kind has no such line."""
+
+    file_len: int
+    start_us: int
+    end_us: int
+    cache_hit: int | None = None
+    cache_miss: int | None = None
+    pid: int | None = None
+    tid: int | None = None
+    online_batch_num: tuple[int, ...] = ()
+
+
+def parse_done(data: bytes, kind: LogKind, file: str) -> Done:
+    """Read the text of an aicore, aicpu or acl_api `.done`.
+
+    One SDK generation prints 32-bit values signed, the other unsigned: `file_len` and the cache counters are taken
+    modulo 2**32 when they are negative (format page 2.2). `start_us` is 0 for an acl_api set whose model was loaded
+    before profiling was started. Raises FormatError for whatever is not the whole text.
+    """
+    reader = _Reader(data, kind, file)
+    values = {key: reader.number_line(key) for key in _KEYS[kind]}
+    online_batch_num = reader.batches_line() if kind is LogKind.AICORE and not reader.at_end else ()
+    reader.finish()
+    return Done(
+        file_len=values["file_len"],
+        start_us=values["start_time"],
+        end_us=values["end_time"],
+        cache_hit=values.get("cache_hit"),
+        cache_miss=values.get("cache_mis"),
+        pid=values.get("pid"),
+        tid=values.get("tid"),
+        online_batch_num=online_batch_num,
+    )
+
+
+class _Reader:
+    """Takes the lines of a `.done` one after the other, in the order in which the runtime prints them."""
+
+    def __init__(self, data: bytes, kind: LogKind, file: str) -> None:
+        self._data = data
+        self._kind = kind
+        self._file = file
+        self._at = 0
+
+    @property
+    def at_end(self) -> bool:
+        return self._at == len(self._data)
+
+    def number_line(self, key: str) -> int:
+        self._take(f"{key}:".encode())
+        value = self._number(key)
+        self._take(b"\n")
+        return value
+
+    def batches_line(self) -> tuple[int, ...]:
+        self._take(b"online_batch_num:")
+        values = [self._number("online_batch_num")]
+        while self._data[self._at : self._at + 1] == b"," and len(values) < ONLINE_BATCHES_MAX:
+            self._at += 1
+            values.append(self._number("online_batch_num"))
+        # The runtime ends this line without a newline.
+        if self._data[self._at :] == b"\n":
+            self._at += 1
+        return tuple(values)
+
+    def finish(self) -> None:
+        if not self.at_end:
+            raise self._fault("the end of the text")
+
+    def _take(self, text: bytes) -> None:
+        if not self._data.startswith(text, self._at):
+            raise self._fault(repr(text.decode()))
+        self._at += len(text)
+
+    def _number(self, key: str) -> int:
+        match = _NUMBER.match(self._data, self._at)
+        if not match:
+            raise self._fault(f"the decimal number of {key!r}")
+        low, high = self._range(key)
+        value = int(match[0])
+        if not low <= value <= high:
+            raise self._fault(f"a value of {key!r} from {low} to {high}")
+        self._at = match.end()
+        return value if value >= 0 else value + U32_SPAN
+
+    def _range(self, key: str) -> tuple[int, int]:
+        if key == "file_len":
+            # The length of an acl_api set is printed in 64 bits by one SDK generation.
+            return -U32_SPAN // 2, I63_MAX if self._kind is LogKind.ACL_API else U32_SPAN - 1
+        return _RANGES[key]
+
+    def _fault(self, expected: str) -> FormatError:
+        rest = self._data[self._at : self._at + 24]
+        found = repr(rest)[1:] if rest else "the end of the text"
+        return FormatError(self._file, self._at, expected, found)

@@ -1,0 +1,145 @@
+"""What a file in a JOB directory is, from its name alone (format page 2.1)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+__all__ = ["JOB_NAME", "InferenceKey", "LogKind", "LogName", "display_text", "is_job_name", "parse_log_name"]
+
+JOB_NAME = re.compile(r"JOB[A-Z]{29}")
+U16_MAX = 2**16 - 1
+U32_MAX = 2**32 - 1
+U64_MAX = 2**64 - 1
+U64_DIGITS = 20
+# Where os.fsdecode hides the bytes 0x80 to 0xFF that are not UTF-8.
+ESCAPED_BYTES = range(0xDC80, 0xDD00)
+
+_N = r"(?P<{}>0|[1-9][0-9]*)".format
+_MODEL = r"(?P<model>[^/\0]*{})".format
+_DONE = r"(?P<done>\.done)?"
+_PICTURES = rf"{_N('model_id')}\.{_N('batch_num')}\.{_N('input_pic_num')}\.{_N('current_pic_count')}"
+# The model's name takes as little as it can, so of five trailing numbers the first is the stream.
+_OF_INFERENCE = rf"{_N('device')}\.{_MODEL('?')}(?:\.{_N('stream')})?\.{_PICTURES}{_DONE}"
+_OF_MODEL = rf"{_N('device')}\.{_MODEL('')}\.{_N('model_id')}{_DONE}"
+
+
+class LogKind(StrEnum):
+    """What a log holds; a `.done` has the kind of the data that it completes."""
+
+    AICORE = "aicore"
+    AICPU = "aicpu"
+    ACL_API = "acl_api"
+    CONT = "cont"
+    NET_INFO = "net_info"
+    LAYER_INFO = "layer_info"
+    INFO_JSON = "info_json"
+
+
+class InferenceKey(NamedTuple):
+    """What the logs of one inference have in common; `stream` is None where the names carry none."""
+
+    device: int
+    model: str
+    model_id: int
+    stream: int | None
+    batch_num: int
+    input_pic_num: int
+    current_pic_count: int
+
+
+_FIELD_MAX = {"stream": U16_MAX, "current_pic_count": U64_MAX}
+_PATTERNS = tuple(
+    (re.compile(pattern, re.ASCII), kind)
+    for pattern, kind in (
+        (rf"data/(?i:a[ai]core)\.{_OF_INFERENCE}", LogKind.AICORE),
+        (rf"data/(?i:a[ai]cpu)\.{_OF_INFERENCE}", LogKind.AICPU),
+        (rf"data/(?i:acl_api|aclmodule)\.{_OF_MODEL}", LogKind.ACL_API),
+        (rf"data/(?i:cont)\.{_N('device')}\.{_MODEL('')}\.{_PICTURES}", LogKind.CONT),
+        (rf"data/{_MODEL('')}\.{_N('model_id')}\.net\.info", LogKind.NET_INFO),
+        (rf"data/{_MODEL('')}\.{_N('model_id')}\.layer\.info", LogKind.LAYER_INFO),
+        (rf"(?i:info\.json)\.{_N('device')}", LogKind.INFO_JSON),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogName:
+    """The fields of a log's name; None where its kind has no such field. An empty model name is legal."""
+
+    kind: LogKind
+    is_done: bool = False
+    device: int | None = None
+    model: str | None = None
+    model_id: int | None = None
+    stream: int | None = None
+    batch_num: int | None = None
+    input_pic_num: int | None = None
+    current_pic_count: int | None = None
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the log holds records and only grows."""
+        return not self.is_done and self.kind in (LogKind.AICORE, LogKind.AICPU, LogKind.ACL_API)
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether the log is rewritten whole."""
+        return not self.is_data
+
+    @property
+    def inference(self) -> InferenceKey | None:
+        """The inference that the log belongs to; None for logs of a model or of the whole JOB."""
+        if self.device is None or self.model is None or self.model_id is None:
+            return None
+        if self.batch_num is None or self.input_pic_num is None or self.current_pic_count is None:
+            return None
+        pictures = (self.batch_num, self.input_pic_num, self.current_pic_count)
+        return InferenceKey(self.device, self.model, self.model_id, self.stream, *pictures)
+
+
+def is_job_name(name: str) -> bool:
+    """Whether a directory's name is that of a JOB (format page 1)."""
+    return JOB_NAME.fullmatch(name) is not None
+
+
+def parse_log_name(path: str) -> LogName | None:
+    """Read a path relative to its JOB, as `os.fsdecode` gives it; None for a foreign file.
+
+    Both generations of names are read, the prefix in any case, with or without <stream>. A model's name that ends in
+    a number before four trailing numbers cannot be told from a stream: five trailing numbers hold a stream.
+    """
+    for pattern, kind in _PATTERNS:
+        if match := pattern.fullmatch(path):
+            return _read(kind, match.groupdict())
+    return None
+
+
+def display_text(name: str) -> str:
+    r"""Give a name for people and text files: valid UTF-8, with `\xff` for stray bytes and control characters."""
+    return name if name.isprintable() else "".join(map(_displayed, name))
+
+
+def _displayed(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code in ESCAPED_BYTES:
+        return f"\\x{code - ESCAPED_BYTES.start + 0x80:02x}"
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _read(kind: LogKind, fields: dict[str, str | None]) -> LogName | None:
+    """Read a pattern's groups; None where a number is beyond the runtime's own field."""
+    is_done, model = fields.pop("done", None) is not None, fields.pop("model", None)
+    numbers = {field: _number(digits) for field, digits in fields.items() if digits is not None}
+    if any(number > _FIELD_MAX.get(field, U32_MAX) for field, number in numbers.items()):
+        return None
+    return LogName(kind, is_done=is_done, model=model, **numbers)
+
+
+def _number(digits: str) -> int:
+    """Read digits that may be endless; beyond all bounds when there are more than a u64 has."""
+    return int(digits) if len(digits) <= U64_DIGITS else U64_MAX + 1

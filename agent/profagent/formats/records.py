@@ -1,0 +1,113 @@
+"""The binary records of aicore, aicpu and acl_api logs as numpy arrays (format page 3.1 to 3.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from profagent.errors import FormatError
+from profagent.formats.names import LogKind
+
+__all__ = [
+    "AICORE_DTYPE",
+    "AICPU_DTYPE",
+    "API_DTYPE",
+    "API_NAMES",
+    "API_TYPES",
+    "RECORD_BYTES",
+    "api_magic_faults",
+    "api_name",
+    "api_type",
+    "decode_aicore",
+    "decode_aicpu",
+    "decode_api",
+    "view_records",
+]
+
+API_MAGIC = 0x5A5A
+
+# `words` is the whole record again: what the hardware wrote between ticks and net is for counter maps to read.
+AICORE_DTYPE = np.dtype(
+    {
+        "names": ["sequence", "ticks", "net", "words"],
+        "formats": ["<u4", "<u4", "<u4", ("<u4", 64)],
+        "offsets": [0x00, 0x04, 0xFC, 0x00],
+        "itemsize": 256,
+    }
+)
+AICPU_DTYPE = np.dtype(
+    {
+        "names": ["sequence", "begin_us", "end_us", "segment_start_us", "segment_end_us", "net"],
+        "formats": ["<u4", "<u8", "<u8", "<u8", "<u8", "<u4"],
+        "offsets": [0x00, 0x08, 0x10, 0x18, 0x20, 0x7C],
+        "itemsize": 128,
+    }
+)
+API_DTYPE = np.dtype(
+    [("magic", "<u4"), ("api", "<u4"), ("begin_us", "<u8"), ("end_us", "<u8"), ("pid", "<u4"), ("tid", "<u4")]
+)
+RECORD_BYTES = {
+    LogKind.AICORE: AICORE_DTYPE.itemsize,
+    LogKind.AICPU: AICPU_DTYPE.itemsize,
+    LogKind.ACL_API: API_DTYPE.itemsize,
+}
+
+API_NAMES = {
+    0: "svp_acl_mdl_load_from_mem",
+    1: "svp_acl_mdl_unload",
+    2: "svp_acl_mdl_execute",
+    3: "svp_acl_mdl_execute_async",
+    4: "svp_acl_rt_synchronize_stream",
+    5: "svp_acl_ext_process_aicpu_task",
+}
+API_TYPES = {0: "model", 1: "model", 2: "model", 3: "model", 4: "runtime", 5: "ext"}
+
+Buffer = bytes | bytearray | memoryview
+Records = np.ndarray[Any, np.dtype[np.void]]
+
+
+def view_records(data: Buffer, dtype: np.dtype[Any]) -> Records:
+    """View the whole records of `data` without a copy; bytes of a last, partial one are left out."""
+    count = len(data) // dtype.itemsize
+    return np.frombuffer(data, dtype=dtype, count=count) if count else np.empty(0, dtype=dtype)
+
+
+def decode_aicore(data: Buffer) -> Records:
+    """View aicore records, shape (records,), fields of AICORE_DTYPE (format page 3.1)."""
+    return view_records(data, AICORE_DTYPE)
+
+
+def decode_aicpu(data: Buffer) -> Records:
+    """View aicpu records, shape (records,), fields of AICPU_DTYPE (format page 3.2)."""
+    return view_records(data, AICPU_DTYPE)
+
+
+def decode_api(data: Buffer, file: str, offset: int) -> Records:
+    """View acl_api records, shape (records,), of `data` that stands at byte `offset` of its file (format page 3.3).
+
+    Raises FormatError that names the first record without the magic number.
+    """
+    records = view_records(data, API_DTYPE)
+    faults = api_magic_faults(records)
+    if len(faults):
+        first = int(faults[0])
+        expected, found = f"the magic number {API_MAGIC:#010x}", f"{int(records['magic'][first]):#010x}"
+        raise FormatError(file, offset + first * API_DTYPE.itemsize, expected, found)
+    return records
+
+
+def api_magic_faults(records: Records) -> npt.NDArray[np.intp]:
+    """Indices of acl_api records without the magic number, for a reader that goes on with the others."""
+    return np.flatnonzero(records["magic"] != API_MAGIC)
+
+
+def api_name(api: int) -> str:
+    """Name of the function that an acl_api record is about."""
+    return API_NAMES.get(api, f"unknown({api})")
+
+
+def api_type(api: int) -> str:
+    """The manual's word for the function's group, `N/A` for an unknown id."""
+    return API_TYPES.get(api, "N/A")
