@@ -23,7 +23,8 @@ def generate(target: Path) -> None:
     outputs = [f"--{kind}_out={target}" for kind in ("python", "mypy", "grpc_python", "mypy_grpc")]
     includes = [f"-I{ROOT}", f"-I{files('grpc_tools') / '_proto'}"]
     sources = sorted(str(path) for path in ROOT.rglob("*.proto"))
-    plugins = [f"--plugin=protoc-gen-{name}={Path(sys.executable).parent / f'protoc-gen-{name}'}" for name in ("mypy", "mypy_grpc")]
+    programs = Path(sys.executable).parent
+    plugins = [f"--plugin=protoc-gen-{name}={programs / f'protoc-gen-{name}'}" for name in ("mypy", "mypy_grpc")]
     if protoc.main(["protoc", *includes, *plugins, *outputs, *sources]):
         sys.exit("protoc failed: its message stands above")
 
