@@ -1,1 +1,55 @@
-# Development tasks; `make help` lists them.
+# Development tasks; `make help` lists them. Environments are made when first needed, inside the checkout.
+
+PYTHON ?= $(or $(shell command -v python3.11),python3)
+BIN := .venv/bin
+PROTOC := .venv-protoc/bin/python
+
+.NOTPARALLEL:
+.PHONY: help demo test check protos check-protos bench pins clean
+
+help: ## list the tasks
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: .venv/ready ## show the whole way on a simulated board
+	@$(BIN)/profagent demo
+
+test: .venv/ready ## run every test; the board's side on Python 3.9 as well
+	@$(BIN)/python -m pytest
+	@tools/test_on_39
+
+check: .venv/ready check-protos ## check style, types, layers and the generated code
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --exclude '^tests/daemon/' agent tests tools
+	@$(BIN)/mypy --python-version 3.9 protos daemon tests/daemon
+	@$(BIN)/lint-imports --no-logo
+
+protos: .venv-protoc/ready ## generate the wire's code anew
+	@$(PROTOC) tools/generate_protos.py
+
+check-protos: .venv-protoc/ready ## fail when the wire's code is not what its contract gives
+	@$(PROTOC) tools/generate_protos.py --check
+
+bench: .venv/ready ## measure, and print the figures
+	@$(BIN)/python -m pytest tests/bench --capture=no --timeout=0
+
+pins: ## pin the requirements anew
+	@tools/pin $(PYTHON) $$(tools/find_python39)
+
+clean: ## remove environments, caches and build output
+	@rm -rf .venv .venv39 .venv-protoc build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/installed: requirements/dev.txt tools/make_venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the agent needs Python 3.11: make PYTHON=…")'
+	@tools/make_venv $(PYTHON) .venv requirements/dev.txt
+	@touch $@
+
+.venv/ready: .venv/installed pyproject.toml
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@$(BIN)/pip check --disable-pip-version-check >/dev/null || { $(BIN)/pip check; exit 1; }
+	@touch $@
+
+.venv-protoc/ready: requirements/protoc.txt tools/make_venv
+	@tools/make_venv $(PYTHON) .venv-protoc requirements/protoc.txt
+	@touch $@
