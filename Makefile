@@ -20,8 +20,8 @@ test: .venv/ready ## run every test; the board's side on Python 3.9 as well
 check: .venv/ready check-protos ## check style, types, layers and the generated code
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy --exclude '^tests/daemon/' agent tests tools
-	@$(BIN)/mypy --python-version 3.9 protos daemon tests/daemon
+	@$(BIN)/mypy agent tests tools
+	@$(BIN)/mypy --python-version 3.9 protos daemon
 	@$(BIN)/lint-imports --no-logo
 
 protos: .venv-protoc/ready ## generate the wire's code anew

@@ -1,3 +1,5 @@
 """The host side of profagent."""
 
+from __future__ import annotations
+
 __version__ = "0.1.0"
