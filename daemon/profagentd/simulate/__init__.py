@@ -1,1 +1,16 @@
 """The simulated board: a pretend NPU that writes true JOB directories."""
+
+from __future__ import annotations
+
+from profagentd.simulate.generate import write_job
+from profagentd.simulate.options import SimulationOptions, add_simulation_arguments, options_from
+from profagentd.simulate.run import SimulationReport, simulate
+
+__all__ = [
+    "SimulationOptions",
+    "SimulationReport",
+    "add_simulation_arguments",
+    "options_from",
+    "simulate",
+    "write_job",
+]

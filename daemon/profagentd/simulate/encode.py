@@ -1,0 +1,132 @@
+"""Bytes of an SS928 JOB's files, as the runtime library writes them (format page, sections 2 and 3). Pure."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from profagentd.simulate.network import Layer, Network, Segment
+
+AICORE_BYTES = 256
+AICPU_BYTES = 128
+API_BYTES = 32
+
+API_LOAD, API_UNLOAD, API_EXECUTE, API_AICPU = 0, 1, 2, 5
+"""API ids of acl_api records (format page 3.3)."""
+
+_API_MAGIC = 0x5A5A
+
+_U8, _U16, _BYTES8, _BYTES16, _BYTES32 = 0x2000, 0x4000, 0x8000, 0xA000, 0xC000
+"""The encoding bits of a TLV tag (format page 2.4)."""
+
+_FORMS = {_U8: "<HB", _U16: "<HH", _BYTES8: "<HB", _BYTES16: "<HH", _BYTES32: "<HI"}
+
+_INFO_JSON = '{"DeviceInfo": [{"aic_frequency": "%d"}]}'
+# The library cuts net.info four bytes into the first container: its tag and its 16-bit length (format page 2.4).
+_CUT_HEAD_BYTES = 4
+
+
+def aicore_record(sequence: int, ticks: int, words: bytes, segment: int) -> bytes:
+    """One 256-byte aicore record (format page 3.1); `words` are the hardware's bytes from 0x08 on."""
+    return struct.pack("<II244sI", sequence, ticks, words, segment)
+
+
+def aicpu_record(sequence: int, layer_us: tuple[int, int], segment_us: tuple[int, int], segment: int) -> bytes:
+    """One 128-byte aicpu record (format page 3.2); times are (begin, end) in microseconds since the epoch."""
+    return struct.pack("<I4xQQQQ84xI", sequence, *layer_us, *segment_us, segment)
+
+
+def api_record(api: int, begin_us: int, end_us: int, pid: int, tid: int) -> bytes:
+    """One 32-byte acl_api record (format page 3.3)."""
+    return struct.pack("<IIQQII", _API_MAGIC, api, begin_us, end_us, pid, tid)
+
+
+def info_json(frequency_mhz: int) -> bytes:
+    """`info.json.<dev>`: the clock is a string, and no newline ends it (format page 2.2)."""
+    return (_INFO_JSON % frequency_mhz).encode("ascii")
+
+
+def aicore_done(
+    file_len: int, span_us: tuple[int, int], cache: tuple[int, int], online_batch_num: Sequence[int] = ()
+) -> bytes:
+    """The aicore `.done` (format page 2.2); `cache` is (hit, miss). The line of run-time batches has no newline."""
+    text = _done(file_len, span_us) + f"cache_hit:{cache[0]}\ncache_mis:{cache[1]}\n"
+    if online_batch_num:
+        text += "online_batch_num:" + ",".join(map(str, online_batch_num))
+    return text.encode("ascii")
+
+
+def aicpu_done(file_len: int, span_us: tuple[int, int]) -> bytes:
+    """The aicpu `.done` (format page 2.2)."""
+    return _done(file_len, span_us).encode("ascii")
+
+
+def api_done(file_len: int, span_us: tuple[int, int], pid: int, tid: int) -> bytes:
+    """The acl_api `.done` (format page 2.2): from the load's begin to the unload's end."""
+    return (_done(file_len, span_us) + f"pid:{pid}\ntid:{tid}\n").encode("ascii")
+
+
+def layer_info(network: Network) -> bytes:
+    """`.layer.info`: a container for each output of each layer, back to back (format page 2.4)."""
+    layer_id = 0
+    containers = []
+    for number, segment in enumerate(network.segments):
+        for profile_id, run in enumerate(segment.runs):
+            for layer in run.layers:
+                containers += [
+                    _layer(layer, layer_id, profile_id, number, output, run.is_batch) for output in range(layer.outputs)
+                ]
+                layer_id += 1
+    return b"".join(containers)
+
+
+def net_info(network: Network) -> bytes:
+    """`.net.info`: a container for each segment, the first one without its head (format page 2.4)."""
+    nets = [_bytes(_BYTES16, 0x040, _net(number, segment)) for number, segment in enumerate(network.segments)]
+    return b"".join(nets)[_CUT_HEAD_BYTES:]
+
+
+def _done(file_len: int, span_us: tuple[int, int]) -> str:
+    return f"file_len:{file_len}\nstart_time:{span_us[0]}\nend_time:{span_us[1]}\n"
+
+
+def _layer(layer: Layer, layer_id: int, profile_id: int, segment: int, output: int, is_batch: bool) -> bytes:
+    items = (
+        _number(_U16, 0x112, layer_id),
+        _bytes(_BYTES8, 0x114, _text(layer.name)),
+        _number(_U8, 0x121, int(is_batch)),
+        _bytes(_BYTES8, 0x152, _text(layer.type)),
+        _number(_U16, 0x157, profile_id),
+        _number(_U16, 0x14B, segment),
+        _number(_U16, 0x15B, output),
+    )
+    return _bytes(_BYTES32, 0x111, b"".join(items))
+
+
+def _net(number: int, segment: Segment) -> bytes:
+    layers = sum(layer.outputs for run in segment.runs for layer in run.layers)
+    items = (
+        _number(_U16, 0x041, number),
+        _number(_U8, 0x042, 1),
+        _number(_U16, 0x207, layers),
+        _number(_U16, 0x20C, len(segment.runs)),
+        _number(_U16, 0x20D, sum(run.is_batch for run in segment.runs)),
+        _number(_U16, 0x20E, 1),
+    )
+    return b"".join(items)
+
+
+def _text(text: str) -> bytes:
+    """A name's bytes: the NUL at its end counts in the length (format page 2.4)."""
+    return text.encode("utf-8") + b"\0"
+
+
+def _number(form: int, item_id: int, value: int) -> bytes:
+    return struct.pack(_FORMS[form], form | item_id, value)
+
+
+def _bytes(form: int, item_id: int, value: bytes) -> bytes:
+    return struct.pack(_FORMS[form], form | item_id, len(value)) + value

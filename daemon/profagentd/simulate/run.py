@@ -1,0 +1,112 @@
+"""The simulated board at work: inferences at a steady rate, by a clock that is passed in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Callable, TypeVar
+
+from profagentd.errors import DaemonError
+from profagentd.simulate.npu import LOAD_US, Npu
+from profagentd.simulate.pace import Pace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from profagentd.clock import Clock
+    from profagentd.simulate.options import SimulationOptions
+
+_LOGGER = logging.getLogger(__name__)
+_US_PER_MS = 1_000
+_A = TypeVar("_A")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class SimulationReport:
+    """What was run. `late` counts inferences that began more than one period after they were due."""
+
+    job: Path | None
+    inferences: int
+    sampled: int
+    aicore_records: int
+    late: int
+    max_late_us: int
+
+    def __str__(self) -> str:
+        text = f"{self.inferences} inferences, {self.sampled} of them recorded, {self.aicore_records} aicore records"
+        if self.late:
+            text += f"; the rate was not kept: {self.late} began late, by up to {self.max_late_us / _US_PER_MS:.1f} ms"
+        return text
+
+
+async def simulate(options: SimulationOptions, clock: Clock) -> SimulationReport:
+    """Run the model until `options.for_s` is over or until it is cancelled; then unload it, which finishes the JOB.
+
+    Raises DaemonError for the options and when the JOB cannot be written, CancelledError after the unload.
+    """
+    try:
+        with ThreadPoolExecutor(1, thread_name_prefix="simulated-npu") as thread:
+            return await _Simulation(options, clock, thread).run()
+    except OSError as error:
+        raise DaemonError(
+            f"the simulated board cannot write: {error}",
+            hint=f"make {options.root} a writable directory with free space, or choose another --root",
+        ) from error
+
+
+class _Simulation:
+    """One run.
+
+    A single thread does all blocking work, so what is handed over is done in that order, even when the waiting for it
+    is cancelled.
+    """
+
+    def __init__(self, options: SimulationOptions, clock: Clock, thread: ThreadPoolExecutor) -> None:
+        self._options = options
+        self._clock = clock
+        self._thread = thread
+
+    async def run(self) -> SimulationReport:
+        npu = await self._blocking(Npu, self._options)
+        pace = Pace(0.0, self._options.rate)
+        try:
+            await self._blocking(npu.load, self._clock.wall_us() - LOAD_US)
+            await self._infer(npu, pace)
+        except asyncio.CancelledError:
+            await self._unload_cancelled(npu)
+            raise
+        await self._blocking(npu.unload, self._clock.wall_us())
+        return _report(npu, pace)
+
+    async def _infer(self, npu: Npu, pace: Pace) -> None:
+        for_s = self._options.for_s
+        pace.first = self._clock.monotonic()
+        while for_s is None or pace.next_due_s < for_s:
+            was_late = pace.late
+            call_us = npu.next_call_us
+            await self._sleep_until(pace.take(call_us))
+            pace.free_at = self._clock.monotonic()
+            begin_us = self._clock.wall_us() - call_us
+            await self._blocking(npu.infer, begin_us)
+            if pace.late and not was_late:
+                _LOGGER.warning("the simulated board cannot keep %g inferences a second", self._options.rate)
+        await self._sleep_until(pace.first + for_s)
+
+    async def _unload_cancelled(self, npu: Npu) -> None:
+        try:
+            await asyncio.shield(self._blocking(npu.unload, self._clock.wall_us()))
+        except OSError:
+            _LOGGER.exception("the simulated JOB stays unfinished")
+
+    async def _sleep_until(self, end: float) -> None:
+        await self._clock.sleep(max(0.0, end - self._clock.monotonic()))
+
+    def _blocking(self, work: Callable[[_A], _T], argument: _A) -> asyncio.Future[_T]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, work, argument)
+
+
+def _report(npu: Npu, pace: Pace) -> SimulationReport:
+    return SimulationReport(npu.directory, npu.inferences, npu.sampled, npu.aicore_records, pace.late, pace.max_late_us)
