@@ -1,0 +1,193 @@
+"""Which layers an aicore or aicpu record is about, from its own sequence number (format page 3.1).
+
+A record is never named by its place in the file, so records that the runtime's filter dropped shift nothing; and a
+sequence number whose layer is not certain has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
+
+    from profagent.formats.layers import LayerTable, Run
+    from profagent.formats.net_info import Net
+
+__all__ = ["UNKNOWN_LAYER", "LayerJoin"]
+
+UNKNOWN_LAYER = -1
+# One more than a record's sequence number can be.
+SEQUENCE_SPAN = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """The runs of one net, and whether the rules for several pictures are certain to hold for it."""
+
+    runs: Sequence[Run]
+    may_repeat: bool
+
+    @property
+    def is_batch(self) -> list[bool]:
+        return [run.is_batch for run in self.runs]
+
+    def table_index(self, index: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        """Give the index in the whole table; UNKNOWN_LAYER stays."""
+        # The last entry is what UNKNOWN_LAYER, as an index, finds.
+        places = np.array([run.index for run in self.runs] + [UNKNOWN_LAYER], dtype=np.int32)
+        return places[index]
+
+
+class LayerJoin:
+    """The join of one model's records with its layer table; without a table, no record has a layer."""
+
+    def __init__(self, table: LayerTable | None, nets: Sequence[Net]) -> None:
+        self._runs: Sequence[Run] = table.runs if table else ()
+        self._nets = {net.net_id: net for net in nets}
+        self._has_segments = len({run.segment for run in self._runs}) > 1
+
+    def layer_index(
+        self,
+        net: int,
+        sequence: npt.NDArray[Any],
+        batch_num: int,
+        input_pic_num: int,
+        online_batch_num: Sequence[int] = (),
+    ) -> npt.NDArray[np.int32]:
+        """Give the index into `table.runs` of each sequence number of an aicore segment, UNKNOWN_LAYER where unsure.
+
+        `net` is the word 0xFC of the records. The sequence runs over all batch runs of the segment: as many as the
+        pictures need, or of the sizes `online_batch_num`. In a run, the layers between batch layers come once for
+        each picture. How loops are numbered is not known, so in them only a first pass has layers.
+        """
+        segment = self._segment(net)
+        if not segment.runs:
+            return np.full(sequence.shape, UNKNOWN_LAYER, dtype=np.int32)
+        at = sequence.astype(np.int64)
+        batches = _batches(batch_num, input_pic_num, online_batch_num)
+        if segment.may_repeat and batches:
+            return segment.table_index(_index_in_batches(segment.is_batch, batches, at))
+        return segment.table_index(_index_in_first_pass(segment.is_batch, batches, at))
+
+    def aicpu_layer_index(self, net: int, sequence: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        """Give the index into `table.runs` of each aicpu record's sequence number, loop × layers + i (format page 3.2).
+
+        Only where the table tells the segment's layers one by one; UNKNOWN_LAYER elsewhere.
+        """
+        segment, known = self._segment(net), self._nets.get(net)
+        layers = len(segment.runs)
+        if not layers or not self._has_segments or any(len(run.layers) > 1 for run in segment.runs):
+            return np.full(sequence.shape, UNKNOWN_LAYER, dtype=np.int32)
+        loops = (known.max_loop if known else None) or 1
+        at = sequence.astype(np.int64)
+        return segment.table_index(np.where(at < layers * loops, at % layers, UNKNOWN_LAYER))
+
+    def disagreements(self) -> list[str]:
+        """Say where the layer table and the nets' own counts differ, a sentence each."""
+        found: list[str] = []
+        counts = [net.prof_layer_count for net in self._nets.values() if net.prof_layer_count is not None]
+        if not self._has_segments:
+            found += _differs("the table", "runs of layers", len(self._runs), sum(counts) if counts else None)
+        for net_id, net in self._nets.items():
+            segment, name = self._segment(net_id), f"net {net_id}"
+            if self._has_segments:
+                found += _differs(name, "runs of layers", len(segment.runs), net.prof_layer_count)
+            found += _differs(name, "batch layers", sum(segment.is_batch), net.batch_layer_count)
+        return found
+
+    def _segment(self, net: int) -> _Segment:
+        """Find the runs of a net: by the layers' own segment ids, else behind those of the nets before it."""
+        if self._has_segments:
+            runs: Sequence[Run] = [run for run in self._runs if run.segment == net]
+        else:
+            runs = self._runs[self._span(net)]
+        known = self._nets.get(net)
+        if known is None:
+            return _Segment(runs, may_repeat=not self._nets)
+        agrees = known.prof_layer_count in (None, len(runs))
+        agrees = agrees and known.batch_layer_count in (None, sum(run.is_batch for run in runs))
+        return _Segment(runs, may_repeat=agrees and (known.max_loop or 1) == 1)
+
+    def _span(self, net: int) -> slice:
+        """Find a net's place in a table without segment ids, from the nets' counts; empty where one is missing."""
+        if not self._nets:
+            return slice(None) if net == 0 else slice(0)
+        counts = [known.prof_layer_count for net_id, known in self._nets.items() if net_id < net]
+        base = sum(count for count in counts if count is not None)
+        if None in counts or net not in self._nets:
+            return slice(0)
+        if net == max(self._nets):
+            # Counts need not agree: what is left over is taken for the last net's own.
+            return slice(base, None)
+        return slice(base, base + (self._nets[net].prof_layer_count or 0))
+
+
+def _differs(where: str, what: str, found: int, announced: int | None) -> list[str]:
+    return [] if announced in (None, found) else [f"{where} has {found} {what}, {announced} are announced"]
+
+
+def _batches(batch_num: int, input_pic_num: int, online_batch_num: Sequence[int]) -> list[tuple[int, int]]:
+    """Give (how many, pictures in each) of the batch runs in their order; none where the numbers cannot be."""
+    if online_batch_num:
+        batches = [(1, pictures) for pictures in online_batch_num]
+    elif batch_num > 0:
+        batches = [(input_pic_num // batch_num, batch_num), (1, input_pic_num % batch_num)]
+    else:
+        batches = []
+    return [(count, pictures) for count, pictures in batches if count and pictures]
+
+
+def _index_in_batches(
+    is_batch: Sequence[bool], batches: Iterable[tuple[int, int]], at: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Give the run of each sequence number; UNKNOWN_LAYER behind the last batch."""
+    index = np.full(at.shape, UNKNOWN_LAYER, dtype=np.int64)
+    once = sum(is_batch)
+    start = 0
+    for count, pictures in batches:
+        records = (len(is_batch) - once) * pictures + once
+        end = min(start + count * records, SEQUENCE_SPAN)
+        chosen = (at >= start) & (at < end)
+        index[chosen] = _index_in_batch(is_batch, pictures, (at[chosen] - start) % records)
+        start = end
+    return index
+
+
+def _index_in_batch(is_batch: Sequence[bool], pictures: int, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Give the run of each position in one batch of so many pictures."""
+    firsts, widths, repeats = _groups(is_batch, pictures)
+    ends = np.cumsum(widths * repeats)
+    group = np.searchsorted(ends, at, side="right")
+    starts = ends - widths * repeats
+    found: npt.NDArray[np.int64] = firsts[group] + (at - starts[group]) % widths[group]
+    return found
+
+
+def _groups(is_batch: Sequence[bool], pictures: int) -> tuple[npt.NDArray[np.int64], ...]:
+    """Give first run, number of runs and repetitions of each batch layer and of each group between them."""
+    groups: list[tuple[int, int, int]] = []
+    for index, alone in enumerate(is_batch):
+        if alone:
+            groups.append((index, 1, 1))
+        elif groups and index and not is_batch[index - 1]:
+            first, width, repeat = groups[-1]
+            groups[-1] = (first, width + 1, repeat)
+        else:
+            groups.append((index, 1, pictures))
+    firsts, widths, repeats = np.array(groups, dtype=np.int64).T
+    return firsts, widths, repeats
+
+
+def _index_in_first_pass(
+    is_batch: Sequence[bool], batches: Sequence[tuple[int, int]], at: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Give the run of each sequence number that is certain to be in the first pass, UNKNOWN_LAYER to others."""
+    is_one_picture = bool(batches) and batches[0][1] == 1
+    certain = len(is_batch) if is_one_picture or True not in is_batch else is_batch.index(True)
+    return np.where(at < certain, at, UNKNOWN_LAYER)
