@@ -1,0 +1,95 @@
+"""The scripts under tools/: which Python 3.9 is taken, and what happens where there is none."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+
+class Machine:
+    """An environment in which only the programs that a test puts there can be found."""
+
+    def __init__(self, folder: Path) -> None:
+        self.programs = folder / "bin"
+        self.pyenv = folder / "pyenv"
+        self.programs.mkdir()
+        for name in ("bash", "dirname"):
+            (self.programs / name).symlink_to(str(shutil.which(name)))
+
+    def add_python(self, path: Path, version: str) -> Path:
+        """A program that says that it is this version of Python, whatever it is asked."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho {version}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return path
+
+    def run(self, tool: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run one of the tools to its end."""
+        return subprocess.run(
+            [str(TOOLS / tool)],
+            env={"PATH": str(self.programs), "PYENV_ROOT": str(self.pyenv), **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine without any Python."""
+    return Machine(tmp_path)
+
+
+def test_the_named_python_comes_first(machine: Machine, tmp_path: Path) -> None:
+    machine.add_python(machine.programs / "python3.9", "3.9")
+    named = machine.add_python(tmp_path / "mine", "3.9")
+    assert machine.run("find_python39", PYTHON39=str(named)).stdout.strip() == str(named)
+
+
+def test_a_named_python_of_another_version_is_an_error(machine: Machine, tmp_path: Path) -> None:
+    machine.add_python(machine.programs / "python3.9", "3.9")
+    named = machine.add_python(tmp_path / "mine", "3.11")
+    found = machine.run("find_python39", PYTHON39=str(named))
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "is not a Python 3.9" in found.stderr
+
+
+def test_the_path_comes_before_pyenv(machine: Machine) -> None:
+    on_path = machine.add_python(machine.programs / "python3.9", "3.9")
+    machine.add_python(machine.pyenv / "versions/3.9.18/bin/python", "3.9")
+    assert machine.run("find_python39").stdout.strip() == str(on_path)
+
+
+def test_a_shim_that_does_not_run_is_passed_over(machine: Machine) -> None:
+    shim = machine.add_python(machine.programs / "python3.9", "3.9")
+    shim.write_text("#!/bin/sh\nexit 127\n", encoding="utf-8")
+    kept = machine.add_python(machine.pyenv / "versions/3.9.18/bin/python", "3.9")
+    assert machine.run("find_python39").stdout.strip() == str(kept)
+
+
+def test_nothing_is_found_where_there_is_nothing(machine: Machine) -> None:
+    found = machine.run("find_python39")
+    assert (found.returncode, found.stdout) == (1, "")
+
+
+def test_without_a_39_the_last_line_says_what_did_not_run(machine: Machine) -> None:
+    run = machine.run("test_on_39")
+    assert run.returncode == 0
+    assert run.stdout.splitlines()[-1].startswith("NOT RUN: the daemon's tests on Python 3.9")
+
+
+def test_without_a_39_the_run_fails_where_it_is_required(machine: Machine) -> None:
+    run = machine.run("test_on_39", REQUIRE_PYTHON39="1")
+    assert run.returncode == 1
+    assert "NOT RUN" in run.stdout
+
+
+def test_a_wrongly_named_39_fails_the_run(machine: Machine, tmp_path: Path) -> None:
+    named = machine.add_python(tmp_path / "mine", "3.11")
+    assert machine.run("test_on_39", PYTHON39=str(named)).returncode == 2
