@@ -1,0 +1,114 @@
+"""`.done` texts: what they say, and that nothing but a whole one is taken for one."""
+
+from __future__ import annotations
+
+import pytest
+
+from profagent.errors import FormatError
+from profagent.formats.done import Done, parse_done
+from profagent.formats.names import LogKind
+from tests.encoders import done_text
+
+AICORE = done_text(file_len=2816, start_time=111, end_time=222, cache_hit=2222, cache_mis=1111)
+AICPU = done_text(file_len=384, start_time=111, end_time=222)
+API = done_text(file_len=224, start_time=111, end_time=222, pid=13058, tid=13059)
+
+
+def test_an_aicore_done_has_the_cache_counters() -> None:
+    assert parse_done(AICORE, LogKind.AICORE, "x.done") == Done(2816, 111, 222, cache_hit=2222, cache_miss=1111)
+
+
+def test_an_aicpu_done_has_times_only() -> None:
+    assert parse_done(AICPU, LogKind.AICPU, "x.done") == Done(384, 111, 222)
+
+
+def test_an_api_done_has_the_thread_that_unloaded() -> None:
+    assert parse_done(API, LogKind.ACL_API, "x.done") == Done(224, 111, 222, pid=13058, tid=13059)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+@pytest.mark.parametrize(
+    ("values", "batches"), [(b"4", (4,)), (b"4,2", (4, 2)), (b"8,7,6,5,4,3,2,1", tuple(range(8, 0, -1)))]
+)
+def test_batches_of_run_time_stand_in_a_last_line_with_or_without_its_newline(
+    values: bytes, batches: tuple[int, ...], end: bytes
+) -> None:
+    done = parse_done(AICORE + b"online_batch_num:" + values + end, LogKind.AICORE, "x.done")
+    assert done.online_batch_num == batches
+
+
+@pytest.mark.parametrize(
+    ("printed", "meant"),
+    [("-1", 2**32 - 1), ("4294967295", 2**32 - 1), ("-2147483648", 2**31), ("2147483648", 2**31), ("0", 0)],
+)
+def test_signed_and_unsigned_generations_mean_the_same_number(printed: str, meant: int) -> None:
+    text = done_text(file_len=printed, start_time=0, end_time=0, cache_hit=printed, cache_mis=printed)
+    done = parse_done(text, LogKind.AICORE, "x.done")
+    assert (done.file_len, done.cache_hit, done.cache_miss) == (meant, meant, meant)
+
+
+def test_an_api_length_may_need_64_bits() -> None:
+    text = done_text(file_len=3_000_000_000_000, start_time=1, end_time=2, pid=1, tid=1)
+    assert parse_done(text, LogKind.ACL_API, "x.done").file_len == 3_000_000_000_000
+
+
+@pytest.mark.parametrize("text", [AICORE, AICPU, API])
+@pytest.mark.parametrize("kind", [LogKind.AICORE, LogKind.AICPU, LogKind.ACL_API])
+def test_each_kind_takes_its_own_text_only(text: bytes, kind: LogKind) -> None:
+    if text == {LogKind.AICORE: AICORE, LogKind.AICPU: AICPU, LogKind.ACL_API: API}[kind]:
+        assert parse_done(text, kind, "x.done").start_us == 111
+    else:
+        with pytest.raises(FormatError):
+            parse_done(text, kind, "x.done")
+
+
+@pytest.mark.parametrize(("text", "kind"), [(AICORE, LogKind.AICORE), (AICPU, LogKind.AICPU), (API, LogKind.ACL_API)])
+def test_a_text_torn_anywhere_is_told_with_the_place(text: bytes, kind: LogKind) -> None:
+    for length in range(len(text)):
+        with pytest.raises(FormatError) as caught:
+            parse_done(text[:length], kind, "data/x.done")
+        assert caught.value.file == "data/x.done"
+        assert caught.value.offset <= length
+
+
+@pytest.mark.parametrize("length", range(len(b"online_batch_num:")))
+def test_a_torn_line_of_batches_is_told(length: int) -> None:
+    torn = AICORE + b"online_batch_num:"[: length + 1]
+    with pytest.raises(FormatError):
+        parse_done(torn, LogKind.AICORE, "x.done")
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "expected"),
+    [
+        (b"", 0, "file_len:"),
+        (b"file_len 1\n", 0, "file_len:"),
+        (b"start_time:1\nfile_len:1\nend_time:2\n", 0, "file_len:"),
+        (b"file_len:x\nstart_time:1\nend_time:2\n", 9, "number of 'file_len'"),
+        (b"file_len:\nstart_time:1\nend_time:2\n", 9, "number of 'file_len'"),
+        (b"file_len:1\r\nstart_time:1\nend_time:2\n", 10, r"\n"),
+        (b"file_len:1\nend_time:2\n", 11, "start_time:"),
+        (b"file_len:1\nstart_time:1\nend_time:2\nmore:1\n", 35, "end of the text"),
+        (b"file_len:1\nstart_time:1\nend_time:2\n\0\0", 35, "end of the text"),
+        (b"\xef\xbb\xbffile_len:1\nstart_time:1\nend_time:2\n", 0, "file_len:"),
+        ("file_len:١\nstart_time:1\nend_time:2\n".encode(), 9, "number of 'file_len'"),
+        (b"file_len:4294967296\nstart_time:1\nend_time:2\n", 9, "from -2147483648 to 4294967295"),
+        (b"file_len:-2147483649\nstart_time:1\nend_time:2\n", 9, "from -2147483648 to 4294967295"),
+        (b"file_len:1\nstart_time:-1\nend_time:2\n", 22, "'start_time' from 0"),
+        (b"file_len:1\nstart_time:1\nend_time:9223372036854775808\n", 33, "'end_time' from 0"),
+        (b"file_len:1\nstart_time:1\nend_time:" + b"9" * 5000 + b"\n", 33, "'end_time'"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_byte(text: bytes, offset: int, expected: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_done(text, LogKind.AICPU, "x.done")
+    assert caught.value.offset == offset
+    assert expected in caught.value.expected
+
+
+@pytest.mark.parametrize(
+    "batches", [b"", b"1,", b",1", b"1,,2", b"1 2", b"9,8,7,6,5,4,3,2,1", b"-1", b"4294967296", b"1\n\n"]
+)
+def test_wrong_batches_are_told(batches: bytes) -> None:
+    with pytest.raises(FormatError):
+        parse_done(AICORE + b"online_batch_num:" + batches, LogKind.AICORE, "x.done")

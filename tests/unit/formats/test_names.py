@@ -1,0 +1,234 @@
+"""File names of JOB directories, of both generations and of neither."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from profagent.formats.names import InferenceKey, LogKind, LogName, display_text, is_job_name, parse_log_name
+
+U64_MAX = 2**64 - 1
+
+
+def parsed(path: str) -> LogName:
+    """The name of a path that is not foreign."""
+    name = parse_log_name(path)
+    assert name is not None
+    return name
+
+
+def test_all_fields_of_an_aicore_name_are_read() -> None:
+    name = parse_log_name("data/aicore.0.yolo.3.1.4.6.12")
+    assert name == LogName(
+        LogKind.AICORE,
+        is_done=False,
+        device=0,
+        model="yolo",
+        model_id=1,
+        stream=3,
+        batch_num=4,
+        input_pic_num=6,
+        current_pic_count=12,
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("data/aicore.0.m.3.1.4.6.0", LogKind.AICORE),
+        ("data/AAcore.0.m.3.1.4.6.0", LogKind.AICORE),
+        ("data/aicpu.0.m.3.1.4.6.0", LogKind.AICPU),
+        ("data/aacpu.0.m.3.1.4.6.0", LogKind.AICPU),
+        ("data/AICPU.0.m.3.1.4.6.0", LogKind.AICPU),
+        ("data/acl_api.0.m.1", LogKind.ACL_API),
+        ("data/AclModule.0.m.1", LogKind.ACL_API),
+        ("data/ACL_API.0.m.1", LogKind.ACL_API),
+        ("data/cont.0.m.1.4.6.0", LogKind.CONT),
+        ("data/m.1.net.info", LogKind.NET_INFO),
+        ("data/m.1.layer.info", LogKind.LAYER_INFO),
+        ("info.json.0", LogKind.INFO_JSON),
+    ],
+)
+def test_both_generations_of_prefixes_are_read_in_any_case(path: str, kind: LogKind) -> None:
+    name = parsed(path)
+    assert name.kind is kind
+    assert name.model_id == (None if kind is LogKind.INFO_JSON else 1)
+    assert name.model == (None if kind is LogKind.INFO_JSON else "m")
+
+
+def test_a_name_without_a_stream_is_read() -> None:
+    name = parsed("data/aicore.0.yolo.1.4.6.12")
+    assert (name.model, name.stream, name.model_id, name.current_pic_count) == ("yolo", None, 1, 12)
+
+
+def test_of_five_trailing_numbers_the_first_is_the_stream() -> None:
+    name = parsed("data/aicore.0.yolo.5.1.4.6.12")
+    assert (name.model, name.stream) == ("yolo", 5)
+
+
+def test_of_six_trailing_numbers_the_first_belongs_to_the_model() -> None:
+    name = parsed("data/aicore.0.yolo.5.3.1.4.6.12")
+    assert (name.model, name.stream) == ("yolo.5", 3)
+
+
+def test_a_model_named_by_a_number_alone_keeps_its_name() -> None:
+    name = parsed("data/aicore.0.7.1.4.6.12")
+    assert (name.model, name.stream, name.model_id) == ("7", None, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "model_id"),
+    [
+        ("data/acl_api.0..1", "", 1),
+        ("data/acl_api.0.plain.name.0", "plain.name", 0),
+        ("data/acl_api.0.v1.2.3", "v1.2", 3),
+        ("data/aicore.0..3.1.4.6.0", "", 1),
+        ("data/.1.net.info", "", 1),
+        ("data/a.b.1.layer.info", "a.b", 1),
+        ('data/aicore.0.人脸_a:b*c?<d>"|&.3.1.1.1.0', '人脸_a:b*c?<d>"|&', 1),
+        ("data/aicore.0.line\nbreak.3.1.1.1.0", "line\nbreak", 1),
+        ("data/acl_api.0." + "q" * 200 + ".1", "q" * 200, 1),
+    ],
+)
+def test_empty_dotted_and_odd_model_names_are_legal(path: str, model: str, model_id: int) -> None:
+    name = parsed(path)
+    assert (name.model, name.model_id) == (model, model_id)
+
+
+def test_a_name_that_is_not_utf8_goes_through() -> None:
+    path = os.fsdecode(b"data/acl_api.0.\xff\xfe.1")
+    name = parsed(path)
+    assert name.model is not None
+    assert os.fsencode(name.model) == b"\xff\xfe"
+
+
+@pytest.mark.parametrize("kind", ["aicore", "aicpu"])
+def test_a_done_has_the_kind_and_the_inference_of_its_data(kind: str) -> None:
+    data, done = parsed(f"data/{kind}.0.m.3.1.4.6.0"), parsed(f"data/{kind}.0.m.3.1.4.6.0.done")
+    assert (data.is_done, done.is_done) == (False, True)
+    assert data.kind is done.kind
+    assert data.inference == done.inference == InferenceKey(0, "m", 1, 3, 4, 6, 0)
+
+
+def test_only_logs_of_an_inference_have_one() -> None:
+    assert parsed("data/cont.0.m.1.4.6.0").inference == InferenceKey(0, "m", 1, None, 4, 6, 0)
+    for path in ("data/acl_api.0.m.1", "data/m.1.net.info", "info.json.0"):
+        assert parsed(path).inference is None
+
+
+@pytest.mark.parametrize(
+    ("path", "is_data"),
+    [
+        ("data/aicore.0.m.3.1.4.6.0", True),
+        ("data/aicpu.0.m.3.1.4.6.0", True),
+        ("data/acl_api.0.m.1", True),
+        ("data/acl_api.0.m.1.done", False),
+        ("data/aicore.0.m.3.1.4.6.0.done", False),
+        ("data/cont.0.m.1.4.6.0", False),
+        ("data/m.1.net.info", False),
+        ("data/m.1.layer.info", False),
+        ("info.json.0", False),
+    ],
+)
+def test_a_log_either_grows_or_is_rewritten_whole(path: str, is_data: bool) -> None:
+    name = parsed(path)
+    assert (name.is_data, name.is_snapshot) == (is_data, not is_data)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "data",
+        "data/",
+        "data/readme.txt",
+        "info.json",
+        "info.json.x",
+        "data/info.json.0",
+        "aicore.0.m.3.1.4.6.0",
+        "data/sub/aicore.0.m.3.1.4.6.0",
+        "data/../m.1.net.info",
+        "data/a/b.1.net.info",
+        "/data/aicore.0.m.3.1.4.6.0",
+        "other/aicore.0.m.3.1.4.6.0",
+        "data/aicore.0.m.3.1.4.6.0.tmp",
+        "data/aicore.0.m.3.1.4.6.0.done.done",
+        "data/aicore.0.m.3.1.4.6.-1",
+        "data/aicore.0.m.3.1.4.6.٣",
+        "data/aicore.0.m.3.1.4.6.0\n",
+        "data/aicore.0.m\0.3.1.4.6.0",
+        "data/aicore.00.m.3.1.4.6.0",
+        "data/aicore.0.m.3.1.4.6.007",
+        "data/aicore.0.1.4.6",
+        "data/acl_api.0.1",
+        "data/m.1.net.info.done",
+        "data/cont.0.m.1.4.6.0.done",
+        "data/aıcore.0.m.3.1.4.6.0",
+        "DATA/aicore.0.m.3.1.4.6.0",
+        "data/m.1.NET.info",
+    ],
+)
+def test_any_other_file_is_foreign(path: str) -> None:
+    assert parse_log_name(path) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "fits"),
+    [
+        (f"data/aicore.0.m.65535.1.1.1.{U64_MAX}", True),
+        (f"data/aicore.0.m.65535.1.1.1.{U64_MAX + 1}", False),
+        ("data/aicore.0.m.65536.1.1.1.0", False),
+        (f"data/aicore.0.m.3.{2**32 - 1}.1.1.0", True),
+        (f"data/aicore.0.m.3.{2**32}.1.1.0", False),
+        (f"data/aicore.{2**32}.m.3.1.1.1.0", False),
+        (f"data/aicore.0.m.3.1.{2**32}.1.0", False),
+        (f"data/acl_api.0.m.{2**32}", False),
+        ("data/acl_api.0.m." + "9" * 5000, False),
+        ("info.json." + "1" * 30, False),
+    ],
+)
+def test_a_number_beyond_the_runtimes_own_field_is_foreign(path: str, fits: bool) -> None:
+    assert (parse_log_name(path) is not None) == fits
+
+
+@pytest.mark.parametrize(
+    ("name", "is_job"),
+    [
+        ("JOB" + "A" * 29, True),
+        ("JOB" + "A" * 28, False),
+        ("JOB" + "A" * 30, False),
+        ("JOB" + "a" * 29, False),
+        ("JOB" + "A" * 29 + "\n", False),
+        ("XJOB" + "A" * 29, False),
+    ],
+)
+def test_a_job_is_three_letters_and_29_more(name: str, is_job: bool) -> None:
+    assert is_job_name(name) == is_job
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("yolo v5", "yolo v5"),
+        ("人脸", "人脸"),
+        (os.fsdecode(b"a\xffb"), r"a\xffb"),
+        (os.fsdecode(b"\x80"), r"\x80"),
+        ("\ud800", r"\ud800"),
+        ("red\x1b[31m", r"red\x1b[31m"),
+        ("two\nlines", r"two\nlines"),
+        ("\u202egpj.exe", r"\u202egpj.exe"),
+    ],
+)
+def test_display_text_can_be_printed_and_steers_no_terminal(name: str, shown: str) -> None:
+    assert display_text(name) == shown
+    shown.encode("utf-8")
+
+
+def test_names_are_read_without_numpy() -> None:
+    code = "import sys, profagent.formats.names; print('numpy' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert result.stdout == "False\n"

@@ -1,0 +1,50 @@
+"""The errors' exit codes and texts are what scripts and people rely on."""
+
+from __future__ import annotations
+
+import pytest
+
+from profagent import errors
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (errors.ProfagentError, 1),
+        (errors.UsageError, 2),
+        (errors.UnsupportedBoardError, 2),
+        (errors.UnreachableError, 3),
+        (errors.IncompleteError, 4),
+        (errors.StoreError, 1),
+        (errors.WorkspaceBusyError, 1),
+    ],
+)
+def test_each_error_has_its_exit_code_and_says_what_to_do(error: type[errors.ProfagentError], exit_code: int) -> None:
+    raised = error("it broke", hint="mend it")
+    assert raised.exit_code == exit_code
+    assert str(raised) == "it broke"
+    assert raised.hint == "mend it"
+    assert isinstance(raised, errors.ProfagentError)
+
+
+def test_every_public_error_stands_in_the_tree_of_the_docstring() -> None:
+    for name in errors.__all__:
+        assert name in errors.__doc__
+
+
+def test_a_busy_workspace_is_an_error_of_the_store() -> None:
+    assert issubclass(errors.WorkspaceBusyError, errors.StoreError)
+
+
+def test_a_format_error_names_file_offset_and_what_was_expected() -> None:
+    error = errors.FormatError("data/a.done", 17, "a number", "'x'")
+    assert str(error) == "data/a.done: byte 17: expected a number, found 'x'"
+    assert (error.file, error.offset, error.expected, error.found) == ("data/a.done", 17, "a number", "'x'")
+    assert error.exit_code == 1
+    assert error.hint
+
+
+def test_a_format_error_of_a_file_that_is_not_utf8_can_be_printed() -> None:
+    error = errors.FormatError("data/\udcff", 0, "a number", "'x'")
+    assert str(error).encode("utf-8").startswith(b"data/\\udcff: byte 0")
+    assert error.file == "data/\udcff"
