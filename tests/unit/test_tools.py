@@ -1,4 +1,4 @@
-"""The scripts under tools/: which Python 3.9 is taken, and what happens where there is none."""
+"""The scripts under tools/: which Python 3.9 is taken, and what happens where something is missing."""
 
 from __future__ import annotations
 
@@ -18,20 +18,40 @@ class Machine:
         self.programs = folder / "bin"
         self.pyenv = folder / "pyenv"
         self.programs.mkdir()
-        for name in ("bash", "dirname"):
+        for name in ("bash", "chmod", "dirname", "mkdir", "rm", "sh", "touch"):
             (self.programs / name).symlink_to(str(shutil.which(name)))
 
-    def add_python(self, path: Path, version: str) -> Path:
-        """A program that says that it is this version of Python, whatever it is asked."""
+    def add_program(self, path: Path, script: str) -> Path:
+        """A program that is a shell script."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/bin/sh\necho {version}\n", encoding="utf-8")
+        path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         path.chmod(0o755)
         return path
 
-    def run(self, tool: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def add_python(self, path: Path, version: str) -> Path:
+        """A program that says that it is this version of Python, whatever it is asked."""
+        return self.add_program(path, f"echo {version}")
+
+    def add_python_without_venv(self, user: int) -> Path:
+        """A Python 3.11 that can make environments only once apt-get has run, on the machine of this user."""
+        self.add_program(self.programs / "id", f"echo {user}")
+        return self.add_program(
+            self.programs / "python3.11",
+            f"""case "$*" in
+                *ensurepip*) [ -e {self.programs}/installed ] ;;
+                *version_info*) echo 3.11 ;;
+                "-m venv "*) mkdir -p "$3/bin"; echo 'echo "pip $*"' > "$3/bin/pip"; chmod +x "$3/bin/pip" ;;
+            esac""",
+        )
+
+    def add_apt(self) -> None:
+        """An apt-get that says what it is asked, and gives Python its venv module."""
+        self.add_program(self.programs / "apt-get", f'echo "apt-get $*"; touch {self.programs}/installed')
+
+    def run(self, tool: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run one of the tools to its end."""
         return subprocess.run(
-            [str(TOOLS / tool)],
+            [str(TOOLS / tool), *map(str, arguments)],
             env={"PATH": str(self.programs), "PYENV_ROOT": str(self.pyenv), **environment},
             capture_output=True,
             text=True,
@@ -67,8 +87,7 @@ def test_the_path_comes_before_pyenv(machine: Machine) -> None:
 
 
 def test_a_shim_that_does_not_run_is_passed_over(machine: Machine) -> None:
-    shim = machine.add_python(machine.programs / "python3.9", "3.9")
-    shim.write_text("#!/bin/sh\nexit 127\n", encoding="utf-8")
+    machine.add_program(machine.programs / "python3.9", "exit 127")
     kept = machine.add_python(machine.pyenv / "versions/3.9.18/bin/python", "3.9")
     assert machine.run("find_python39").stdout.strip() == str(kept)
 
@@ -93,3 +112,27 @@ def test_without_a_39_the_run_fails_where_it_is_required(machine: Machine) -> No
 def test_a_wrongly_named_39_fails_the_run(machine: Machine, tmp_path: Path) -> None:
     named = machine.add_python(tmp_path / "mine", "3.11")
     assert machine.run("test_on_39", PYTHON39=str(named)).returncode == 2
+
+
+def test_a_missing_venv_module_is_installed_for_root_and_said(machine: Machine, tmp_path: Path) -> None:
+    python = machine.add_python_without_venv(user=0)
+    machine.add_apt()
+    made = machine.run("make_venv", python, tmp_path / "environment", "pins.txt")
+    assert made.returncode == 0, made.stderr
+    said, update, install, pip = made.stdout.splitlines()
+    assert said.startswith("installing python3.11-venv")
+    assert (update, install.split()[-1]) == ("apt-get update", "python3.11-venv")
+    assert pip.endswith("--require-hashes -r pins.txt")
+
+
+@pytest.mark.parametrize(("user", "has_apt"), [(0, False), (1000, True)])
+def test_a_missing_venv_module_that_cannot_be_installed_is_an_error(
+    machine: Machine, tmp_path: Path, user: int, has_apt: bool
+) -> None:
+    python = machine.add_python_without_venv(user)
+    if has_apt:
+        machine.add_apt()
+    made = machine.run("make_venv", python, tmp_path / "environment", "pins.txt")
+    assert (made.returncode, made.stdout) == (1, "")
+    assert "apt-get install python3.11-venv" in made.stderr
+    assert not (tmp_path / "environment").exists()
