@@ -1,0 +1,55 @@
+"""What may have changed in one JOB since it was last looked at: a bounded set of names, or 'all of it'."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAMES_LIMIT = 10_000
+
+
+class Touch(enum.Flag):
+    """What was seen to happen to a name."""
+
+    HINT = 0  # nothing itself, but something that it depends on changed
+    WRITTEN = enum.auto()
+    MADE = enum.auto()  # made, or moved here: another file may stand under the name
+    DELETED = enum.auto()
+    MOVED = enum.auto()  # moved away
+
+
+class Changes:
+    """Names to look at; beyond NAMES_LIMIT only that the JOB must be walked again."""
+
+    def __init__(self, *, walk: bool) -> None:
+        self._touches: dict[bytes, Touch] = {}
+        self._walk = walk
+
+    def __bool__(self) -> bool:
+        return self._walk or bool(self._touches)
+
+    def note(self, path: bytes, touch: Touch) -> None:
+        """`path` may have changed."""
+        if len(self._touches) >= NAMES_LIMIT and path not in self._touches:
+            self.note_all()
+        else:
+            self._touches[path] = self._touches.get(path, Touch.HINT) | touch
+
+    def note_all(self) -> None:
+        """Any name may have changed."""
+        self._touches.clear()
+        self._walk = True
+
+    def take(self, limit: int) -> Mapping[bytes, Touch]:
+        """At most `limit` names, oldest first; they are forgotten."""
+        paths = list(itertools.islice(self._touches, limit))
+        return {path: self._touches.pop(path) for path in paths}
+
+    def take_walk(self) -> bool:
+        """Whether the JOB must be walked; forgotten when asked."""
+        walk, self._walk = self._walk, False
+        return walk

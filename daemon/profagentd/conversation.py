@@ -1,0 +1,225 @@
+"""One client's Follow stream: a reader of its messages, and a writer that reads files only when it can send."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from profagent_wire.v1 import board_pb2 as wire
+from profagentd import messages, requests
+from profagentd.clock import US_PER_S, Clock, moment
+from profagentd.refusal import Fault, Refusal
+from profagentd.stream import Stream
+from profagentd.supervisor import until_first
+from profagentd.turns import take_turns
+from profagentd.usage import usage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+    from typing import Callable
+
+    from profagentd.board import Board, Job
+    from profagentd.changes import Touch
+    from profagentd.events import Event
+
+_LOGGER = logging.getLogger(__name__)
+
+# Each side speaks at least so often; three times of silence end a stream.
+HEARTBEAT_S = 5.0
+SILENCE_S = 3 * HEARTBEAT_S
+# When a client that was said goodbye to may come back.
+RETRY_AFTER_S = 2.0
+# Logs that have their turn in one go.
+TURN_LOGS = 128
+# A stream whose window is full looks this often whether an idle log can give way.
+ROOM_S = 0.25
+
+
+class Site(Protocol):
+    """What a conversation needs of the daemon."""
+
+    clock: Clock
+    board: Board
+    roots: Sequence[bytes]
+    checks: bool  # compare data with its file once more before it is called complete
+
+    async def ready(self) -> None:
+        """Wait until the JOBs that there are have been found."""
+
+    def describe(self) -> wire.Description:
+        """The board and its daemon now."""
+
+
+class Conversation:
+    """The talk with one client; a listener of the board as long as it runs."""
+
+    def __init__(
+        self,
+        site: Site,
+        incoming: AsyncIterator[wire.ClientMessage],
+        write: Callable[[wire.ServerMessage], Awaitable[None]],
+    ) -> None:
+        self._site = site
+        self._incoming = incoming
+        self._write = write
+        self._stream = Stream()
+        self._wake = asyncio.Event()
+        self._heard = self._spoke = site.clock.monotonic()
+        self._is_closing = False
+
+    async def run(self) -> None:
+        """Talk until the client half-closes, or `close` was called. Raises Refusal."""
+        await until_first(self._talk(), self._mind_silence())
+
+    def close(self) -> None:
+        """Say goodbye soon."""
+        self._is_closing = True
+        self._wake.set()
+
+    # What the board tells
+
+    def job_changed_state(self, job: Job) -> None:
+        """The JOB is new or has another state."""
+        self._stream.job_changed_state(job)
+        self._wake.set()
+
+    def names_changed(self, job: Job, touches: Mapping[bytes, Touch]) -> None:
+        """These names of the JOB may have changed."""
+        self._stream.names_changed(job, touches)
+        self._wake.set()
+
+    def anything_changed(self, job: Job) -> None:
+        """Any name of the JOB may have changed."""
+        self._stream.anything_changed(job)
+        self._wake.set()
+
+    # Both directions
+
+    async def _talk(self) -> None:
+        opened = await requests.opening(self._incoming)
+        _LOGGER.info("%s (%s) follows", opened.consumer, opened.client)
+        await self._send(
+            wire.ServerMessage(
+                welcome=wire.Welcome(
+                    description=self._site.describe(), heartbeat_us=int(HEARTBEAT_S * US_PER_S)
+                )
+            )
+        )
+        await self._site.ready()
+        for job in self._site.board.jobs:
+            self._stream.job_changed_state(job)
+        self._site.board.add_listener(self)
+        try:
+            await until_first(self._read(), self._speak())
+        finally:
+            self._site.board.remove_listener(self)
+            _LOGGER.info("%s left", opened.consumer)
+
+    async def _read(self) -> None:
+        async for message in self._incoming:
+            self._heard = self._site.clock.monotonic()
+            requests.apply(message, self._stream)
+            self._wake.set()
+
+    async def _mind_silence(self) -> None:
+        while self._site.clock.monotonic() - self._heard < SILENCE_S:
+            await self._site.clock.sleep(HEARTBEAT_S / 2)
+        raise Refusal(Fault.SILENT, f"no message for {SILENCE_S:.0f} s")
+
+    async def _speak(self) -> None:
+        await self._tell_jobs()
+        await self._send(wire.ServerMessage(jobs_listed=wire.JobsListed()))
+        while not self._is_closing:
+            self._wake.clear()
+            if not await self._turn():
+                await self._pause()
+        retry_us = int(RETRY_AFTER_S * US_PER_S)
+        await self._send(
+            wire.ServerMessage(goodbye=wire.Goodbye(reason="the daemon is stopping", retry_after_us=retry_us))
+        )
+
+    async def _pause(self) -> None:
+        """Wait until something happens, a log is due, or it is time for a heartbeat."""
+        now = self._site.clock.monotonic()
+        due = [self._spoke + HEARTBEAT_S, self._stream.next_due()]
+        if self._stream.is_short_of_room:
+            due.append(now + ROOM_S)
+        delay_s = min(each for each in due if each is not None) - now
+        timer = asyncio.get_running_loop().call_later(max(0.0, delay_s), self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+
+    # What the writer does in one turn
+
+    async def _turn(self) -> bool:
+        """Do a little of everything that is due; whether there was anything."""
+        done = [
+            await self._tell_jobs(),
+            await self._tell_released(),
+            await self._announce(),
+            await self._send_logs(),
+        ]
+        if not any(done):
+            done.append(await self._tell_caught_up())
+        if self._site.clock.monotonic() - self._spoke >= HEARTBEAT_S:
+            await self._send_heartbeat()
+        return any(done)
+
+    async def _tell_jobs(self) -> bool:
+        views = self._stream.take_statuses()
+        for view in views:
+            await self._send(wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle)))
+        return bool(views)
+
+    async def _tell_caught_up(self) -> bool:
+        views = self._stream.take_caught_up()
+        for view in views:
+            status = messages.job_status(view.job, handle=view.handle, caught_up=True)
+            await self._send(wire.ServerMessage(job_status=status))
+        return bool(views)
+
+    async def _tell_released(self) -> bool:
+        handles = self._stream.take_released()
+        if handles:
+            await self._send(wire.ServerMessage(released=wire.Released(handles=handles)))
+        return bool(handles)
+
+    async def _announce(self) -> bool:
+        names = self._stream.next_names(self._site.clock.monotonic())
+        if names is None:
+            return False
+        page = await asyncio.to_thread(names.look)
+        logs, losses = self._stream.looked(names, page, moment(self._site.clock))
+        # Handles that gave way are told first: the client counts them too.
+        await self._tell_released()
+        if logs:
+            await self._send(wire.ServerMessage(announced=messages.announced(logs)))
+        await self._send_events(losses)
+        return True
+
+    async def _send_logs(self) -> bool:
+        now = moment(self._site.clock)
+        ready = self._stream.take_ready(TURN_LOGS, now.monotonic)
+        if not ready:
+            return False
+        steps = await asyncio.to_thread(take_turns, ready, now, check=self._site.checks)
+        self._stream.put_back(log for log, _ in ready[len(steps) :])
+        events = [event for (log, _), step in zip(ready, steps) for event in self._stream.stepped(log, step)]
+        await self._send_events(events)
+        return True
+
+    async def _send_events(self, events: Sequence[Event]) -> None:
+        for batch in messages.batches(events):
+            await self._send(wire.ServerMessage(batch=batch))
+
+    async def _send_heartbeat(self) -> None:
+        used = await asyncio.to_thread(usage, self._site.roots)
+        heartbeat = messages.heartbeat(used, moment(self._site.clock), self._stream.lag_bytes)
+        await self._send(wire.ServerMessage(heartbeat=heartbeat))
+        self._spoke = self._site.clock.monotonic()
+
+    async def _send(self, message: wire.ServerMessage) -> None:
+        await self._write(message)

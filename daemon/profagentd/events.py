@@ -1,0 +1,79 @@
+"""What happens to logs, as values: the daemon's inside of the wire's Batch."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Union
+
+
+class StartReason(enum.Enum):
+    """Why bytes of a log follow from where they do; the numbers are the wire's."""
+
+    NEW = 1
+    SAME = 2
+    DIFFERENT = 3
+    RECREATED = 4
+    REWRITTEN = 5
+
+
+class LossReason(enum.Enum):
+    """Why something that existed is not sent; the words are the wire's."""
+
+    UNREADABLE = "unreadable"
+    REMOVED_UNSEEN = "removed-unseen"
+    NOT_A_FILE = "not-a-file"
+
+
+@dataclass(frozen=True)
+class Started:
+    """Bytes of `generation` follow from `offset`."""
+
+    handle: int
+    generation: int
+    offset: int
+    reason: StartReason
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Bytes of a log at `offset`."""
+
+    handle: int
+    generation: int
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The log is complete as far as the board can tell."""
+
+    handle: int
+    generation: int
+    size: int
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class Removed:
+    """The log is gone; `size` is the last one seen."""
+
+    handle: int
+    generation: int
+    sent: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Something is gone or cannot be sent; `handle` 0 when no announced log is meant."""
+
+    handle: int
+    job: int
+    reason: LossReason
+    detail: str
+    lost_bytes: int = 0
+
+
+Event = Union[Started, Chunk, Completed, Removed, Loss]

@@ -1,0 +1,193 @@
+"""Moving one log forward: what the file says now, and the events that follow. Runs in a worker thread."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Optional
+
+from profagentd.events import Chunk, Event, Loss, LossReason, Removed, StartReason
+from profagentd.log import Comparison, Log, Phase
+from profagentd.logs import LogKind, done_parses, ended_by
+from profagentd.opening import Gone, NotAFile, OpenJob, Unreadable, fingerprint
+
+if TYPE_CHECKING:
+    from profagentd.clock import Moment
+
+CHUNK_BYTES = 256 * 1024
+# A log that was not changed for so long has stopped changing.
+STABLE_S = 0.3
+# A snapshot that was caught while it was written is read again after this.
+REREAD_S = 0.02
+# A snapshot too large for one chunk is sent again at this rate at most, however often it is rewritten.
+RESEND_BYTES_PER_S = 4 * 1024 * 1024
+# So much is compared in one go before other logs have their turn.
+COMPARE_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one look gave: events in order, whether to look again at once, or when."""
+
+    events: tuple[Event, ...] = ()
+    again: bool = False
+    due: Optional[float] = None
+
+
+def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False) -> Step:
+    """Look at the log's file once and send at most one chunk of it.
+
+    With `check`, a data log's bytes are compared with the file once more before it is called complete: for watching
+    that cannot see a file replaced by another of the same inode.
+    """
+    if log.doubted:
+        log.doubted = False
+        log.compare_again()
+    try:
+        with files.open(log.path) as descriptor:
+            step = _Look(log, files, descriptor, now, check).step()
+    except Gone:
+        return _removed(log)
+    except NotAFile:
+        loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file any more")
+        return Step((loss, *_removed(log).events))
+    except Unreadable as error:
+        return _unreadable(log, error)
+    log.loss_told = False
+    return step
+
+
+def _removed(log: Log) -> Step:
+    log.phase = Phase.OVER
+    asked = log.comparison if log.generation == 0 else None
+    generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)
+    return Step((Removed(log.handle, generation, sent, log.size),))
+
+
+def _unreadable(log: Log, error: Unreadable) -> Step:
+    told, log.loss_told = log.loss_told, True
+    if told:
+        return Step()
+    return Step((Loss(log.handle, log.job, LossReason.UNREADABLE, f"{os.fsdecode(log.path)}: {error}"),))
+
+
+class _Look:
+    """One look at an open file."""
+
+    def __init__(self, log: Log, files: OpenJob, descriptor: int, now: Moment, check: bool) -> None:
+        self._log = log
+        self._files = files
+        self._descriptor = descriptor
+        self._now = now
+        self._check = check
+        self._events: list[Event] = []
+        self._seen = fingerprint(os.fstat(descriptor))
+        if self._seen.size != log.size:
+            self._note_change()
+        log.size = self._seen.size
+
+    def step(self) -> Step:
+        """Compare, then send, then see whether it is complete."""
+        comparison = self._log.comparison
+        if comparison and not self._compare(comparison):
+            return Step(again=True)
+        if self._log.kind is LogKind.DATA:
+            return self._data()
+        return self._small_snapshot() if self._seen.size <= CHUNK_BYTES else self._large_snapshot()
+
+    def _compare(self, comparison: Comparison) -> bool:
+        """Compare the prefix further; whether that is decided."""
+        # A snapshot is one thing: a longer file that begins the same is another one.
+        whole = self._log.kind is LogKind.SNAPSHOT and comparison.generation > 0
+        unlike = self._seen.size != comparison.offset if whole else self._seen.size < comparison.offset
+        if not unlike and not self._read_prefix(comparison):
+            return False
+        digest = None if unlike else comparison.agreed()
+        if digest is None:
+            self._start(comparison.generation + 1, comparison.different)
+            return True
+        started = self._log.go_on(comparison, digest)
+        self._log.fingerprint = self._seen
+        self._events += [started] if started else []
+        return True
+
+    def _read_prefix(self, comparison: Comparison) -> bool:
+        until = min(comparison.offset, comparison.at + COMPARE_BYTES)
+        while comparison.at < until:
+            data = os.pread(self._descriptor, min(CHUNK_BYTES, until - comparison.at), comparison.at)
+            if not data:
+                return False  # it has just shrunk: the next look sees that
+            comparison.took(data)
+        return comparison.is_done
+
+    def _data(self) -> Step:
+        """A log that grows at its end."""
+        log = self._log
+        if log.fingerprint and (log.fingerprint.inode != self._seen.inode or self._seen.size < log.sent):
+            self._start(log.generation + 1, StartReason.RECREATED)
+        log.fingerprint = self._seen
+        if self._send(os.pread(self._descriptor, CHUNK_BYTES, log.sent)):
+            return Step(tuple(self._events), again=True)
+        if self._check and log.checked != log.sent and self._is_stable and not log.is_complete:
+            log.compare_again()
+            return Step(tuple(self._events), again=True)
+        return self._finish(is_whole=False)
+
+    def _small_snapshot(self) -> Step:
+        """A snapshot of one chunk: what is sent is what stood in the file at one time."""
+        log = self._log
+        data = os.pread(self._descriptor, CHUNK_BYTES + 1, 0)
+        if len(data) != self._seen.size or fingerprint(os.fstat(self._descriptor)) != self._seen:
+            return Step(tuple(self._events), due=self._now.monotonic + REREAD_S)
+        if not log.was_sent(data):
+            self._note_change()
+            self._rewrite()
+            self._send(data)
+        log.fingerprint = self._seen
+        ended = ended_by(log.path)
+        return self._finish(is_whole=ended is not None and done_parses(ended, data))
+
+    def _large_snapshot(self) -> Step:
+        """A snapshot of many chunks: begun anew when it changes on the way."""
+        log = self._log
+        if log.fingerprint and log.fingerprint != self._seen:
+            self._note_change()
+            allowed = log.begun + log.sent / RESEND_BYTES_PER_S
+            if allowed > self._now.monotonic:
+                return Step(tuple(self._events), due=allowed)
+            self._rewrite()
+        log.fingerprint = self._seen
+        if self._send(os.pread(self._descriptor, CHUNK_BYTES, log.sent)):
+            return Step(tuple(self._events), again=True)
+        return self._finish(is_whole=False)
+
+    def _finish(self, *, is_whole: bool) -> Step:
+        """Everything that is there was sent: say so when it is complete, look again when it may be soon."""
+        log = self._log
+        if log.is_complete:
+            return Step(tuple(self._events))
+        if not is_whole and not self._is_stable:
+            return Step(tuple(self._events), due=log.changed + STABLE_S)
+        if log.kind is LogKind.SNAPSHOT or self._files.has_done(log.path):
+            self._events.append(log.complete())
+        return Step(tuple(self._events))
+
+    @property
+    def _is_stable(self) -> bool:
+        return self._now.monotonic - self._log.changed >= STABLE_S
+
+    def _note_change(self) -> None:
+        self._log.changed = max(self._log.changed, self._now.seen(self._seen.mtime_ns // 1000))
+
+    def _rewrite(self) -> None:
+        if self._log.has_content:
+            self._start(self._log.generation + 1, StartReason.REWRITTEN)
+
+    def _start(self, generation: int, reason: StartReason) -> None:
+        self._events.append(self._log.start(generation, reason, self._now.monotonic))
+
+    def _send(self, data: bytes) -> bool:
+        if data:
+            self._events.append(Chunk(self._log.handle, self._log.generation, self._log.sent, data))
+            self._log.took(data)
+        return bool(data)

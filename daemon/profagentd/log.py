@@ -1,0 +1,197 @@
+"""One log of one client's stream: what was sent of it, what was acknowledged, and what follows from that."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from typing import TYPE_CHECKING, Optional
+
+from profagentd.events import Completed, Started, StartReason
+from profagentd.logs import LogKind
+
+if TYPE_CHECKING:
+    from profagentd.opening import Fingerprint
+
+DIGEST_BYTES = 16
+
+
+class Phase(enum.Enum):
+    """Where a log stands in its stream."""
+
+    ANNOUNCED = "announced"  # the client was asked what it holds
+    FOLLOWING = "following"  # bytes are compared, and sent as they come
+    OVER = "over"  # the handle means nothing any more
+
+
+class Comparison:
+    """A prefix that is being compared with the file, and what it means when it is, or is not, the file's."""
+
+    __slots__ = ("_digest", "at", "different", "expected", "generation", "offset", "same")
+
+    def __init__(
+        self, generation: int, offset: int, expected: bytes, same: Optional[StartReason], different: StartReason
+    ) -> None:
+        self.generation = generation
+        self.offset = offset
+        self.expected = expected
+        self.same = same  # None: the client need not be told
+        self.different = different
+        self.at = 0  # compared so far
+        self._digest = new_digest()
+
+    def took(self, data: bytes) -> None:
+        """The file goes on with these bytes."""
+        self._digest.update(data)
+        self.at += len(data)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the whole prefix was read."""
+        return self.at == self.offset
+
+    def agreed(self) -> Optional[hashlib.blake2b]:
+        """The running digest of the prefix when it is the file's, else None."""
+        same = self.offset == 0 or self._digest.digest() == self.expected
+        return self._digest if same else None
+
+
+class Log:
+    """The state of one log in one stream.
+
+    `advance` (following.py) moves it in a worker thread while the stream waits; what arrives meanwhile touches only
+    `acknowledged`, `verified`, `doubted` and `touched`.
+    """
+
+    __slots__ = (
+        "acknowledged",
+        "begun",
+        "changed",
+        "checked",
+        "comparison",
+        "completed",
+        "digest",
+        "doubted",
+        "fingerprint",
+        "generation",
+        "handle",
+        "job",
+        "kind",
+        "loss_told",
+        "path",
+        "phase",
+        "queued",
+        "sent",
+        "size",
+        "touched",
+        "verified",
+        "waits_until",
+    )
+
+    def __init__(self, handle: int, job: int, path: bytes, kind: LogKind, size: int, changed: float) -> None:
+        self.handle = handle
+        self.job = job
+        self.path = path
+        self.kind = kind
+        self.size = size  # the last size seen
+        self.changed = changed  # monotonic time of the last change seen
+        self.phase = Phase.ANNOUNCED
+        self.comparison: Optional[Comparison] = None
+        self.generation = 0
+        self.sent = 0
+        self.begun = changed  # monotonic time at which the generation began
+        self.digest: Optional[hashlib.blake2b] = None  # of the bytes sent
+        self.checked = 0  # offset up to which what was sent was compared with the file again
+        self.fingerprint: Optional[Fingerprint] = None  # of the file that the generation is made of
+        self.completed: Optional[tuple[int, int]] = None  # generation and size of the newest Completed
+        self.acknowledged = 0  # offset in the present generation
+        self.verified: Optional[tuple[int, int]] = None  # the completion that the client has verified
+        self.loss_told = False
+        self.queued = False  # its turn is due, or it is having it
+        self.touched = False  # it changed while it had its turn
+        self.doubted = False  # another file may stand in its place
+        self.waits_until: Optional[float] = None  # when to look again though nothing changes
+
+    def hold(self, generation: int, offset: int, prefix_digest: bytes) -> None:
+        """The client's answer: it holds `offset` bytes of `generation`."""
+        same = StartReason.SAME if generation else StartReason.NEW
+        self.comparison = Comparison(generation, offset, prefix_digest, same, StartReason.DIFFERENT)
+        self.phase = Phase.FOLLOWING
+
+    def compare_again(self) -> None:
+        """Compare what was sent with the file before anything more is said about it."""
+        if self.digest and self.sent and not self.comparison:
+            sent_digest = self.digest.digest()
+            self.comparison = Comparison(self.generation, self.sent, sent_digest, None, StartReason.RECREATED)
+
+    def start(self, generation: int, reason: StartReason, now: float) -> Started:
+        """A generation begins at offset 0."""
+        self.generation = generation
+        self.sent = self.acknowledged = self.checked = 0
+        self.begun = now
+        self.digest = new_digest()
+        self.fingerprint = None
+        self.comparison = None
+        return Started(self.handle, generation, 0, reason)
+
+    def go_on(self, comparison: Comparison, digest: hashlib.blake2b) -> Optional[Started]:
+        """The prefix that was compared is the file's: bytes follow after it."""
+        self.comparison = None
+        self.digest = digest
+        self.checked = comparison.offset
+        if not comparison.same:
+            return None
+        self.generation = comparison.generation or 1
+        self.sent = self.acknowledged = comparison.offset
+        return Started(self.handle, self.generation, self.sent, comparison.same)
+
+    def took(self, data: bytes) -> None:
+        """These bytes are sent."""
+        assert self.digest is not None, "a generation has begun"
+        self.digest.update(data)
+        self.sent += len(data)
+
+    def was_sent(self, data: bytes) -> bool:
+        """Whether what was sent of this generation is exactly `data`."""
+        assert self.digest is not None, "a generation has begun"
+        return len(data) == self.sent and new_digest(data).digest() == self.digest.digest()
+
+    def complete(self) -> Completed:
+        """Everything sent so far is the whole log."""
+        assert self.digest is not None, "a generation has begun"
+        self.completed = (self.generation, self.sent)
+        return Completed(self.handle, self.generation, self.sent, self.digest.digest())
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the client has something of this generation that a rewritten file contradicts."""
+        return self.sent > 0 or self.completed == (self.generation, 0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the client was told of completion and nothing was sent since."""
+        return self.completed == (self.generation, self.sent)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to do for it until it changes."""
+        return self.phase is Phase.FOLLOWING and not self.queued and self.waits_until is None
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether it is complete and the client has said so: then the handle can go."""
+        return self.is_settled and self.is_complete and self.verified == self.completed
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was sent is durable at the client and nothing more is due: it may give way to others."""
+        return self.is_settled and self.acknowledged == self.sent
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes that are known and not sent."""
+        return max(0, self.size - self.sent)
+
+
+def new_digest(data: bytes = b"") -> hashlib.blake2b:
+    """A running digest as the wire wants it."""
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES)

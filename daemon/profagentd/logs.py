@@ -1,0 +1,82 @@
+"""Which file of a JOB directory is which log, by name alone, and when a `.done` text is whole (format page 2.1, 2.2)."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Optional
+
+DATA_DIRECTORY = b"data"
+DONE_SUFFIX = b".done"
+
+_DATA_NAME = re.compile(rb"(aicore|aacore|aicpu|aacpu|acl_api|aclmodule)\.\d+\..*\d", re.IGNORECASE | re.DOTALL)
+_NET_INFO_NAME = re.compile(rb"(.*\.\d+)\.net\.info", re.DOTALL)
+_API_NAME = re.compile(rb"(?:acl_api|aclmodule)\.\d+\.(.*\.\d+)", re.IGNORECASE | re.DOTALL)
+
+_DONE_LINE = re.compile(rb"([a-z_]+):\s*(-?\d+)\s*")
+_EVERY_DONE = frozenset((b"file_len", b"start_time", b"end_time"))
+_DONE_KEYS = {
+    b"aicore": _EVERY_DONE | {b"cache_hit", b"cache_mis"},
+    b"aacore": _EVERY_DONE | {b"cache_hit", b"cache_mis"},
+    b"aicpu": _EVERY_DONE,
+    b"aacpu": _EVERY_DONE,
+    b"acl_api": _EVERY_DONE | {b"pid", b"tid"},
+    b"aclmodule": _EVERY_DONE | {b"pid", b"tid"},
+}
+
+
+class LogKind(enum.Enum):
+    """How a log is written."""
+
+    DATA = 1  # it grows at its end
+    SNAPSHOT = 2  # it is rewritten whole
+
+
+def kind_of(path: bytes) -> LogKind:
+    """The kind of the log at `path` inside a JOB directory; what is not known to grow is a snapshot."""
+    return LogKind.DATA if _DATA_NAME.fullmatch(base_name(path)) else LogKind.SNAPSHOT
+
+
+def base_name(path: bytes) -> bytes:
+    """The last component of `path`."""
+    return path.rpartition(b"/")[2]
+
+
+def done_of(path: bytes) -> bytes:
+    """The path of the `.done` that ends the data log at `path`."""
+    return path + DONE_SUFFIX
+
+
+def ended_by(path: bytes) -> Optional[bytes]:
+    """The data log that the file at `path` is the `.done` of, or None when it is something else."""
+    if not path.endswith(DONE_SUFFIX):
+        return None
+    data = path[: -len(DONE_SUFFIX)]
+    return data if kind_of(data) is LogKind.DATA else None
+
+
+def done_parses(data_path: bytes, text: bytes) -> bool:
+    """Whether `text` is a whole `.done` of the data log at `data_path`: all expected keys, each with an integer.
+
+    A line that is not `key:integer` is passed over: aicore may end in `online_batch_num:4,2`.
+    """
+    prefix = base_name(data_path).partition(b".")[0].lower()
+    lines = (_DONE_LINE.fullmatch(line) for line in text.splitlines())
+    return _DONE_KEYS[prefix] <= {line.group(1) for line in lines if line}
+
+
+def is_api(path: bytes) -> bool:
+    """Whether the data log at `path` holds calls of the programming interface."""
+    return _API_NAME.fullmatch(base_name(path)) is not None
+
+
+def api_model(path: bytes) -> Optional[bytes]:
+    """`<name>.<model id>` of an acl_api data log, else None."""
+    match = _API_NAME.fullmatch(base_name(path))
+    return match.group(1) if match else None
+
+
+def profiled_model(path: bytes) -> Optional[bytes]:
+    """`<name>.<model id>` of a `.net.info`, which only models built for profiling have; else None."""
+    match = _NET_INFO_NAME.fullmatch(base_name(path))
+    return match.group(1) if match else None

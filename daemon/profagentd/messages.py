@@ -1,0 +1,135 @@
+"""The wire's messages from the daemon's values; nothing else in the daemon knows how they look."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+from profagent_wire.v1 import board_pb2 as wire
+from profagentd.clock import US_PER_S
+from profagentd.events import Chunk, Completed, Event, Loss, Removed, Started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from profagentd.board import Job
+    from profagentd.clock import Moment
+    from profagentd.usage import Usage
+    from profagentd.log import Log
+
+PROTOCOL_MAJOR = 1
+PROTOCOL_MINOR = 0
+
+_BATCH_BYTES = 256 * 1024
+_BATCH_EVENTS = 1000
+_CHUNK_POSITION = struct.Struct("<QQQ")
+
+
+def protocol() -> wire.ProtocolVersion:
+    """The version that this daemon speaks."""
+    return wire.ProtocolVersion(major=PROTOCOL_MAJOR, minor=PROTOCOL_MINOR)
+
+
+def clocks(now: Moment) -> wire.Clocks:
+    """Both clocks."""
+    return wire.Clocks(wall_us=now.wall_us, monotonic_us=int(now.monotonic * US_PER_S))
+
+
+def job_status(job: Job, *, handle: int = 0, caught_up: bool = False) -> wire.JobStatus:
+    """A JOB and its state; a handle belongs to a stream."""
+    return wire.JobStatus(
+        handle=handle,
+        name=job.name,
+        directory=text(job.place.directory),
+        state=wire.JobState.ValueType(job.state.value),
+        caught_up=caught_up,
+        changed_wall_us=job.changed_wall_us,
+    )
+
+
+def announced(logs: Iterable[Log]) -> wire.Announced:
+    """Logs that the client is asked about."""
+    return wire.Announced(
+        logs=[
+            wire.AnnouncedLog(
+                handle=log.handle,
+                job=log.job,
+                path=log.path,
+                kind=wire.LogKind.ValueType(log.kind.value),
+                size=log.size,
+            )
+            for log in logs
+        ]
+    )
+
+
+def heartbeat(used: Usage, now: Moment, lag_bytes: int) -> wire.Heartbeat:
+    """Proof of life, and what it costs."""
+    return wire.Heartbeat(
+        clocks=clocks(now),
+        cpu_us=used.cpu_us,
+        rss_bytes=used.rss_bytes,
+        free_bytes=used.free_bytes,
+        lag_bytes=lag_bytes,
+    )
+
+
+def batches(events: Iterable[Event]) -> Iterator[wire.Batch]:
+    """The events in order, in messages that keep to the wire's size."""
+    batch, size = wire.Batch(), 0
+    for event in events:
+        weight = len(event.data) if isinstance(event, Chunk) else 0
+        if batch.events and (size + weight > _BATCH_BYTES or len(batch.events) >= _BATCH_EVENTS):
+            yield batch
+            batch, size = wire.Batch(), 0
+        batch.events.append(_event(event))
+        size += weight
+    if batch.events:
+        yield batch
+
+
+def _event(event: Event) -> wire.Event:
+    if isinstance(event, Chunk):
+        return wire.Event(chunk=_chunk(event))
+    if isinstance(event, Started):
+        reason = wire.StartReason.ValueType(event.reason.value)
+        return wire.Event(
+            started=wire.Started(
+                handle=event.handle, generation=event.generation, offset=event.offset, reason=reason
+            )
+        )
+    if isinstance(event, Completed):
+        return wire.Event(
+            completed=wire.Completed(
+                handle=event.handle, generation=event.generation, size=event.size, digest=event.digest
+            )
+        )
+    if isinstance(event, Removed):
+        return wire.Event(
+            removed=wire.Removed(handle=event.handle, generation=event.generation, sent=event.sent, size=event.size)
+        )
+    return wire.Event(loss=_loss(event))
+
+
+def _chunk(chunk: Chunk) -> wire.Chunk:
+    crc = zlib.crc32(chunk.data, zlib.crc32(_CHUNK_POSITION.pack(chunk.handle, chunk.generation, chunk.offset)))
+    return wire.Chunk(
+        handle=chunk.handle, generation=chunk.generation, offset=chunk.offset, data=chunk.data, crc=crc
+    )
+
+
+def _loss(loss: Loss) -> wire.Loss:
+    return wire.Loss(
+        handle=loss.handle,
+        job=loss.job,
+        reason=loss.reason.value,
+        detail=text(loss.detail.encode("utf-8", "surrogateescape")),
+        lost_bytes=loss.lost_bytes,
+    )
+
+
+def text(path: bytes) -> str:
+    """A path for people, also where its bytes are no text."""
+    return os.fsdecode(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

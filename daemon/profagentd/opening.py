@@ -1,0 +1,146 @@
+"""Opening files of a JOB directory so that no symbolic link leads anywhere and nothing but a regular file is read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from profagentd.logs import DATA_DIRECTORY, done_of, done_parses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A fifo would block in open without O_NONBLOCK; regular files do not care.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DONE_LIMIT_BYTES = 4096
+
+
+class Gone(Exception):  # noqa: N818 - a state of the board, not a fault
+    """There is no such file any more."""
+
+
+class NotAFile(Exception):  # noqa: N818 - a state of the board, not a fault
+    """Something else than a regular file stands there."""
+
+
+class Unreadable(Exception):  # noqa: N818 - a state of the board, not a fault
+    """The file is there and cannot be read; the text says why."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory below a root: `path` is relative to it, empty for the root itself."""
+
+    root: bytes
+    path: bytes
+
+    @property
+    def directory(self) -> bytes:
+        """The absolute path, for people and for watching."""
+        return os.path.join(self.root, self.path) if self.path else self.root
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What changes when a file is written or replaced."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+def open_directory(place: Place) -> int:
+    """Descriptor of the directory at `place`, reached component by component without following links. OSError."""
+    descriptor = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for component in place.path.split(b"/") if place.path else ():
+        try:
+            below = os.open(component, _DIRECTORY, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+def fingerprint(status: os.stat_result) -> Fingerprint:
+    """The fingerprint of a file with this status."""
+    return Fingerprint(status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class OpenJob:
+    """The two directories of a JOB, held open for a few reads; a context manager that belongs to one thread."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._descriptors: dict[bytes, int] = {}
+
+    def __enter__(self) -> OpenJob:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors.clear()
+
+    @contextmanager
+    def open(self, path: bytes) -> Iterator[int]:
+        """Descriptor of the regular file at `path` inside the JOB. Raises Gone, NotAFile, Unreadable."""
+        with _told_apart():
+            directory, name = self._split(path)
+            descriptor = os.open(name, _FILE, dir_fd=directory)
+        try:
+            with _told_apart():
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise NotAFile
+                yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def status(self, path: bytes) -> os.stat_result:
+        """Status of the regular file at `path` inside the JOB. Raises Gone, NotAFile, Unreadable."""
+        with _told_apart():
+            directory, name = self._split(path)
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotAFile
+        return status
+
+    def has_done(self, path: bytes) -> bool:
+        """Whether the data log at `path` has a `.done` that parses."""
+        try:
+            with self.open(done_of(path)) as descriptor:
+                return done_parses(path, os.read(descriptor, _DONE_LIMIT_BYTES))
+        except (Gone, NotAFile, Unreadable):
+            return False
+
+    def _split(self, path: bytes) -> tuple[int, bytes]:
+        directory, _, name = path.rpartition(b"/")
+        return self._directory(directory), name
+
+    def _directory(self, name: bytes) -> int:
+        if name not in self._descriptors:
+            opened = os.open(name, _DIRECTORY, dir_fd=self._directory(b"")) if name else open_directory(self._place)
+            self._descriptors[name] = opened
+        return self._descriptors[name]
+
+
+def in_data(name: bytes) -> bytes:
+    """The path inside a JOB of a file in its data directory."""
+    return DATA_DIRECTORY + b"/" + name
+
+
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+            raise Gone from error
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise NotAFile from error
+        raise Unreadable(os.strerror(error.errno or errno.EIO)) from error

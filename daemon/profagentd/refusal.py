@@ -1,0 +1,22 @@
+"""What a client did that its stream does not survive."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Fault(enum.Enum):
+    """The kinds of refusal; the wire has a status code for each."""
+
+    INVALID = "invalid"  # against the conversation's rules
+    EXHAUSTED = "exhausted"  # over a limit
+    INCOMPATIBLE = "incompatible"  # another major version
+    SILENT = "silent"  # no sign of life
+
+
+class Refusal(Exception):  # noqa: N818 - the client's fault, told to it and not raised to people
+    """Ends a stream; the text goes to the client."""
+
+    def __init__(self, fault: Fault, text: str) -> None:
+        super().__init__(text)
+        self.fault = fault

@@ -1,0 +1,107 @@
+"""One JOB that a client follows: what is known of it in that client's stream."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Optional
+
+from profagentd.changes import Changes, Touch
+from profagentd.events import Loss, LossReason
+from profagentd.walk import Page, Walk, look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from profagentd.log import Log
+    from profagentd.opening import Place
+
+# Names that are not files are told one by one up to so many.
+ODD_LIMIT = 1000
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names to look at: those that were touched, or the next ones of a walk."""
+
+    job: int
+    place: Place
+    touches: Mapping[bytes, Touch]
+    walk: Optional[Walk]
+    limit: int
+
+    def look(self) -> Page:
+        """Look at them. Blocks; for a worker thread."""
+        return self.walk.page(self.limit) if self.walk else look(self.place, self.touches)
+
+
+class Selection:
+    """The names still to look at, and the logs that are announced."""
+
+    def __init__(self, job: int, place: Place) -> None:
+        self.job = job
+        self.place = place
+        self.logs: dict[bytes, Log] = {}
+        self.changes = Changes(walk=True)
+        self.is_over = False
+        self._walk: Optional[Walk] = None
+        self._odd_told: set[bytes] = set()
+        self._unreadable_told = False
+
+    @property
+    def wants_look(self) -> bool:
+        """Whether there are names to look at."""
+        return bool(self.changes) or self._walk is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is to be looked at, asked or sent until something changes."""
+        return not self.wants_look and all(log.is_settled for log in self.logs.values())
+
+    def next_names(self, limit: int) -> Names:
+        """The next names to look at: changed ones first, then those of the walk."""
+        touches = self.changes.take(limit)
+        if touches:
+            return Names(self.job, self.place, touches, None, limit)
+        if self._walk is None and self.changes.take_walk():
+            self._walk = Walk(self.place)
+        return Names(self.job, self.place, {}, self._walk, limit)
+
+    def looked(self, names: Names, page: Page) -> None:
+        """These names were looked at."""
+        if names.walk is self._walk and page.is_last:
+            self._walk = None
+
+    def end(self) -> None:
+        """Nothing of the JOB is to be looked at any more."""
+        self.is_over = True
+        self.changes = Changes(walk=False)
+        self._walk = None
+
+    def losses(self, page: Page, touches: Mapping[bytes, Touch]) -> Iterator[Loss]:
+        """What the page shows that no announced log will tell."""
+        for path in page.missing:
+            if _was_lost(touches.get(path, Touch.HINT)):
+                yield self._loss(LossReason.REMOVED_UNSEEN, f"{os.fsdecode(path)} was removed before it was read")
+        for path in page.odd:
+            yield from self._odd(path)
+        if page.unreadable and not self._unreadable_told:
+            yield self._loss(LossReason.UNREADABLE, f"{os.fsdecode(self.place.directory)}: {page.unreadable}")
+        self._unreadable_told = page.unreadable is not None
+
+    def _odd(self, path: bytes) -> Iterator[Loss]:
+        if path in self._odd_told or len(self._odd_told) > ODD_LIMIT:
+            return
+        self._odd_told.add(path)
+        if len(self._odd_told) > ODD_LIMIT:
+            yield self._loss(LossReason.NOT_A_FILE, f"more than {ODD_LIMIT} names that are no regular files")
+        else:
+            yield self._loss(LossReason.NOT_A_FILE, f"{os.fsdecode(path)} is no regular file")
+
+    def _loss(self, reason: LossReason, detail: str) -> Loss:
+        return Loss(0, self.job, reason, detail)
+
+
+def _was_lost(touch: Touch) -> bool:
+    """Whether a missing name had content that nobody read: written, and not merely moved or deleted."""
+    return bool(touch & (Touch.WRITTEN | Touch.MADE)) and not touch & Touch.MOVED

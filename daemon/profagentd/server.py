@@ -1,0 +1,56 @@
+"""The gRPC server: its options, its services, its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc.aio
+
+from profagent_wire.v1.board_pb2_grpc import add_BoardServicer_to_server
+from profagentd.errors import DaemonError
+
+if TYPE_CHECKING:
+    from profagentd.servicer import Servicer
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+# A client pings each 10 s, also when it has nothing to say; gRPC would end it for pinging too often.
+KEEPALIVE_MS = 10_000
+MIN_PING_INTERVAL_MS = 5_000
+# Clients that do not leave by themselves are cut off after this.
+STOP_S = 2.0
+
+_OPTIONS = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.so_reuseport", 0),
+]
+
+
+class Server:
+    """Serves from `start` to `stop`."""
+
+    def __init__(self, servicer: Servicer) -> None:
+        self._servicer = servicer
+        self._server = grpc.aio.server(options=_OPTIONS)
+        add_BoardServicer_to_server(servicer, self._server)
+
+    async def start(self, address: str) -> str:
+        """Listen; the address with the port that it got. Raises DaemonError when it cannot be had."""
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise DaemonError(
+                f"cannot listen on {address}", hint="another daemon may have it: choose a free port with --listen"
+            ) from error
+        await self._server.start()
+        return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
+
+    async def stop(self) -> None:
+        """Say goodbye, and end."""
+        self._servicer.close()
+        await self._server.stop(STOP_S)

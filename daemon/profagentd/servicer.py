@@ -1,0 +1,124 @@
+"""The gRPC service: requests in, the daemon's answers out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Optional
+
+import grpc
+
+from profagent_wire.v1 import board_pb2 as wire
+from profagent_wire.v1.board_pb2_grpc import BoardServicer
+from profagentd import __version__, messages
+from profagentd.clock import US_PER_S, Clock, moment
+from profagentd.conversation import Conversation
+from profagentd.refusal import Fault, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from profagentd.board import Board
+    from profagentd.describe import Identity
+    from profagentd.watch import Watch
+
+_LOGGER = logging.getLogger(__name__)
+
+MAX_STREAMS = 64
+_JOBS_PAGE = 1000
+
+_CODES = {
+    Fault.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    Fault.EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Fault.INCOMPATIBLE: grpc.StatusCode.FAILED_PRECONDITION,
+    Fault.SILENT: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+
+
+class Servicer(BoardServicer):
+    """Board, as board.proto has it."""
+
+    def __init__(
+        self, board: Board, watch: Watch, clock: Clock, identity: Identity, quiet_after_s: float, *, simulated: bool
+    ) -> None:
+        self.board = board
+        self.clock = clock
+        self._watch = watch
+        self._identity = identity
+        self._quiet_after_s = quiet_after_s
+        self._simulated = simulated
+        self._conversations: set[Conversation] = set()
+
+    @property
+    def roots(self) -> Sequence[bytes]:
+        """Directories under which JOBs are looked for."""
+        return self._watch.roots
+
+    @property
+    def checks(self) -> bool:
+        """Whether data is compared with its file once more before it is called complete."""
+        return self._watch.is_scanning
+
+    async def ready(self) -> None:
+        """Wait until the JOBs that there are have been found."""
+        await self._watch.ready.wait()
+
+    def close(self) -> None:
+        """Say goodbye to every client."""
+        for conversation in self._conversations:
+            conversation.close()
+
+    def describe(self) -> wire.Description:
+        """The board and its daemon now."""
+        return wire.Description(
+            identity=self._identity.identity,
+            identity_source=wire.IdentitySource.ValueType(self._identity.source.value),
+            hostname=self._identity.hostname,
+            boot_id=self._identity.boot_id,
+            model=self._identity.model,
+            daemon_version=__version__,
+            protocol=messages.protocol(),
+            simulated=self._simulated,
+            sdk_version=self._identity.sdk_version,
+            clocks=messages.clocks(moment(self.clock)),
+            roots=[messages.text(root) for root in self.roots],
+            quiet_after_us=int(self._quiet_after_s * US_PER_S),
+        )
+
+    async def Describe(self, request: wire.DescribeRequest, context: Any) -> wire.Description:  # type: ignore[override]
+        """Who the board is."""
+        return self.describe()
+
+    async def SyncClock(self, request: wire.SyncClockRequest, context: Any) -> wire.SyncClockReply:
+        """Both clocks, twice."""
+        received = messages.clocks(moment(self.clock))
+        return wire.SyncClockReply(received=received, sent=messages.clocks(moment(self.clock)))
+
+    async def ListJobs(self, request: wire.ListJobsRequest, context: Any) -> wire.ListJobsReply:
+        """A page of JOBs, oldest first; the token is the last one's age and name."""
+        await self.ready()
+        jobs = [job for job in self.board.jobs if _token(job) > request.page_token]
+        page, more = jobs[:_JOBS_PAGE], len(jobs) > _JOBS_PAGE
+        statuses = [messages.job_status(job) for job in page]
+        return wire.ListJobsReply(jobs=statuses, next_page_token=_token(page[-1]) if more else "")
+
+    async def Follow(self, request_iterator: AsyncIterator[wire.ClientMessage], context: Any) -> None:
+        """The live copy for one client."""
+        if len(self._conversations) >= MAX_STREAMS:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open already")
+        conversation = Conversation(self, request_iterator, context.write)
+        self._conversations.add(conversation)
+        refusal: Optional[Refusal] = None
+        try:
+            await conversation.run()
+        except Refusal as raised:
+            refusal = raised
+        finally:
+            self._conversations.discard(conversation)
+        if refusal:
+            _LOGGER.warning("stream of %s refused: %s", context.peer(), refusal)
+            await context.abort(_CODES[refusal.fault], str(refusal))
+
+
+def _token(job: Any) -> str:
+    return f"{job.made_wall_us:020d}:{job.name}"

@@ -1,0 +1,109 @@
+"""Which logs a JOB directory holds, in pages that a worker thread fetches."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Optional
+
+from profagentd.logs import DATA_DIRECTORY, DONE_SUFFIX, LogKind, kind_of
+from profagentd.opening import Gone, NotAFile, OpenJob, Place, Unreadable, in_data, open_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A regular file in a JOB directory."""
+
+    path: bytes
+    kind: LogKind
+    size: int
+    changed_wall_us: int
+
+
+@dataclass
+class Page:
+    """Some names of a JOB directory, looked at."""
+
+    logs: list[Sighting] = field(default_factory=list)
+    odd: list[bytes] = field(default_factory=list)  # something else than a regular file
+    missing: list[bytes] = field(default_factory=list)
+    unreadable: Optional[str] = None  # why the directory cannot be read
+    is_last: bool = True
+
+
+class Walk:
+    """Everything in a JOB directory, a page at a time; the small files that give names to others come first."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._paths = _paths(place)
+
+    def page(self, limit: int) -> Page:
+        """The next `limit` names, looked at. One caller at a time."""
+        try:
+            paths = list(itertools.islice(self._paths, limit))
+        except FileNotFoundError:
+            return Page()
+        except OSError as error:
+            return Page(unreadable=error.strerror)
+        page = look(self._place, paths)
+        page.is_last = len(paths) < limit
+        return page
+
+
+def look(place: Place, paths: Iterable[bytes]) -> Page:
+    """The status of these paths inside the JOB at `place`; snapshots come before the data that they explain."""
+    page = Page()
+    with OpenJob(place) as files:
+        for path in paths:
+            _look_at(files, path, page)
+    page.logs.sort(key=lambda each: not _is_early(each.path))
+    return page
+
+
+def _look_at(files: OpenJob, path: bytes, page: Page) -> None:
+    try:
+        status = files.status(path)
+    except Gone:
+        page.missing.append(path)
+    except NotAFile:
+        page.odd.append(path)
+    except Unreadable as error:
+        page.unreadable = str(error)
+    else:
+        page.logs.append(Sighting(path, kind_of(path), status.st_size, status.st_mtime_ns // 1000))
+
+
+def _paths(place: Place) -> Iterator[bytes]:
+    yield from _of_directory(place, early=True)
+    data = Place(place.root, os.path.join(place.path, DATA_DIRECTORY))
+    for early in (True, False):
+        try:
+            yield from map(in_data, _of_directory(data, early=early))
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # a JOB has its data directory a moment after itself, or something else in its place
+    yield from _of_directory(place, early=False)
+
+
+def _of_directory(place: Place, *, early: bool) -> Iterator[bytes]:
+    descriptor = open_directory(place)
+    try:
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                name = os.fsencode(entry.name)
+                if _is_early(name) == early and not _is_data_directory(entry, name):
+                    yield name
+    finally:
+        os.close(descriptor)
+
+
+def _is_data_directory(entry: os.DirEntry[str], name: bytes) -> bool:
+    return name == DATA_DIRECTORY and entry.is_dir(follow_symlinks=False)
+
+
+def _is_early(path: bytes) -> bool:
+    return not path.endswith(DONE_SUFFIX) and kind_of(path) is LogKind.SNAPSHOT
