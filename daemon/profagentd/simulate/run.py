@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable, TypeVar
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from profagentd.simulate.options import SimulationOptions
 
 _LOGGER = logging.getLogger(__name__)
-_US_PER_MS = 1_000
+_US_PER_MS, _US_PER_S = 1_000, 1_000_000
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class SimulationReport:
-    """What was run. `late` counts inferences that began more than one period after they were due."""
+    """What was run. `late` counts inferences that were over more than one period after their time."""
 
     job: Path | None
     inferences: int
@@ -38,7 +39,7 @@ class SimulationReport:
     def __str__(self) -> str:
         text = f"{self.inferences} inferences, {self.sampled} of them recorded, {self.aicore_records} aicore records"
         if self.late:
-            text += f"; the rate was not kept: {self.late} began late, by up to {self.max_late_us / _US_PER_MS:.1f} ms"
+            text += f"; the rate was not kept: {self.late} came late, by up to {self.max_late_us / _US_PER_MS:.1f} ms"
         return text
 
 
@@ -71,29 +72,35 @@ class _Simulation:
 
     async def run(self) -> SimulationReport:
         npu = await self._blocking(Npu, self._options)
-        pace = Pace(0.0, self._options.rate)
         try:
             await self._blocking(npu.load, self._clock.wall_us() - LOAD_US)
-            await self._infer(npu, pace)
+            pace = await self._infer(npu)
         except asyncio.CancelledError:
             await self._unload_cancelled(npu)
             raise
         await self._blocking(npu.unload, self._clock.wall_us())
         return _report(npu, pace)
 
-    async def _infer(self, npu: Npu, pace: Pace) -> None:
-        for_s = self._options.for_s
-        pace.first = self._clock.monotonic()
-        while for_s is None or pace.next_due_s < for_s:
+    async def _infer(self, npu: Npu) -> Pace:
+        """Inferences until the time is over; their times in the files are those of the schedule."""
+        first = self._clock.monotonic()
+        pace = Pace(first, self._options.rate, free_at=first)
+        until = first + (math.inf if self._options.for_s is None else self._options.for_s)
+        while pace.next_begin < until:
             was_late = pace.late
-            call_us = npu.next_call_us
-            await self._sleep_until(pace.take(call_us))
-            pace.free_at = self._clock.monotonic()
-            begin_us = self._clock.wall_us() - call_us
-            await self._blocking(npu.infer, begin_us)
+            duration_s = npu.next_call_us / _US_PER_S
+            end = pace.take(duration_s)
+            await self._sleep_until(end)
+            pace.seen(self._clock.monotonic(), duration_s)
+            await self._blocking(npu.infer, self._wall_us_at(end - duration_s))
             if pace.late and not was_late:
                 _LOGGER.warning("the simulated board cannot keep %g inferences a second", self._options.rate)
-        await self._sleep_until(pace.first + for_s)
+        await self._sleep_until(until)
+        return pace
+
+    def _wall_us_at(self, time: float) -> int:
+        """The wall clock at a time of the monotonic clock."""
+        return self._clock.wall_us() - round((self._clock.monotonic() - time) * _US_PER_S)
 
     async def _unload_cancelled(self, npu: Npu) -> None:
         try:
