@@ -4,6 +4,7 @@ ProfagentError            1  the answer is 'no', or something went wrong
 ├── UsageError            2  the command line or a setting cannot be right
 ├── UnsupportedBoardError 2  the data is of another SoC than SS928/SS927
 ├── UnreachableError      3  the board cannot be reached
+│   └── ProtocolError        it can, and does not speak our protocol
 ├── IncompleteError       4  data that existed is missing
 ├── FormatError           1  bytes that are not what their file's format says
 └── StoreError            1  the database cannot be used
@@ -16,6 +17,7 @@ __all__ = [
     "FormatError",
     "IncompleteError",
     "ProfagentError",
+    "ProtocolError",
     "StoreError",
     "UnreachableError",
     "UnsupportedBoardError",
@@ -50,6 +52,10 @@ class UnreachableError(ProfagentError):
     """The board's daemon cannot be reached, or the link to it is gone for good."""
 
     exit_code = 3
+
+
+class ProtocolError(UnreachableError):
+    """The board's daemon breaks the contract of the wire, or speaks another major version of it."""
 
 
 class IncompleteError(ProfagentError):

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy.typing as npt
 
 __all__ = ["FILTER_STEP_MAX", "Split", "Splitter", "stretch_start_by_length"]
@@ -38,12 +36,13 @@ class Splitter:
     """Splits the records of one file as they come, in parts of any size.
 
     A segment begins where the net changes or the sequence goes back. A stretch, which is one inference of a model
-    that was loaded more than once, begins where the net goes back, or its sequence does in the same net. A stretch of
-    one record for each segment leaves no such trace: `known_starts` are record numbers where a stretch begins anyway.
+    that was loaded more than once, begins where the net goes back, or its sequence does in the same net. Neither need
+    be so: a stretch of one record for each segment leaves no such trace, and a loop looks the same. Where the `.done`
+    tells the length of the last stretch, `last_stretch_record` is where it begins, and none begins after it.
     """
 
-    def __init__(self, known_starts: Iterable[int] = ()) -> None:
-        self._known_starts = np.array(sorted(known_starts), dtype=np.int64)
+    def __init__(self, last_stretch_record: int | None = None) -> None:
+        self._last_stretch_record = last_stretch_record
         self._records = 0
         self._segments = 0
         self._stretches = 0
@@ -55,9 +54,13 @@ class Splitter:
         sequences = np.concatenate(([self._sequence], sequence.astype(np.int64)))
         nets = np.concatenate(([self._net], net.astype(np.int64)))
         step, net_step = np.diff(sequences), np.diff(nets)
-        is_known = np.isin(np.arange(self._records, self._records + len(sequence)), self._known_starts)
-        is_segment = (net_step != 0) | (step < 0) | is_known
-        is_stretch = (net_step < 0) | ((net_step == 0) & (step < 0)) | is_known
+        is_segment = (net_step != 0) | (step < 0)
+        is_stretch = (net_step < 0) | ((net_step == 0) & (step < 0))
+        if self._last_stretch_record is not None:
+            number = np.arange(self._records, self._records + len(sequence))
+            is_last = number == self._last_stretch_record
+            is_segment |= is_last
+            is_stretch = (is_stretch & (number < self._last_stretch_record)) | is_last
         if not self._records and len(sequence):
             is_segment[0] = is_stretch[0] = True
         segment = self._segments - 1 + np.cumsum(is_segment)

@@ -1,1 +1,1 @@
-"""The connection to a board: what is held, what is asked for, and when to try again."""
+"""The way to a board: messages, the session's rules without I/O, and the gRPC channel around them."""

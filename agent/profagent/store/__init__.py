@@ -1,1 +1,1 @@
-"""The SQLite database: its schema, its one writer and its readers."""
+"""The database: schema, the one writer, and readers."""

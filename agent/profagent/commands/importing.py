@@ -1,0 +1,133 @@
+"""`import`: a JOB directory into the database in its own `sqlite/` folder, made anew each time."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from profagent.commands.counter_maps import simulated_map
+from profagent.errors import StoreError
+from profagent.ingest.changes import ApiRecords, JobChanges, SegmentRecords
+from profagent.ingest.local import LocalJob, list_job
+from profagent.store.database import FILE_NAME
+from profagent.store.sessions import SessionStart
+from profagent.store.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from profagent.formats.countermap import CounterMap
+    from profagent.ingest.changes import Change
+    from profagent.ingest.local import JobListing
+
+RECORDS_PER_BATCH = 20_000
+FILES_PER_BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import made."""
+
+    database: Path
+    files: int
+    simulated: bool
+    elapsed_s: float
+
+
+def job_database(directory: Path) -> Path:
+    """The database of a JOB directory's own."""
+    return directory / "sqlite" / FILE_NAME
+
+
+async def import_job(
+    directory: Path, counter_map: CounterMap | None = None, *, progress: Callable[[int, int], None] | None = None
+) -> Imported:
+    """Import a JOB directory. Raises UsageError, UnsupportedBoardError, StoreError.
+
+    The database appears under its name when it is whole, so a reader never sees half of one.
+    """
+    started = time.monotonic()
+    directory = directory.resolve()
+    listing = list_job(directory)
+    database = job_database(directory)
+    draft = database.with_suffix(".new")
+    try:
+        draft.unlink(missing_ok=True)
+        async with Store(draft, durable=False) as store:
+            await _fill(store, directory, listing, counter_map, progress)
+        _sync(draft)
+        draft.replace(database)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {database}: {error.strerror}", hint="check the permissions and the free space of the JOB"
+        ) from error
+    return Imported(database, len(listing.files), listing.is_simulated, time.monotonic() - started)
+
+
+async def _fill(
+    store: Store,
+    directory: Path,
+    listing: JobListing,
+    counter_map: CounterMap | None,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    if counter_map is None and listing.is_simulated:
+        counter_map = simulated_map()
+    await store.begin(
+        SessionStart(
+            identity="import",
+            hostname="",
+            board_model="",
+            source="import",
+            address=str(directory),
+            started_us=time.time_ns() // 1000,
+            simulated=listing.is_simulated,
+            counter_map=None if counter_map is None else counter_map.name,
+        )
+    )
+    job = LocalJob(directory)
+    done = 0
+    for files, changes in _batches(job.changes(listing, counter_map)):
+        await store.apply([JobChanges(directory.name, str(directory), changes)])
+        done += files
+        if progress is not None:
+            progress(done, len(listing.files))
+    unsettled, orphans = await store.unsettled_logs(directory.name), await store.orphan_dones(directory.name)
+    changes = job.end(unsettled, orphans)
+    await store.apply([JobChanges(directory.name, str(directory), changes, "finished" if not unsettled else "quiet")])
+    await store.note_full_rings(directory.name)
+    await store.end(time.time_ns() // 1000)
+
+
+def _batches(files: Iterator[list[Change]]) -> Iterator[tuple[int, list[Change]]]:
+    """Changes of several files together, and how many files they are."""
+    batch: list[Change] = []
+    records = count = 0
+    for changes in files:
+        batch += changes
+        count += 1
+        records += sum(_records(change) for change in changes)
+        if records >= RECORDS_PER_BATCH or count >= FILES_PER_BATCH:
+            yield count, batch
+            batch, records, count = [], 0, 0
+    yield count, batch
+
+
+def _records(change: Change) -> int:
+    match change:
+        case SegmentRecords():
+            return len(change.sequence)
+        case ApiRecords():
+            return len(change.number)
+    return 0
+
+
+def _sync(file: Path) -> None:
+    handle = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,73 @@
+"""A workspace: the folder with the database, the mirrors and what was set aside, and the lock of its one writer."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profagent.errors import StoreError, WorkspaceBusyError
+from profagent.ingest.mirror import JobMirror
+from profagent.store.database import FILE_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VARIABLE = "PROFAGENT_WORKSPACE"
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def default_workspace() -> Path:
+    """The folder that `PROFAGENT_WORKSPACE` names, else `profagent` in the user's data folder."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "profagent"
+
+
+class Workspace:
+    """Where things are in a workspace."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.database = root / FILE_NAME
+
+    def board_mirror(self, identity: str) -> Path:
+        """The folder of a board's mirrored JOBs; a name that is no plain one is replaced by its digest."""
+        plain = _PLAIN_NAME.fullmatch(identity) is not None
+        name = identity if plain else hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
+        return self.root / "mirror" / name
+
+    def job_mirror(self, identity: str, job: str) -> JobMirror:
+        """The mirror of one JOB."""
+        board = self.board_mirror(identity)
+        return JobMirror(
+            board / job,
+            incoming=self.root / "incoming" / board.name / job,
+            superseded=self.root / "superseded" / board.name / job,
+        )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the workspace's only writer. Raises WorkspaceBusyError, StoreError."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StoreError(
+                f"cannot use the workspace {self.root}: {error.strerror}", hint="name another one with --workspace DIR"
+            ) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError as error:
+            raise WorkspaceBusyError(
+                f"another profagent writes to the workspace {self.root}",
+                hint="wait for it, or name another workspace with --workspace DIR",
+            ) from error
+        finally:
+            os.close(handle)

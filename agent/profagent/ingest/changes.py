@@ -1,0 +1,158 @@
+"""What the bytes of a JOB's logs mean for its rows: the values that pass from decoding to the store.
+
+A path is a log's path inside its JOB directory, as `os.fsdecode` gives it. Times are board microseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from profagent.formats.done import Done
+    from profagent.formats.layers import LayerTable
+    from profagent.formats.names import LogName
+
+
+@dataclass(frozen=True, slots=True)
+class LogAdvanced:
+    """The log's bytes up to `offset` are in this batch or were before; `digest` vouches for a complete log."""
+
+    path: str
+    generation: int
+    offset: int
+    complete: bool = False
+    digest: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogReset:
+    """The log's rows are void: another generation begins, or its bytes are decoded anew."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogRemoved:
+    """The log is gone from the board; what was copied stays."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrequencyKnown:
+    """The NPU's clock, from `info.json`."""
+
+    mhz: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedKnown:
+    """The JOB carries the simulated board's marker file."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayersKnown:
+    """The layer table of a model."""
+
+    model: str
+    model_id: int
+    table: LayerTable
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRecords:
+    """Consecutive records of an aicore or aicpu log; all arrays have one entry a record.
+
+    `ordinal` numbers the segments of the file, `stretch` its inferences. `columns` are the unit's own: for aicore
+    `ticks` and `ticks_before`, for aicpu `begin_us`, `end_us`, `segment_start_us` and `segment_end_us`. A
+    `layer_index` of -1 means that no layer is known. `counters` is empty without a counter map.
+    """
+
+    path: str
+    name: LogName
+    first_record: int
+    stretch: NDArray[np.int64]
+    ordinal: NDArray[np.int64]
+    net: NDArray[Any]
+    sequence: NDArray[Any]
+    layer_index: NDArray[np.int32]
+    columns: Mapping[str, NDArray[Any]]
+    counters: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRecords:
+    """Consecutive records of an acl_api log; `number` is each one's place in the file."""
+
+    path: str
+    name: LogName
+    number: NDArray[np.int64]
+    records: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceTimed:
+    """The aicore `.done` speaks about this stretch of its data; `done` None takes back what an earlier one said."""
+
+    name: LogName
+    stretch: int
+    done: Done | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A ledger entry's content. `first` and `last` are byte offsets in the log, None where it is about no place."""
+
+    grade: str
+    reason: str
+    detail: str
+    first: int | None = None
+    last: int | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ContentLedger:
+    """Everything odd in a log's bytes as known now; it replaces what was said of this log before."""
+
+    path: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLedger:
+    """Something that happened on the way; it is added. `path` None: about the whole JOB."""
+
+    path: str | None
+    entry: Entry
+
+
+Change = (
+    LogAdvanced
+    | LogReset
+    | LogRemoved
+    | FrequencyKnown
+    | SimulatedKnown
+    | LayersKnown
+    | SegmentRecords
+    | ApiRecords
+    | InferenceTimed
+    | ContentLedger
+    | LinkLedger
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanges:
+    """Changes of one JOB, in the order in which they are to be applied. `state` None leaves it as it is."""
+
+    job: str
+    directory: str
+    changes: Sequence[Change]
+    state: str | None = None

@@ -1,0 +1,150 @@
+"""A JOB directory on this machine, read as if its logs had come over a link."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from profagent.errors import UnsupportedBoardError, UsageError
+from profagent.formats.info_json import looks_like_hi3519
+from profagent.formats.names import LogKind, parse_log_name
+from profagent.ingest.changes import Entry, LinkLedger
+from profagent.ingest.decode import DONE_SUFFIX, SIMULATED_MARKER, JobDecoder
+from profagent.ingest.mirror import DIGEST_BYTES, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from profagent.formats.countermap import CounterMap
+    from profagent.ingest.changes import Change
+
+# Folders that the vendor's commands, and ours, make inside a JOB.
+OUTPUT_FOLDERS = frozenset({"sqlite", "timeline", "summary", "log"})
+# A multiple of every record's size.
+READ_BYTES = 4 << 20
+GENERATION = 1
+_FIRST_KINDS = (LogKind.INFO_JSON, LogKind.NET_INFO, LogKind.LAYER_INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class JobListing:
+    """What stands in a JOB directory: paths of regular files in the order to read them, and what is no file."""
+
+    files: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the simulated board's marker is there."""
+        return SIMULATED_MARKER in self.files
+
+
+def list_job(directory: Path) -> JobListing:
+    """Look into a JOB directory. Raises UsageError when it is none, UnsupportedBoardError for another SoC's."""
+    try:
+        top = list(_entries(directory, ""))
+        data = list(_entries(directory / "data", "data/")) if (directory / "data").is_dir() else []
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the JOB directory {directory}: {error.strerror}", hint="name a JOB… directory with -dir"
+        ) from error
+    files = [path for path, mode in top + data if stat.S_ISREG(mode)]
+    if not data and not any(path.startswith("info.json") for path in files):
+        raise UsageError(
+            f"{directory} is no JOB directory: it has neither data/ nor info.json.0",
+            hint="name the JOB… directory itself, which holds data/ and info.json.0",
+        )
+    if looks_like_hi3519(files):
+        raise UnsupportedBoardError(
+            f"{directory} was written by a Hi3519DV500: its records look alike and are not the same",
+            hint="profagent reads JOBs of SS928 and SS927",
+        )
+    others = [path for path, mode in top + data if not stat.S_ISREG(mode) and not _is_expected(path, mode)]
+    return JobListing(tuple(sorted(files, key=_reading_order)), tuple(sorted(others)))
+
+
+class LocalJob:
+    """The files of a JOB directory, for decoding."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def read(self, path: str, size: int | None = None) -> bytes | None:
+        """The first `size` bytes of a file, or all; None when there is none."""
+        try:
+            with (self.directory / path).open("rb") as file:
+                return file.read() if size is None else file.read(size)
+        except (FileNotFoundError, IsADirectoryError):
+            return None
+
+    def names(self) -> list[str]:
+        """Nothing: tables of layers are read before any data."""
+        return []
+
+    def changes(self, listing: JobListing, counter_map: CounterMap | None) -> Iterator[list[Change]]:
+        """What the JOB's files mean, a list for each file. Raises UnsupportedBoardError."""
+        decoder = JobDecoder(self, counter_map)
+        files = set(listing.files)
+        for path in listing.files:
+            if path.removesuffix(DONE_SUFFIX) == path or path.removesuffix(DONE_SUFFIX) not in files:
+                yield list(self._file(decoder, path, has_done=path + DONE_SUFFIX in files))
+        yield [LinkLedger(None, not_a_file(path)) for path in listing.others]
+
+    def end(self, unsettled: list[str], orphans: list[str]) -> list[Change]:
+        """What is left to say when all files are read; the arguments come from the store."""
+        return list(JobDecoder(self).end(unsettled, orphans))
+
+    def _file(self, decoder: JobDecoder, path: str, *, has_done: bool) -> Iterator[Change]:
+        name = parse_log_name(path)
+        try:
+            if name is None or not name.is_data:
+                yield from self._snapshot(decoder, path)
+                return
+            digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+            yield from decoder.begin(path, GENERATION, 0)
+            size = 0
+            for data in self._blocks(path):
+                digest.update(data)
+                yield from decoder.append(path, GENERATION, size, data)
+                size += len(data)
+            if has_done:
+                yield from self._snapshot(decoder, path + DONE_SUFFIX)
+            if decoder.has_done(path):
+                yield from decoder.complete(path, GENERATION, size, digest.digest())
+        except OSError as error:
+            yield LinkLedger(path, Entry("loss", "unreadable", f"cannot be read: {error.strerror}"))
+
+    def _snapshot(self, decoder: JobDecoder, path: str) -> Iterator[Change]:
+        data = (self.directory / path).read_bytes()
+        yield from decoder.snapshot(path, GENERATION, data, digest_of(data))
+
+    def _blocks(self, path: str) -> Iterator[bytes]:
+        with (self.directory / path).open("rb") as file:
+            while data := file.read(READ_BYTES):
+                yield data
+
+
+def not_a_file(path: str) -> Entry:
+    """The note about something in a JOB that is no regular file."""
+    return Entry("note", "not-a-file", f"{path} is not a regular file: not followed")
+
+
+def _entries(directory: Path, prefix: str) -> Iterator[tuple[str, int]]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            yield prefix + entry.name, entry.stat(follow_symlinks=False).st_mode
+
+
+def _is_expected(path: str, mode: int) -> bool:
+    return stat.S_ISDIR(mode) and (path == "data" or path in OUTPUT_FOLDERS)
+
+
+def _reading_order(path: str) -> tuple[int, str]:
+    """What names and times the records comes before them."""
+    name = parse_log_name(path)
+    is_first = path == SIMULATED_MARKER or (name is not None and name.kind in _FIRST_KINDS)
+    return (0 if is_first else 1, path)

@@ -1,0 +1,132 @@
+"""The gRPC channel to a board: thin calls that give plain values and profagent's own errors."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+
+from profagent.errors import ProtocolError, UnreachableError
+from profagent.link.messages import Clocks
+from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, to_wire
+from profagent_wire.v1 import board_pb2 as pb
+from profagent_wire.v1 import board_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from profagent.link.messages import Board, ClientMessage, ServerMessage
+
+DEFAULT_PORT = 50151
+CALL_TIMEOUT_S = 10.0
+LARGEST_MESSAGE_BYTES = 4 << 20
+# A half-open link is found within the sum of both; the daemon allows a ping each 5 s.
+PING_MS = 10_000
+PING_TIMEOUT_MS = 5_000
+_OPTIONS = (
+    ("grpc.keepalive_time_ms", PING_MS),
+    ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MS),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
+    ("grpc.enable_retries", 0),
+)
+_FINAL_CODES = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
+
+
+def full_address(address: str) -> str:
+    """`HOST` or `HOST:PORT` with the port filled in; IPv6 hosts stand in brackets."""
+    if address.startswith("unix:"):
+        return address
+    has_port = ":" in address.rpartition("]")[2]
+    return address if has_port else f"{address}:{DEFAULT_PORT}"
+
+
+class Stream:
+    """One running Follow call."""
+
+    def __init__(self, address: str, call: grpc.aio.StreamStreamCall[pb.ClientMessage, pb.ServerMessage]) -> None:
+        self._address = address
+        self._call = call
+
+    async def send(self, message: ClientMessage) -> None:
+        """Send one message; waits while the board does not read. Raises UnreachableError or ProtocolError."""
+        try:
+            await self._call.write(to_wire(message))
+        except grpc.aio.AioRpcError as error:
+            raise _translated(error, self._address) from error
+        except grpc.aio.UsageError as error:
+            raise _gone(self._address, "the stream has ended") from error
+
+    async def receive(self) -> ServerMessage:
+        """The next message that this version knows. Raises UnreachableError or ProtocolError."""
+        while True:
+            try:
+                message = await self._call.read()
+            except grpc.aio.AioRpcError as error:
+                raise _translated(error, self._address) from error
+            if not isinstance(message, pb.ServerMessage):
+                raise _gone(self._address, "the board ended the stream")
+            value = from_wire(message)
+            if value is not None:
+                return value
+
+    async def finish(self) -> None:
+        """Tell the board that nothing more comes."""
+        self._call.cancel()
+
+
+class Channel:
+    """Calls to one board."""
+
+    def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
+        self.address = address
+        self._stub = board_pb2_grpc.BoardStub(channel)
+
+    async def describe(self) -> Board:
+        """Who the board is. Raises UnreachableError."""
+        try:
+            return board_from_wire(await self._stub.Describe(pb.DescribeRequest(), timeout=CALL_TIMEOUT_S))
+        except grpc.aio.AioRpcError as error:
+            raise _translated(error, self.address) from error
+
+    async def clocks(self) -> tuple[Clocks, Clocks]:
+        """The board's clocks at the request's arrival and at the reply's leaving. Raises UnreachableError."""
+        try:
+            reply = await self._stub.SyncClock(pb.SyncClockRequest(), timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise _translated(error, self.address) from error
+        return clocks_from_wire(reply.received), clocks_from_wire(reply.sent)
+
+    @asynccontextmanager
+    async def follow(self) -> AsyncIterator[Stream]:
+        """A Follow stream; it is ended when the context is left."""
+        stream = Stream(self.address, self._stub.Follow())
+        try:
+            yield stream
+        finally:
+            await stream.finish()
+
+
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[Channel]:
+    """A channel to `HOST[:PORT]`; nothing is sent before the first call."""
+    target = full_address(address)
+    async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
+        yield Channel(target, channel)
+
+
+def _gone(address: str, why: str) -> UnreachableError:
+    return UnreachableError(
+        f"cannot reach the board at {address}: {why}",
+        hint="check the address, that profagentd runs there, and that the port is not blocked",
+    )
+
+
+def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError | ProtocolError:
+    details = (error.details() or error.code().name).strip()
+    if error.code() in _FINAL_CODES:
+        return ProtocolError(f"the board at {address} refused: {details}", hint="upgrade profagent on both ends")
+    return _gone(address, details)

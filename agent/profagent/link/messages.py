@@ -1,0 +1,227 @@
+"""The wire's messages as plain values; `board.proto` says what each field means.
+
+Paths are bytes as the board sent them: nothing here has been checked. Times are microseconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PROTOCOL = (1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The board's two clocks, read together."""
+
+    wall_us: int
+    monotonic_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What a board says of itself; empty where it does not know."""
+
+    identity: str
+    hostname: str
+    boot_id: str
+    model: str
+    daemon_version: str
+    protocol: tuple[int, int]
+    capabilities: tuple[str, ...]
+    simulated: bool
+    sdk_version: str
+    roots: tuple[str, ...]
+    quiet_after_us: int
+    clocks: Clocks
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A JOB and its state: open, finished, quiet, removed, or unknown."""
+
+    handle: int
+    name: str
+    directory: str
+    state: str
+    caught_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedLog:
+    """A log of which the board asks what the host holds."""
+
+    handle: int
+    job: int
+    path: bytes
+    snapshot: bool
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Bytes of this generation follow from `offset`."""
+
+    handle: int
+    generation: int
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Bytes of a log."""
+
+    handle: int
+    generation: int
+    offset: int
+    data: bytes
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The board vouches for size and digest."""
+
+    handle: int
+    generation: int
+    size: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """The log is gone from the board."""
+
+    handle: int
+    generation: int
+    sent: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Something that existed is gone or cannot be sent; handle and job are 0 where it is about neither."""
+
+    handle: int
+    job: int
+    reason: str
+    detail: str
+    lost_bytes: int
+
+
+LogEvent = Started | Chunk | Completed | Removed | Loss
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The answer to the opening."""
+
+    board: Board
+    heartbeat_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobsListed:
+    """Every JOB that existed has been told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A page of logs."""
+
+    logs: tuple[AnnouncedLog, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events in order."""
+
+    events: tuple[LogEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Handles that are over."""
+
+    handles: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Proof of life, and what the daemon uses of its board."""
+
+    clocks: Clocks
+    cpu_us: int
+    rss_bytes: int
+    free_bytes: tuple[int, ...]
+    lag_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """The daemon is about to stop."""
+
+    reason: str
+    retry_after_us: int
+
+
+ServerMessage = Welcome | JobStatus | JobsListed | Announced | Batch | Released | Heartbeat | Goodbye
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The first message of a client."""
+
+    consumer: str
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """JOBs to follow from now on, by handle."""
+
+    follow: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What the host holds of an announced log."""
+
+    handle: int
+    generation: int = 0
+    offset: int = 0
+    prefix_digest: bytes = b""
+    skip: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Answers to announced logs."""
+
+    logs: tuple[Holding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """Every byte before `offset` is durable; `complete` when size and digest were verified."""
+
+    handle: int
+    generation: int
+    offset: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """What is durable."""
+
+    logs: tuple[Acknowledgement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientHeartbeat:
+    """Proof of life of the client."""
+
+
+ClientMessage = Open | Select | Holdings | Acknowledge | ClientHeartbeat

@@ -1,0 +1,178 @@
+"""One stream's rules, without I/O: which handle is which log, and what a board may send of it.
+
+Everything that a board sends is checked here before anybody writes it. What breaks the contract of `board.proto`
+raises ProtocolError: the stream is of no use any more, what was durable before it stays.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Never
+
+from profagent.errors import ProtocolError
+from profagent.link.messages import (
+    PROTOCOL,
+    Announced,
+    Batch,
+    Board,
+    Chunk,
+    Completed,
+    JobStatus,
+    Loss,
+    Released,
+    Removed,
+    ServerMessage,
+    Started,
+    Welcome,
+)
+
+if TYPE_CHECKING:
+    from profagent.link.messages import AnnouncedLog, Holding, LogEvent
+
+LARGEST_LOGS = 4096
+LARGEST_CHUNK_BYTES = 256 << 10
+LARGEST_OFFSET = 2**63 - 1
+LARGEST_JOBS = 100_000
+_CHUNK_SEED = struct.Struct("<QQQ")
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedLog:
+    """A log of the stream, as it stands after the latest event: bytes before `offset` have arrived."""
+
+    handle: int
+    job: str
+    path: bytes
+    snapshot: bool
+    generation: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """Logs that wait for a `Holding` each."""
+
+    logs: tuple[FollowedLog, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event of a log; `log` is None for a Loss that is not about one log. `job` is empty when it is about none."""
+
+    job: str
+    log: FollowedLog | None
+    event: LogEvent
+
+
+SessionEvent = ServerMessage | Announcement | Happened
+
+
+def chunk_crc(handle: int, generation: int, offset: int, data: bytes) -> int:
+    """The check value of a chunk: it covers the place as well as the bytes."""
+    return zlib.crc32(data, zlib.crc32(_CHUNK_SEED.pack(handle, generation, offset)))
+
+
+class Session:
+    """What is known of one stream. `receive` takes each server message once, in order."""
+
+    def __init__(self) -> None:
+        self.board: Board | None = None
+        self.jobs: dict[int, JobStatus] = {}
+        self._logs: dict[int, FollowedLog] = {}
+
+    def receive(self, message: ServerMessage) -> list[SessionEvent]:
+        """Check a message; returns what it says with handles resolved. Raises ProtocolError."""
+        if self.board is None and not isinstance(message, Welcome):
+            self._refuse(f"{type(message).__name__} came before Welcome")
+        match message:
+            case Welcome():
+                self._welcome(message.board)
+            case JobStatus():
+                self._job(message)
+            case Announced():
+                return [Announcement(tuple(self._announced(log) for log in message.logs))]
+            case Batch():
+                return [self._event(event) for event in message.events]
+            case Released():
+                for handle in message.handles:
+                    self._logs.pop(handle, None)
+        return [message]
+
+    def hold(self, holding: Holding) -> None:
+        """Note what the host answers to an announcement."""
+        if holding.skip:
+            self._logs.pop(holding.handle, None)
+
+    def _welcome(self, board: Board) -> None:
+        if self.board is not None:
+            self._refuse("Welcome came twice")
+        if board.protocol[0] != PROTOCOL[0]:
+            self._refuse(f"it speaks protocol {_dotted(board.protocol)}, this profagent {_dotted(PROTOCOL)}")
+        self.board = board
+
+    def _job(self, status: JobStatus) -> None:
+        known = self.jobs.get(status.handle)
+        if known is not None and known.name != status.name:
+            self._refuse(f"JOB handle {status.handle} changed its name")
+        if len(self.jobs) >= LARGEST_JOBS:
+            self._refuse(f"it told of more than {LARGEST_JOBS:,} JOBs")
+        self.jobs[status.handle] = status
+
+    def _announced(self, log: AnnouncedLog) -> FollowedLog:
+        job = self.jobs.get(log.job)
+        if job is None or log.handle in self._logs:
+            self._refuse(f"log handle {log.handle} was announced twice or for an unknown JOB")
+        if len(self._logs) >= LARGEST_LOGS:
+            self._refuse(f"it announced more than {LARGEST_LOGS:,} logs at a time")
+        followed = FollowedLog(log.handle, job.name, log.path, log.snapshot)
+        self._logs[log.handle] = followed
+        return followed
+
+    def _event(self, event: LogEvent) -> Happened:
+        if isinstance(event, Loss) and event.handle not in self._logs:
+            job = self.jobs.get(event.job)
+            return Happened(job.name if job else "", None, event)
+        log = self._logs.get(event.handle)
+        if log is None:
+            self._refuse(f"{type(event).__name__} names the unknown log handle {event.handle}")
+        log = self._followed(log, event)
+        if isinstance(event, Removed):
+            del self._logs[event.handle]
+        else:
+            self._logs[event.handle] = log
+        return Happened(log.job, log, event)
+
+    def _followed(self, log: FollowedLog, event: LogEvent) -> FollowedLog:
+        match event:
+            case Started():
+                if event.generation < max(log.generation, 1) or event.offset > LARGEST_OFFSET:
+                    self._refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
+                return replace(log, generation=event.generation, offset=event.offset)
+            case Chunk():
+                return self._grown(log, event)
+            case Completed() if (event.generation, event.size) != (log.generation, log.offset):
+                self._refuse(f"{_shown(log)} is complete with {event.size} bytes, {log.offset} came")
+        return log
+
+    def _grown(self, log: FollowedLog, chunk: Chunk) -> FollowedLog:
+        if (chunk.generation, chunk.offset) != (log.generation, log.offset) or log.generation == 0:
+            self._refuse(f"{_shown(log)} goes on at byte {chunk.offset} instead of {log.offset}")
+        if len(chunk.data) > LARGEST_CHUNK_BYTES or chunk.offset + len(chunk.data) > LARGEST_OFFSET:
+            self._refuse(f"{_shown(log)} came in a chunk of {len(chunk.data)} bytes")
+        if chunk_crc(chunk.handle, chunk.generation, chunk.offset, chunk.data) != chunk.crc:
+            self._refuse(f"{_shown(log)} was damaged on the way at byte {chunk.offset}")
+        return replace(log, offset=log.offset + len(chunk.data))
+
+    @staticmethod
+    def _refuse(what: str) -> Never:
+        raise ProtocolError(f"the board broke the protocol: {what}", hint="upgrade profagent on both ends")
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _shown(log: FollowedLog) -> str:
+    return f"{log.job}/{log.path.decode('utf-8', 'backslashreplace')}"

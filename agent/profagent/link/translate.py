@@ -1,0 +1,141 @@
+"""Between the wire's protobuf messages and plain values; protobuf objects stop here."""
+
+from __future__ import annotations
+
+from profagent.errors import ProtocolError
+from profagent.link import messages as m
+from profagent_wire.v1 import board_pb2 as pb
+
+_STATES = {
+    pb.JOB_STATE_OPEN: "open",
+    pb.JOB_STATE_FINISHED: "finished",
+    pb.JOB_STATE_QUIET: "quiet",
+    pb.JOB_STATE_REMOVED: "removed",
+}
+_REASONS = {
+    pb.START_REASON_NEW: "new",
+    pb.START_REASON_SAME: "same",
+    pb.START_REASON_DIFFERENT: "different",
+    pb.START_REASON_RECREATED: "recreated",
+    pb.START_REASON_REWRITTEN: "rewritten",
+}
+
+
+def to_wire(message: m.ClientMessage) -> pb.ClientMessage:
+    """A client message for the stream."""
+    match message:
+        case m.Open():
+            version = pb.ProtocolVersion(major=m.PROTOCOL[0], minor=m.PROTOCOL[1])
+            opening = pb.Open(protocol=version, consumer=message.consumer, client=message.client)
+            return pb.ClientMessage(open=opening)
+        case m.Select():
+            return pb.ClientMessage(select=pb.Select(follow=message.follow))
+        case m.Holdings():
+            return pb.ClientMessage(holdings=pb.Holdings(logs=[_holding(log) for log in message.logs]))
+        case m.Acknowledge():
+            return pb.ClientMessage(acknowledge=pb.Acknowledge(logs=[_acknowledgement(log) for log in message.logs]))
+        case m.ClientHeartbeat():
+            return pb.ClientMessage(heartbeat=pb.Heartbeat())
+
+
+def from_wire(message: pb.ServerMessage) -> m.ServerMessage | None:
+    """A server message as a value; None for one that a newer minor version added."""
+    kind = message.WhichOneof("message")
+    match kind:
+        case "welcome":
+            return m.Welcome(board_from_wire(message.welcome.description), message.welcome.heartbeat_us)
+        case "job_status":
+            return job_from_wire(message.job_status)
+        case "jobs_listed":
+            return m.JobsListed()
+        case "announced":
+            return m.Announced(tuple(_announced(log) for log in message.announced.logs))
+        case "batch":
+            events = (_event(event) for event in message.batch.events)
+            return m.Batch(tuple(event for event in events if event is not None))
+        case "released":
+            return m.Released(tuple(message.released.handles))
+        case "heartbeat":
+            return _heartbeat(message.heartbeat)
+        case "goodbye":
+            return m.Goodbye(message.goodbye.reason, message.goodbye.retry_after_us)
+    return None
+
+
+def board_from_wire(description: pb.Description) -> m.Board:
+    """A board's description."""
+    return m.Board(
+        identity=description.identity,
+        hostname=description.hostname,
+        boot_id=description.boot_id,
+        model=description.model,
+        daemon_version=description.daemon_version,
+        protocol=(description.protocol.major, description.protocol.minor),
+        capabilities=tuple(description.capabilities),
+        simulated=description.simulated,
+        sdk_version=description.sdk_version,
+        roots=tuple(description.roots),
+        quiet_after_us=description.quiet_after_us,
+        clocks=clocks_from_wire(description.clocks),
+    )
+
+
+def clocks_from_wire(clocks: pb.Clocks) -> m.Clocks:
+    """A pair of clocks."""
+    return m.Clocks(clocks.wall_us, clocks.monotonic_us)
+
+
+def job_from_wire(job: pb.JobStatus) -> m.JobStatus:
+    """A JOB's status."""
+    state = _STATES.get(job.state, "unknown")
+    return m.JobStatus(job.handle, job.name, job.directory, state, job.caught_up)
+
+
+def _holding(log: m.Holding) -> pb.Holding:
+    return pb.Holding(
+        handle=log.handle,
+        skip=log.skip,
+        generation=log.generation,
+        offset=log.offset,
+        prefix_digest=log.prefix_digest,
+    )
+
+
+def _acknowledgement(log: m.Acknowledgement) -> pb.Acknowledgement:
+    return pb.Acknowledgement(
+        handle=log.handle, generation=log.generation, offset=log.offset, complete=log.complete
+    )
+
+
+def _announced(log: pb.AnnouncedLog) -> m.AnnouncedLog:
+    if log.kind not in (pb.LOG_KIND_DATA, pb.LOG_KIND_SNAPSHOT):
+        raise ProtocolError(
+            f"the board broke the protocol: log kind {log.kind} is not known", hint="upgrade profagent on the host"
+        )
+    return m.AnnouncedLog(log.handle, log.job, log.path, log.kind == pb.LOG_KIND_SNAPSHOT, log.size)
+
+
+def _event(event: pb.Event) -> m.LogEvent | None:
+    match event.WhichOneof("event"):
+        case "started":
+            e = event.started
+            return m.Started(e.handle, e.generation, e.offset, _REASONS.get(e.reason, "unknown"))
+        case "chunk":
+            c = event.chunk
+            return m.Chunk(c.handle, c.generation, c.offset, c.data, c.crc)
+        case "completed":
+            d = event.completed
+            return m.Completed(d.handle, d.generation, d.size, d.digest)
+        case "removed":
+            r = event.removed
+            return m.Removed(r.handle, r.generation, r.sent, r.size)
+        case "loss":
+            x = event.loss
+            return m.Loss(x.handle, x.job, x.reason, x.detail, x.lost_bytes)
+    return None
+
+
+def _heartbeat(beat: pb.Heartbeat) -> m.Heartbeat:
+    return m.Heartbeat(
+        clocks_from_wire(beat.clocks), beat.cpu_us, beat.rss_bytes, tuple(beat.free_bytes), beat.lag_bytes
+    )

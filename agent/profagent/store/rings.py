@@ -1,0 +1,57 @@
+"""Where the runtime's ring of calls may have overflowed between two flushes (format page 3.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from profagent.ingest.assess import RING_CALLS, ring_entry
+from profagent.store.records import RECORDS_PER_PART
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from numpy.typing import NDArray
+
+
+def most_calls_between(call_ends: NDArray[np.int64], flushes: NDArray[np.int64]) -> int:
+    """The most calls between two neighbouring flushes; both are sorted times in microseconds.
+
+    The runtime flushes at each sampled inference and at the unload; a call belongs to the first flush after it.
+    """
+    if not len(call_ends):
+        return 0
+    return int(np.bincount(np.searchsorted(flushes, call_ends)).max())
+
+
+def note_full_rings(connection: sqlite3.Connection, session: int, board: int, job: str) -> None:
+    """Write a note for each acl_api log that has as many calls between known flushes as the ring holds."""
+    logs = connection.execute(
+        "SELECT log, model, job.job FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND kind = 'acl_api'",
+        (board, job),
+    ).fetchall()
+    for log, model, job_number in logs:
+        connection.execute("DELETE FROM ledger_entry WHERE log = ? AND reason = 'ring-full'", (log,))
+        calls = most_calls_between(_call_ends(connection, log), _flushes(connection, model))
+        if calls >= RING_CALLS:
+            entry = ring_entry(calls)
+            connection.execute(
+                "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, count)"
+                " VALUES (?, ?, ?, 'content', ?, ?, ?, ?)",
+                (session, job_number, log, entry.grade, entry.reason, entry.detail, entry.count),
+            )
+
+
+def _call_ends(connection: sqlite3.Connection, log: int) -> NDArray[np.int64]:
+    rows = connection.execute(
+        f"SELECT end_us FROM part JOIN api ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - a constant
+        f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE log = ?",
+        (log,),
+    )
+    return np.sort(np.fromiter((row[0] for row in rows), np.float64)).astype(np.int64)
+
+
+def _flushes(connection: sqlite3.Connection, model: int) -> NDArray[np.int64]:
+    rows = connection.execute("SELECT end_us FROM inference WHERE model = ? AND end_us IS NOT NULL", (model,))
+    return np.sort(np.fromiter((row[0] for row in rows), np.int64))

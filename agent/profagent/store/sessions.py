@@ -1,0 +1,86 @@
+"""Sessions of a workspace: beginning one, going on with one, ending it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    """What is known when a capture begins. Times are host wall-clock microseconds."""
+
+    identity: str
+    hostname: str
+    board_model: str
+    source: str
+    address: str
+    started_us: int
+    simulated: bool
+    daemon_version: str = ""
+    sdk_version: str = ""
+    counter_map: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    always_new: bool = False
+
+
+def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[int, int]:
+    """The numbers of the session and of its board; an unfinished session of the same board and source goes on."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        board = _board(connection, start)
+        session = (None if start.always_new else _unfinished(connection, board, start.source)) or _add(
+            connection, board, start
+        )
+        connection.executemany(
+            "INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)",
+            [(session, key, value) for key, value in start.labels.items()],
+        )
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return session, board
+
+
+def end_session(connection: sqlite3.Connection, session: int, ended_us: int) -> None:
+    """Mark a session as finished."""
+    connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, session))
+
+
+def _board(connection: sqlite3.Connection, start: SessionStart) -> int:
+    connection.execute(
+        "INSERT INTO board (identity, hostname, model) VALUES (?, ?, ?)"
+        " ON CONFLICT (identity) DO UPDATE SET hostname = excluded.hostname, model = excluded.model",
+        (start.identity, start.hostname, start.board_model),
+    )
+    return int(connection.execute("SELECT board FROM board WHERE identity = ?", (start.identity,)).fetchone()[0])
+
+
+def _unfinished(connection: sqlite3.Connection, board: int, source: str) -> int | None:
+    row = connection.execute(
+        "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL", (board, source)
+    ).fetchone()
+    return None if row[0] is None else int(row[0])
+
+
+def _add(connection: sqlite3.Connection, board: int, start: SessionStart) -> int:
+    cursor = connection.execute(
+        "INSERT INTO session (board, source, address, started_us, simulated, daemon_version, sdk_version, counter_map)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            board,
+            start.source,
+            start.address,
+            start.started_us,
+            int(start.simulated),
+            start.daemon_version,
+            start.sdk_version,
+            start.counter_map,
+        ),
+    )
+    return int(cursor.lastrowid or 0)
