@@ -1,8 +1,34 @@
-"""What holds for every test: generated examples may be slow on a loaded machine, and the same failure comes again."""
+"""What holds for every test: an asyncio test leaves no task behind; generated examples may be slow, and come again."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+from collections.abc import AsyncIterator
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("project", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("project")
+
+# A task that was cancelled, or a call of gRPC that is over, may need some more turns of the loop.
+ENDING_S = 2.0
+
+
+@pytest.fixture
+async def no_task_is_left() -> AsyncIterator[None]:
+    """Fail when tasks outlive the test and the fixtures that were set up after this one."""
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    if left:
+        _, left = await asyncio.wait(left, timeout=ENDING_S)
+    assert not left, f"tasks that nobody ended: {left}"
+
+
+@pytest.fixture(autouse=True)
+def asyncio_tests_end_their_tasks(request: pytest.FixtureRequest) -> None:
+    """Put the check of tasks around each test that is a coroutine, outside of its other fixtures."""
+    if inspect.iscoroutinefunction(request.function):
+        request.getfixturevalue("no_task_is_left")

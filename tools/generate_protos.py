@@ -20,7 +20,8 @@ GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
 def generate(target: Path) -> None:
     """Write the code of all .proto files under `target`, in the folders of their sources."""
-    outputs = [f"--{kind}_out={target}" for kind in ("python", "mypy", "grpc_python", "mypy_grpc")]
+    outputs = [f"--{kind}_out={target}" for kind in ("python", "grpc_python")]
+    outputs += [f"--{kind}_out=quiet:{target}" for kind in ("mypy", "mypy_grpc")]
     includes = [f"-I{ROOT}", f"-I{files('grpc_tools') / '_proto'}"]
     sources = sorted(str(path) for path in ROOT.rglob("*.proto"))
     programs = Path(sys.executable).parent
