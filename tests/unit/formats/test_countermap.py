@@ -1,0 +1,154 @@
+"""Counter maps: what they may say, and what a counter is worth."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import numpy as np
+import pytest
+
+from profagent.errors import FormatError
+from profagent.formats.countermap import COUNTER_NAMES, CounterMap, parse_counter_map
+from profagent.formats.records import decode_aicore
+from tests.encoders import aicore_record
+
+HEAD = 'name = "test"\nsdk = "2023"\nsimulated = false\n'
+FILE = "maps/test.toml"
+
+
+def counter_text(name: str = "mac_busy", **changed: str) -> str:
+    """A counter's table, with TOML values changed or, where empty, left out."""
+    unit = '"bytes"' if name.endswith("_bytes") else '"fraction"'
+    values = {
+        "offset": "0x08",
+        "type": '"u32"',
+        "scale": "1.0",
+        "denominator": '"none"',
+        "unit": unit,
+        "verdict": '"certain"',
+        "evidence": '"a test"',
+        **changed,
+    }
+    return "\n".join([f"[counters.{name}]", *(f"{key} = {value}" for key, value in values.items() if value), ""])
+
+
+def map_of(*counters: str) -> CounterMap:
+    """A map with these tables."""
+    return parse_counter_map(HEAD + "[counters]\n" + "".join(counters), FILE)
+
+
+def value_of(record: bytes, name: str = "mac_busy", **changed: str) -> float:
+    """One counter of one record."""
+    (value,) = map_of(counter_text(name, **changed)).apply(decode_aicore(record))[name]
+    return float(value)
+
+
+def test_a_map_says_where_it_comes_from() -> None:
+    found = map_of(counter_text())
+    assert (found.name, found.sdk, found.simulated) == ("test", "2023", False)
+    (counter,) = found.counters
+    assert (counter.name, counter.offset, counter.verdict, counter.evidence) == ("mac_busy", 8, "certain", "a test")
+
+
+@pytest.mark.parametrize("name", COUNTER_NAMES)
+def test_each_known_counter_can_be_mapped(name: str) -> None:
+    assert list(map_of(counter_text(name)).apply(decode_aicore(b""))) == [name]
+
+
+def test_a_map_may_know_some_counters_only() -> None:
+    assert list(map_of().apply(decode_aicore(aicore_record(0, 1, 0)))) == []
+
+
+@pytest.mark.parametrize(
+    ("counter_type", "value"), [('"u16"', 0x3344), ('"u32"', 0x11223344), ('"u64"', 0x5566778811223344)]
+)
+def test_a_counter_is_an_unsigned_integer_of_its_size(counter_type: str, value: int) -> None:
+    record = aicore_record(0, 1, 0, {0x20: 0x11223344, 0x24: 0x55667788})
+    assert value_of(record, offset="0x20", type=counter_type) == float(value)
+
+
+def test_a_counter_may_stand_at_any_byte() -> None:
+    assert value_of(aicore_record(0, 1, 0, {0x20: 0x11223344}), offset="0x21", type='"u16"') == 0x2233
+
+
+@pytest.mark.parametrize(("denominator", "value"), [('"ticks"', 0.25), ('"cycles"', 0.0025), ('"none"', 50.0)])
+def test_a_ratio_is_over_the_layers_ticks_or_cycles(denominator: str, value: float) -> None:
+    record = aicore_record(0, 200, 0, {8: 100})
+    assert value_of(record, scale="0.5", denominator=denominator) == pytest.approx(value)
+
+
+def test_a_whole_scale_is_a_number_too() -> None:
+    assert value_of(aicore_record(0, 1, 0, {8: 3}), "ddr_read_bytes", scale="64") == 192.0
+
+
+def test_a_ratio_over_no_time_is_not_a_number() -> None:
+    assert np.isnan(value_of(aicore_record(0, 0, 0, {8: 100}), denominator='"ticks"'))
+
+
+def test_each_record_has_its_own_value() -> None:
+    records = decode_aicore(b"".join(aicore_record(i, i, 0, {8: i * i}) for i in range(1, 5)))
+    assert map_of(counter_text(denominator='"ticks"')).apply(records)["mac_busy"].tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(("counter_type", "last"), [('"u16"', 0xFA), ('"u32"', 0xF8), ('"u64"', 0xF4)])
+def test_a_counter_lies_between_the_ticks_and_the_net(counter_type: str, last: int) -> None:
+    for offset in (0x08, last):
+        assert map_of(counter_text(type=counter_type, offset=str(offset))).counters[0].offset == offset
+    for offset in (-1, 0x00, 0x04, 0x07, last + 1, 0xFC, 10**30):
+        with pytest.raises(FormatError, match=f"an offset from 0x08 to {last:#04x}"):
+            map_of(counter_text(type=counter_type, offset=str(offset)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"offset": '"8"'}, "'offset' of type int"),
+        ({"offset": "true"}, "'offset' of type int"),
+        ({"offset": ""}, "'offset' of type int"),
+        ({"type": '"i32"'}, "type u16, u32, u64"),
+        ({"scale": "nan"}, "a scale above 0"),
+        ({"scale": "inf"}, "a scale above 0"),
+        ({"scale": "0"}, "a scale above 0"),
+        ({"scale": "-1.0"}, "a scale above 0"),
+        ({"scale": "1" + "0" * 400}, "'scale' of type float"),
+        ({"denominator": '"seconds"'}, "denominator ticks, cycles, none"),
+        ({"unit": '"bytes"'}, "unit 'fraction'"),
+        ({"verdict": "1"}, "'verdict' of type str"),
+        ({"evidence": ""}, "'evidence' of type str"),
+        ({"ofset": "8"}, "keys offset, type"),
+    ],
+)
+def test_a_key_that_cannot_be_is_told_at_its_table(changed: dict[str, str], expected: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        map_of(counter_text("dstr"), counter_text("mac_busy", **changed))
+    assert expected in caught.value.expected
+    assert caught.value.file == FILE
+    assert caught.value.offset == len(HEAD + "[counters]\n" + counter_text("dstr") + "[")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("name = ", "TOML"),
+        ("x = " + "[" * 100_000, "TOML"),
+        ("x = " + "9" * 100_000, "TOML"),
+        (HEAD, "'counters' of type dict"),
+        ('sdk = "a"\nsimulated = true\n[counters]\n', "'name' of type str"),
+        (HEAD.replace("false", '"no"') + "[counters]\n", "'simulated' of type bool"),
+        (HEAD + 'author = "me"\n[counters]\n', "keys name, sdk"),
+        (HEAD + "[counters.cube_busy]\n", "a counter among mac_busy"),
+        (HEAD + "counters = {mac_busy = 1}\n", "a table [counters.mac_busy]"),
+        ("name = 0x" + "f" * 10_000, "'name' of type str"),
+    ],
+)
+def test_a_map_that_cannot_be_is_told(text: str, expected: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_counter_map(text, FILE)
+    assert expected in caught.value.expected
+
+
+def test_maps_that_come_with_profagent_are_whole() -> None:
+    maps = [file for file in resources.files("profagent.formats").joinpath("maps").iterdir() if ".toml" in file.name]
+    assert maps
+    for file in maps:
+        assert [counter.name for counter in parse_counter_map(file.read_text("utf-8"), file.name).counters]

@@ -1,0 +1,95 @@
+"""`info.json`: the NPU clock, and the sibling SoC that is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from profagent.errors import FormatError, UnsupportedBoardError
+from profagent.formats.info_json import DeviceInfo, looks_like_hi3519, parse_info_json
+
+FILE = "info.json.0"
+
+
+def test_the_runtimes_own_text_is_read() -> None:
+    assert parse_info_json(b'{"DeviceInfo": [{"aic_frequency": "700"}]}', FILE) == DeviceInfo(frequency_mhz=700)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"DeviceInfo": [{"aic_frequency": 700}]}',
+        '{"DeviceInfo": [{"aic_frequency": "700", "cores": 2}], "version": {"sdk": [1, "二"]}}',
+        '{"Other": [], "DeviceInfo": [{"id": 0}, {"aic_frequency": "700"}]}\n',
+        '{"magic_num": "5A5A", "DeviceInfo": [{"aic_frequency": "700"}]}',
+    ],
+)
+def test_objects_beside_the_frequency_are_accepted(text: str) -> None:
+    assert parse_info_json(text.encode(), FILE).frequency_mhz == 700
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"magic_num": "6A6A", "DeviceInfo": [{"aic_frequency": "594"}]},
+        {"DeviceInfo": [{"aic_frequency": "594", "magic_num": "6A6A"}]},
+        {"DeviceInfo": [{"aic_frequency": "500"}, {"magic_num": "6a6a"}]},
+    ],
+)
+def test_a_hi3519_is_refused_by_name(value: dict[str, object]) -> None:
+    with pytest.raises(UnsupportedBoardError, match="Hi3519DV500") as caught:
+        parse_info_json(json.dumps(value).encode(), FILE)
+    assert caught.value.exit_code == 2
+    assert "SS928" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "frequency",
+    ['""', '"0"', "0", '"-700"', "-700", '"7e2"', "700.0", "true", "null", '"９"', '"99999999999"'],
+)
+def test_a_frequency_that_is_no_number_of_mhz_is_told(frequency: str) -> None:
+    text = f'{{"DeviceInfo": [{{"aic_frequency": {frequency}}}]}}'.encode()
+    with pytest.raises(FormatError, match="whole MHz") as caught:
+        parse_info_json(text, FILE)
+    assert caught.value.offset == text.index(b"aic_frequency")
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[]", b"700", b'"aic_frequency"', b'{"DeviceInfo": []}'])
+def test_an_absent_frequency_is_told(text: bytes) -> None:
+    with pytest.raises(FormatError, match="aic_frequency"):
+        parse_info_json(text, FILE)
+
+
+@pytest.mark.parametrize(
+    ("text", "offset"),
+    [
+        (b"", 0),
+        (b'{"DeviceInfo": [{"aic_freq', 17),
+        (b'{"\xe4\xba\x8c": x}', 8),
+        (b'{"a": "\xff"}', 7),
+        (b"[" * 100_000, 0),
+        (b"1" * 100_000, 0),
+    ],
+)
+def test_what_is_no_json_is_told_with_its_byte(text: bytes, offset: int) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_info_json(text, FILE)
+    assert (caught.value.file, caught.value.offset) == (FILE, offset)
+
+
+@pytest.mark.parametrize(
+    ("names", "is_hi3519"),
+    [
+        (["info.json.0", "data/aicore.0.1.1", "data/aicore.0.1.1.done"], True),
+        (["data/aicpu.0.4.6"], True),
+        (["info.json.0"], False),
+        ([], False),
+        (["data/aicore.0.m.3.1.4.6.0"], False),
+        (["data/aicore.0.1.1", "data/aicore.0.m.3.1.4.6.0"], False),
+        (["aicore.0.1.1"], False),
+        (["data/acl_api.0.1"], False),
+    ],
+)
+def test_a_hi3519_job_is_recognised_by_data_files_without_a_model(names: list[str], is_hi3519: bool) -> None:
+    assert looks_like_hi3519(names) == is_hi3519

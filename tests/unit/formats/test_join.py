@@ -1,0 +1,197 @@
+"""Records find their layers by sequence number, and have none where that is not certain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from profagent.formats.join import UNKNOWN_LAYER, LayerJoin
+from profagent.formats.layers import LayerTable, parse_layer_info
+from profagent.formats.net_info import Net
+from tests.encoders import layer_item
+
+
+def table_of(*segments: int, batch_layers: Sequence[int] = (), prof_ids: Sequence[int] | None = None) -> LayerTable:
+    """A table with a layer for each segment id given."""
+    items = (
+        layer_item(
+            index,
+            b"l%d\0" % index,
+            prof_layer_id=prof_ids[index] if prof_ids else index,
+            segment=segment,
+            is_batch=index in batch_layers,
+        )
+        for index, segment in enumerate(segments)
+    )
+    return parse_layer_info(b"".join(items), "m.1.layer.info")
+
+
+def net_of(net_id: int, count: int | None, batch_layers: int = 0, max_loop: int = 1) -> Net:
+    """A net with so many profiling layers."""
+    return Net(net_id, 1, count, count, batch_layers, max_loop)
+
+
+def joined(
+    join: LayerJoin, records: int, batch_num: int = 1, pictures: int = 1, online: Sequence[int] = (), net: int = 0
+) -> list[int]:
+    """The layers of sequence numbers 0, 1, 2, …."""
+    return join.layer_index(net, np.arange(records, dtype="<u4"), batch_num, pictures, online).tolist()
+
+
+def test_the_kth_record_is_of_the_kth_run() -> None:
+    join = LayerJoin(table_of(0, 0, 0), [net_of(0, 3)])
+    assert joined(join, 3) == [0, 1, 2]
+
+
+def test_a_dropped_record_shifts_no_name() -> None:
+    join = LayerJoin(table_of(0, 0, 0, 0, 0), [net_of(0, 5)])
+    assert join.layer_index(0, np.array([0, 3, 4], dtype="<u4"), 1, 1).tolist() == [0, 3, 4]
+
+
+def test_fused_layers_are_one_record() -> None:
+    join = LayerJoin(table_of(0, 0, 0, 0, prof_ids=[0, 0, 1, 2]), [net_of(0, 3)])
+    assert joined(join, 4) == [0, 1, 2, UNKNOWN_LAYER]
+
+
+def test_batch_layers_come_once_and_the_others_once_for_each_picture() -> None:
+    join = LayerJoin(table_of(0, 0, 0, 0, 0, batch_layers=[2]), [net_of(0, 5, batch_layers=1)])
+    expected = [0, 1, 0, 1, 2, 3, 4, 3, 4, 0, 1, 2, 3, 4]
+    assert joined(join, 15, batch_num=2, pictures=3) == [*expected, UNKNOWN_LAYER]
+
+
+@pytest.mark.parametrize(
+    ("batch_layers", "expected"),
+    [
+        ([0], [0, 1, 2, 1, 2]),
+        ([2], [0, 1, 0, 1, 2]),
+        ([0, 1], [0, 1, 2, 2]),
+        ([0, 2], [0, 1, 1, 2]),
+        ([0, 1, 2], [0, 1, 2]),
+    ],
+)
+def test_batch_layers_may_stand_anywhere(batch_layers: list[int], expected: list[int]) -> None:
+    join = LayerJoin(table_of(0, 0, 0, batch_layers=batch_layers), [net_of(0, 3, len(batch_layers))])
+    assert joined(join, len(expected) + 1, batch_num=2, pictures=2) == [*expected, UNKNOWN_LAYER]
+
+
+@pytest.mark.parametrize(("batch_num", "pictures"), [(1, 3), (2, 3), (3, 3), (8, 3)])
+def test_without_batch_layers_all_layers_come_once_for_each_picture(batch_num: int, pictures: int) -> None:
+    join = LayerJoin(table_of(0, 0), [net_of(0, 2)])
+    assert joined(join, 7, batch_num, pictures) == [0, 1, 0, 1, 0, 1, UNKNOWN_LAYER]
+
+
+def test_a_table_without_nets_is_repeated_too() -> None:
+    assert joined(LayerJoin(table_of(0, 0), []), 5, 1, 2) == [0, 1, 0, 1, UNKNOWN_LAYER]
+
+
+def test_batches_chosen_at_run_time_have_their_own_sizes() -> None:
+    join = LayerJoin(table_of(0, 0, batch_layers=[1]), [net_of(0, 2, batch_layers=1)])
+    assert joined(join, 8, 9, 9, online=(3, 1)) == [0, 0, 0, 1, 0, 1, UNKNOWN_LAYER, UNKNOWN_LAYER]
+
+
+def test_layers_with_segment_ids_are_found_in_their_segment() -> None:
+    join = LayerJoin(table_of(0, 0, 1, 2, 2), [net_of(0, 2), net_of(1, 1), net_of(2, 2)])
+    assert joined(join, 3, net=0) == [0, 1, UNKNOWN_LAYER]
+    assert joined(join, 3, net=1) == [2, UNKNOWN_LAYER, UNKNOWN_LAYER]
+    assert joined(join, 3, net=2) == [3, 4, UNKNOWN_LAYER]
+    assert joined(join, 2, net=3) == [UNKNOWN_LAYER] * 2
+
+
+def test_a_segment_whose_layers_stand_apart_is_found() -> None:
+    join = LayerJoin(table_of(0, 1, 0, 1), [net_of(0, 2), net_of(1, 2)])
+    assert joined(join, 2, net=0) == [0, 2]
+    assert joined(join, 2, net=1) == [1, 3]
+
+
+def test_without_segment_ids_a_net_begins_behind_the_counts_of_those_before_it() -> None:
+    join = LayerJoin(table_of(0, 0, 0, 0, 0), [net_of(2, 2), net_of(0, 2), net_of(1, 1)])
+    assert joined(join, 3, net=0) == [0, 1, UNKNOWN_LAYER]
+    assert joined(join, 3, net=1) == [2, UNKNOWN_LAYER, UNKNOWN_LAYER]
+    assert joined(join, 3, net=2) == [3, 4, UNKNOWN_LAYER]
+
+
+@pytest.mark.parametrize("nets", [[], [net_of(0, None), net_of(1, 2)], [net_of(0, 2)]])
+def test_a_net_whose_begin_is_not_known_has_no_layers(nets: list[Net]) -> None:
+    assert joined(LayerJoin(table_of(0, 0, 0, 0), nets), 2, net=1) == [UNKNOWN_LAYER] * 2
+
+
+@pytest.mark.parametrize("table", [None, LayerTable((), ())])
+def test_without_layers_no_record_has_one(table: LayerTable | None) -> None:
+    join = LayerJoin(table, [net_of(0, 3)])
+    assert joined(join, 2, 2, 5) == [UNKNOWN_LAYER] * 2
+
+
+def test_past_the_table_there_is_no_layer() -> None:
+    join = LayerJoin(table_of(0, 0), [net_of(0, 2)])
+    found = join.layer_index(0, np.array([2, 2**32 - 1], dtype="<u4"), 1, 1)
+    assert found.tolist() == [UNKNOWN_LAYER] * 2
+    assert found.dtype == np.int32
+
+
+@pytest.mark.parametrize(("batch_num", "pictures"), [(1, 1), (1, 3), (4, 3)])
+def test_loops_have_layers_in_their_first_pass_only(batch_num: int, pictures: int) -> None:
+    join = LayerJoin(table_of(0, 0), [net_of(0, 2, max_loop=8)])
+    assert joined(join, 5, batch_num, pictures) == [0, 1, UNKNOWN_LAYER, UNKNOWN_LAYER, UNKNOWN_LAYER]
+
+
+def test_a_first_pass_of_several_pictures_is_certain_up_to_the_first_batch_layer() -> None:
+    join = LayerJoin(table_of(0, 0, 0, batch_layers=[1]), [net_of(0, 3, batch_layers=1, max_loop=2)])
+    assert joined(join, 4, 2, 2) == [0, UNKNOWN_LAYER, UNKNOWN_LAYER, UNKNOWN_LAYER]
+    assert joined(join, 4, 1, 1) == [0, 1, 2, UNKNOWN_LAYER]
+
+
+@pytest.mark.parametrize("net", [net_of(0, 2), net_of(0, 4), net_of(0, 3, batch_layers=1)])
+def test_where_the_counts_do_not_agree_nothing_is_repeated(net: Net) -> None:
+    join = LayerJoin(table_of(0, 0, 0), [net])
+    assert joined(join, 4, 1, 2) == [0, 1, 2, UNKNOWN_LAYER]
+
+
+@pytest.mark.parametrize(("batch_num", "pictures"), [(0, 0), (0, 3), (3, 0)])
+def test_numbers_of_pictures_that_cannot_be_give_a_first_pass(batch_num: int, pictures: int) -> None:
+    join = LayerJoin(table_of(0, 0), [net_of(0, 2)])
+    assert joined(join, 3, batch_num, pictures) == [0, 1, UNKNOWN_LAYER]
+
+
+def test_huge_announced_numbers_take_no_memory() -> None:
+    huge = 2**32 - 1
+    join = LayerJoin(table_of(0, 0, 0, batch_layers=[2]), [net_of(0, 3, batch_layers=1)])
+    assert joined(join, 3, huge, huge) == [0, 1, 0]
+    assert joined(join, 4, 1, huge) == [0, 1, 2, 0]
+    assert joined(join, 3, 1, 1, online=[huge] * 8) == [0, 1, 0]
+    assert join.layer_index(0, np.array([huge], dtype="<u4"), 1, huge).tolist() == [huge % 3]
+
+
+def test_aicpu_records_have_the_layers_of_their_segment_in_each_loop() -> None:
+    join = LayerJoin(table_of(0, 1, 1, 0), [net_of(0, 2), net_of(1, 2, max_loop=2)])
+    assert join.aicpu_layer_index(1, np.arange(5, dtype="<u4")).tolist() == [1, 2, 1, 2, UNKNOWN_LAYER]
+
+
+@pytest.mark.parametrize(
+    "table", [None, table_of(0, 0), table_of(0, 1, 1, prof_ids=[0, 1, 1]), table_of(0, 2)], ids=str
+)
+def test_aicpu_records_have_no_layers_that_are_not_told_one_by_one(table: LayerTable | None) -> None:
+    join = LayerJoin(table, [net_of(0, 1), net_of(1, 2)])
+    assert join.aicpu_layer_index(1, np.arange(2, dtype="<u4")).tolist() == [UNKNOWN_LAYER] * 2
+
+
+def test_counts_that_agree_need_no_word() -> None:
+    nets = [net_of(0, 2), net_of(1, 1, batch_layers=1)]
+    assert LayerJoin(table_of(0, 0, 1, batch_layers=[2]), nets).disagreements() == []
+    assert LayerJoin(table_of(0, 0, 0, batch_layers=[2]), nets).disagreements() == []
+    assert LayerJoin(table_of(0, 0), []).disagreements() == []
+
+
+@pytest.mark.parametrize(
+    ("table", "nets", "said"),
+    [
+        (table_of(0, 0, 0), [net_of(0, 2)], ["the table has 3 runs of layers, 2 are announced"]),
+        (table_of(0, 0, 1), [net_of(0, 2), net_of(1, 2)], ["net 1 has 1 runs of layers, 2 are announced"]),
+        (table_of(0, 1), [net_of(2, 2)], ["net 2 has 0 runs of layers, 2 are announced"]),
+        (table_of(0, 0), [net_of(0, 2, batch_layers=1)], ["net 0 has 0 batch layers, 1 are announced"]),
+        (None, [net_of(0, 2)], ["the table has 0 runs of layers, 2 are announced"]),
+    ],
+)
+def test_counts_that_differ_are_said(table: LayerTable | None, nets: list[Net], said: list[str]) -> None:
+    assert LayerJoin(table, nets).disagreements() == said

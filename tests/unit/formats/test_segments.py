@@ -1,0 +1,135 @@
+"""Records of one file fall into segments and inferences, however they are fed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from profagent.formats.segments import Splitter, stretch_start_by_length
+
+RELOADED = [(0, 0), (0, 1), (0, 0), (0, 1), (0, 2)]
+
+
+def split(records: Sequence[tuple[int, int]], *, part: int = 1000, last_start: int | None = None) -> list[list[int]]:
+    """Segments and stretches of records given as (net, sequence), fed in parts of a size."""
+    splitter = Splitter(last_stretch_record=last_start)
+    segments: list[int] = []
+    stretches: list[int] = []
+    for start in range(0, len(records), part):
+        nets, sequences = np.array(records[start : start + part], dtype="<u4").T
+        found = splitter.feed(sequences, nets)
+        segments += found.segment.tolist()
+        stretches += found.stretch.tolist()
+    return [segments, stretches]
+
+
+def gaps(records: Sequence[tuple[int, int]]) -> list[tuple[int, int, bool]]:
+    """Record index, missing numbers and oddness of each gap."""
+    nets, sequences = np.array(records, dtype="<u4").T
+    found = Splitter().feed(sequences, nets)
+    return list(zip(found.gap_at.tolist(), found.gap_missing.tolist(), found.is_gap_odd.tolist(), strict=True))
+
+
+def test_a_change_of_net_begins_a_segment() -> None:
+    assert split([(0, 0), (0, 1), (2, 0), (2, 1)]) == [[0, 0, 1, 1], [0, 0, 0, 0]]
+
+
+def test_a_sequence_that_goes_on_in_the_next_net_begins_a_segment() -> None:
+    assert split([(0, 3), (1, 10), (1, 12)]) == [[0, 1, 1], [0, 0, 0]]
+
+
+def test_an_equal_sequence_number_is_of_the_same_segment() -> None:
+    assert split([(0, 24), (0, 24), (0, 25)]) == [[0, 0, 0], [0, 0, 0]]
+
+
+def test_a_net_that_begins_again_is_a_model_loaded_again() -> None:
+    assert split(RELOADED) == [[0, 0, 1, 1, 1], [0, 0, 1, 1, 1]]
+
+
+def test_a_net_that_goes_back_is_a_model_loaded_again() -> None:
+    assert split([(0, 0), (2, 0), (0, 0), (2, 0), (2, 1)]) == [[0, 1, 2, 3, 3], [0, 0, 1, 1, 1]]
+
+
+def test_an_announced_start_begins_a_stretch_that_leaves_no_trace() -> None:
+    assert split([(0, 0), (0, 0), (0, 0)]) == [[0, 0, 0], [0, 0, 0]]
+    assert split([(0, 0), (0, 0), (0, 0)], last_start=2) == [[0, 0, 1], [0, 0, 1]]
+
+
+def test_an_announced_start_that_is_seen_anyway_counts_once() -> None:
+    assert split(RELOADED, last_start=2) == split(RELOADED)
+
+
+def test_behind_the_announced_start_a_net_that_begins_again_is_a_loop() -> None:
+    assert split(RELOADED, last_start=0) == [[0, 0, 1, 1, 1], [0, 0, 0, 0, 0]]
+    assert split([(0, 0), (1, 0), (0, 0), (1, 0), (0, 0)], last_start=2) == [[0, 1, 2, 3, 4], [0, 0, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("part", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "records", [RELOADED, [(0, 0), (2, 0), (0, 0), (2, 0), (2, 1)], [(3, 9), (3, 9), (3, 8), (4, 8), (3, 0)]]
+)
+def test_records_fed_in_parts_fall_as_they_do_at_once(records: list[tuple[int, int]], part: int) -> None:
+    assert split(records, part=part) == split(records)
+    assert split(records, part=part, last_start=1) == split(records, last_start=1)
+
+
+def test_an_empty_feed_changes_nothing() -> None:
+    splitter = Splitter()
+    empty = np.empty(0, dtype="<u4")
+    assert splitter.feed(empty, empty).segment.tolist() == []
+    found = splitter.feed(np.array([0], dtype="<u4"), np.array([0], dtype="<u4"))
+    assert (found.segment.tolist(), found.stretch.tolist()) == ([0], [0])
+    splitter.feed(empty, empty)
+    found = splitter.feed(np.array([0], dtype="<u4"), np.array([1], dtype="<u4"))
+    assert (found.segment.tolist(), found.stretch.tolist()) == ([1], [0])
+
+
+def test_numbers_that_use_all_32_bits_are_compared_as_they_are() -> None:
+    assert split([(2**32 - 1, 2**32 - 1), (2**32 - 1, 0)]) == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ([(0, 0), (0, 1), (0, 2)], []),
+        ([(0, 0), (0, 2), (0, 2), (0, 5)], [(1, 1, False), (3, 2, False)]),
+        ([(0, 3)], [(0, 3, False)]),
+        ([(0, 0), (1, 10), (1, 12)], [(1, 10, False), (2, 1, False)]),
+        ([(0, 0), (0, 10)], [(1, 9, False)]),
+        ([(0, 0), (0, 11)], [(1, 10, True)]),
+        ([(0, 11)], [(0, 11, True)]),
+        ([(0, 5), (0, 0), (0, 1)], [(0, 5, False)]),
+    ],
+)
+def test_missing_numbers_are_counted_in_each_segment(
+    records: list[tuple[int, int]], expected: list[tuple[int, int, bool]]
+) -> None:
+    assert gaps(records) == expected
+
+
+def test_a_gap_between_two_feeds_is_seen() -> None:
+    splitter = Splitter()
+    net = np.zeros(1, dtype="<u4")
+    splitter.feed(np.array([2], dtype="<u4"), net)
+    found = splitter.feed(np.array([5], dtype="<u4"), net)
+    assert (found.gap_at.tolist(), found.gap_missing.tolist()) == ([0], [2])
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "file_len", "start"),
+    [
+        (2304, 1024, 1280),
+        (1280, 768, 512),
+        (1280, 1280, None),
+        (768, 1280, None),
+        (0, 768, None),
+        (512, 0, None),
+        (512, 300, None),
+    ],
+)
+def test_a_done_shorter_than_its_file_is_of_the_last_inference(
+    size_bytes: int, file_len: int, start: int | None
+) -> None:
+    assert stretch_start_by_length(size_bytes, file_len, 256) == start
