@@ -1,0 +1,75 @@
+"""Live events as lines of text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from profagent.export.live import Event
+
+UNKNOWN = "N/A"
+US_PER_MS = 1000.0
+
+
+def line_of(event: Event) -> str:
+    """One line for an event, without the line's end."""
+    mark = " [simulated]" if event["simulated"] else ""
+    match event["event"]:
+        case "inference":
+            return _inference(event) + mark
+        case "record":
+            return _record(event) + mark
+        case "ledger":
+            where = event["log"] or event["job"] or "board"
+            return f"{event['grade']}: {where}: {event['reason']}: {event['detail']} (count {event['count']}){mark}"
+        case "job":
+            return f"{event['job']} is {event['state']}{mark}"
+    records = ", ".join(f"{count} {kind}" for kind, count in event["records"].items())
+    ledger = ", ".join(f"{count} {grade}" for grade, count in event["ledger"].items())
+    return f"{event['inferences']} inferences; records: {records}; ledger: {ledger}{mark}"
+
+
+def _inference(event: Event) -> str:
+    slowest = "  ".join(
+        f"{layer['layer_name'] or UNKNOWN} {_ms(layer['duration_us'])} {_percent(layer['share'])}"
+        for layer in event["slowest"]
+    )
+    who = f"{event['model']}.{event['model_id']} picture {event['current_pic_count']}"
+    return f"{_clock(event['start_us'])}  {who}  {_ms(event['total_us'])}  {event['records']} layers  {slowest}".rstrip()
+
+
+def _record(event: Event) -> str:
+    if event["unit"] == "acl_api":
+        return f"{_clock(event['begin_us'])}  {event['name']}  {_us(event['duration_us'])}  thread {event['tid']}"
+    who = f"{event['model']}.{event['model_id']} picture {event['current_pic_count']}"
+    layer = f"{event['layer_name'] or UNKNOWN} ({event['layer_type'] or UNKNOWN})"
+    busy = "".join(
+        f"  {label} {_percent(event[name])}"
+        for label, name in (("mac", "mac_busy"), ("vec", "vec_busy"))
+        if name in event
+    )
+    return f"{who}  {event['unit']} {event['segment']}.{event['sequence']}  {layer}  {_us(event['duration_us'])}{busy}"
+
+
+def _clock(time_us: int | None) -> str:
+    """Board time of day, UTC."""
+    if time_us is None:
+        return "--:--:--.---"
+    try:
+        moment = datetime.fromtimestamp(time_us / 1e6, UTC)
+    except (ValueError, OverflowError, OSError):
+        return "--:--:--.---"
+    return moment.strftime("%H:%M:%S.") + f"{moment.microsecond // 1000:03}"
+
+
+def _ms(duration_us: float | None) -> str:
+    return UNKNOWN if duration_us is None else f"{duration_us / US_PER_MS:.3f} ms"
+
+
+def _us(duration_us: float | None) -> str:
+    return UNKNOWN if duration_us is None else f"{duration_us:.3f} us"
+
+
+def _percent(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{share:.1%}"

@@ -1,0 +1,61 @@
+"""Where exported figures come from, and what nobody has checked: the metadata beside every export."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from profagent import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from profagent.store.queries import LedgerRow, Scope
+
+__all__ = ["UNVERIFIED", "describe_provenance", "ledger_counts", "pmu_remark"]
+
+UNVERIFIED = (
+    "file names, columns and choices follow the vendor's manual of 2025-09; not compared with the vendor's tool",
+    "times of aicore records are ticks x 100 / MHz, the runtime library's formula; no board's tick was measured",
+    "an aicore segment is placed after the one before it; the board does not store when a layer began",
+)
+SIMULATED = "simulated: the figures are invented, no NPU was measured"
+
+
+def describe_provenance(scope: Scope, ledger: Iterable[LedgerRow]) -> dict[str, Any]:
+    """The session, its JOB, what is missing, and what is not verified, as values for JSON."""
+    session, job = scope
+    return {
+        "profagent": __version__,
+        "session": session.session,
+        "source": session.source,
+        "board": session.board,
+        "hostname": session.hostname,
+        "simulated": session.simulated,
+        "daemon_version": session.daemon_version,
+        "sdk_version": session.sdk_version,
+        "job": job.name,
+        "job_state": job.state,
+        "frequency_mhz": job.frequency_mhz,
+        "counter_map": session.counter_map,
+        "ledger": ledger_counts(ledger),
+        "pmu": pmu_remark(session.counter_map),
+        "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
+    }
+
+
+def ledger_counts(ledger: Iterable[LedgerRow]) -> dict[str, dict[str, int]]:
+    """Counts by grade and reason; both grades are there, so that an empty `loss` says that nothing is missing."""
+    counts: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
+    for row in ledger:
+        counts[row.grade][row.reason] = row.occurrences
+    return counts
+
+
+def pmu_remark(counter_map: str | None) -> str:
+    """What the PMU columns stand on."""
+    if counter_map is None:
+        return (
+            "the PMU columns are N/A: no counter map says which word of a record is which counter;"
+            " the words are kept in the mirror, and a map found later fills them in"
+        )
+    return f"the PMU columns were read with the counter map '{counter_map}'; what it does not name is N/A"

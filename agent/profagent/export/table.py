@@ -1,0 +1,57 @@
+"""A table as aligned text; wide characters take two columns of a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from profagent.export.columns import DASH, UNKNOWN, Cell, Column, cell_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["printable", "table_lines", "text_width"]
+
+GAP = "  "
+WIDE = ("W", "F")
+# Marks that stand on the character before them, and format characters, take no column.
+ZERO_WIDTH = ("Mn", "Me", "Cf")
+
+
+def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+    """A heading, a rule, and a line for each row; columns without any text but names are aligned to the right."""
+    texts = [[printable(cell_text(column, value)) for column, value in zip(columns, row, strict=True)] for row in rows]
+    titles = [column.title for column in columns]
+    widths = [max(map(text_width, cells)) for cells in zip(titles, *texts, strict=True)]
+    to_right = [
+        all(not isinstance(value, str) or value in (DASH, UNKNOWN) for value in values)
+        for values in (zip(*rows, strict=True) if rows else ((),) * len(columns))
+    ]
+    yield _line(titles, widths, to_right)
+    yield GAP.join("-" * width for width in widths)
+    for cells in texts:
+        yield _line(cells, widths, to_right)
+
+
+def text_width(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def printable(text: str) -> str:
+    """A text that moves no cursor, whatever a board names its models."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _width(character: str) -> int:
+    if unicodedata.category(character) in ZERO_WIDTH:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in WIDE else 1
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], to_right: Sequence[bool]) -> str:
+    padded = (
+        " " * (width - text_width(cell)) + cell if right else cell + " " * (width - text_width(cell))
+        for cell, width, right in zip(cells, widths, to_right, strict=True)
+    )
+    return GAP.join(padded).rstrip()

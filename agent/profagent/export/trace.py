@@ -1,0 +1,202 @@
+"""Timelines as Chrome trace JSON, in pieces of bytes while their records come (manual, 'timeline').
+
+Times in a file are microseconds after its origin, which stands in its metadata: viewers keep them as doubles, and
+those of an absolute time are a quarter of a microsecond apart, so neighbours would overlap and be dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from profagent.export.columns import UNKNOWN
+from profagent.formats.durations import CYCLES_PER_TICK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from profagent.store.queries import CallRow, LayerRow
+    from profagent.store.selection import InferenceRow, TaskRow
+
+__all__ = ["CallEvents", "TaskEvents", "TraceEvent", "trace_pieces"]
+
+EVENTS_PER_PIECE = 1000
+NS_PER_US = 1000
+# Times in `.done` and aicpu records are whole microseconds, so neighbours may seem to overlap by less than one.
+SLACK_NS = 1000
+# The manual's default where a file's name carries no stream.
+DEFAULT_STREAM = 0
+TASK_TYPES = ("AA CORE", "AA CPU")
+
+
+class _TaskArgs(msgspec.Struct, frozen=True):
+    task_type: str = msgspec.field(name="Task Type")
+    stream_id: int = msgspec.field(name="Stream Id")
+    task_id: int = msgspec.field(name="Task Id")
+
+
+class _CallArgs(msgspec.Struct, frozen=True):
+    mode: str = msgspec.field(name="Mode")
+    process_id: int = msgspec.field(name="Process_Id")
+    thread_id: int = msgspec.field(name="Thread_Id")
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="ph", tag="X"):
+    """A span of time on a track."""
+
+    name: str
+    pid: int
+    tid: int
+    ts: float
+    dur: float
+    args: _TaskArgs | _CallArgs
+
+
+class Name(msgspec.Struct, frozen=True, tag_field="ph", tag="M"):
+    """What a viewer calls a process (`process_name`) or a track (`thread_name`)."""
+
+    name: str
+    pid: int
+    tid: int
+    args: _Named
+
+
+TraceEvent = Event | Name
+
+
+@dataclass
+class _Lanes:
+    """Tracks of one stream and unit: an event that begins before its forerunner ends is drawn on the next one."""
+
+    title: str
+    tids: list[int] = field(default_factory=list)
+    ends_ns: list[int] = field(default_factory=list)
+
+    def take(self, start_ns: int, end_ns: int) -> tuple[int, int]:
+        """The first free lane, which may be a new one, and the start: after what the lane already holds."""
+        for lane, busy_until_ns in enumerate(self.ends_ns):
+            if busy_until_ns - SLACK_NS <= start_ns:
+                start = max(start_ns, busy_until_ns)
+                self.ends_ns[lane] = start + end_ns - start_ns
+                return lane, start
+        self.ends_ns.append(end_ns)
+        return len(self.ends_ns) - 1, start_ns
+
+
+class TaskEvents:
+    """Events of one task_time file. Afterwards `unplaced` counts the records whose place in time is not known."""
+
+    def __init__(
+        self, device_id: int, origin_us: float, frequency_mhz: int | None, layers: Mapping[int, LayerRow]
+    ) -> None:
+        self.unplaced = 0
+        # No process of the board; 0 is special to viewers.
+        self._pid = device_id + 1
+        self._origin_ns = _ns(origin_us)
+        self._frequency_mhz = frequency_mhz
+        self._layers = layers
+        self._lanes: dict[tuple[int, bool], _Lanes] = {}
+        self._tracks = 0
+
+    def process(self, title: str) -> Name:
+        """What viewers call the device's group of tracks."""
+        return Name("process_name", self._pid, 0, _Named(title))
+
+    def of_inference(self, inference: InferenceRow, tasks: Iterable[TaskRow]) -> Iterator[TraceEvent]:
+        """The events of one inference's records; Task Id counts those that can be placed from 0."""
+        stream = DEFAULT_STREAM if inference.stream_id is None else inference.stream_id
+        task_id = 0
+        for task in tasks:
+            span = self._span_ns(task)
+            if span is None:
+                self.unplaced += 1
+                continue
+            lanes = self._lanes_of(stream, is_aicpu=task.is_aicpu)
+            lane, start_ns = lanes.take(*span)
+            if lane == len(lanes.tids):
+                yield self._add_track(lanes)
+            args = _TaskArgs(TASK_TYPES[task.is_aicpu], stream, task_id)
+            duration_us = (span[1] - span[0]) / NS_PER_US
+            yield Event(self._layer_name(task), self._pid, lanes.tids[lane], start_ns / NS_PER_US, duration_us, args)
+            task_id += 1
+
+    def _span_ns(self, task: TaskRow) -> tuple[int, int] | None:
+        """Start after the origin, and end. Each end is computed as the next start is: neighbours meet."""
+        if task.base_us is None:
+            return None
+        base_ns = _ns(task.base_us) - self._origin_ns
+        if task.is_aicpu:
+            end_ns = _ns(task.end_us or 0) - self._origin_ns
+            return (base_ns, end_ns) if base_ns <= end_ns else None
+        if self._frequency_mhz is None:
+            return None
+        ns_per_tick = CYCLES_PER_TICK * NS_PER_US / self._frequency_mhz
+        start = round(task.ticks_before * ns_per_tick)
+        return base_ns + start, base_ns + round((task.ticks_before + task.ticks) * ns_per_tick)
+
+    def _layer_name(self, task: TaskRow) -> str:
+        layer = None if task.layer_index is None else self._layers.get(task.layer_index)
+        return UNKNOWN if layer is None else layer.name
+
+    def _lanes_of(self, stream: int, *, is_aicpu: bool) -> _Lanes:
+        lanes = self._lanes.get((stream, is_aicpu))
+        if lanes is None:
+            lanes = self._lanes[stream, is_aicpu] = _Lanes(f"stream {stream} {TASK_TYPES[is_aicpu]}")
+        return lanes
+
+    def _add_track(self, lanes: _Lanes) -> Name:
+        self._tracks += 1
+        lanes.tids.append(self._tracks)
+        title = lanes.title if len(lanes.tids) == 1 else f"{lanes.title} ({len(lanes.tids)})"
+        return Name("thread_name", self._pid, self._tracks, _Named(title))
+
+
+class CallEvents:
+    """Events of one acl file. Afterwards `unplaced` counts the calls whose begin is not known."""
+
+    def __init__(self, origin_us: float, title: str) -> None:
+        self.unplaced = 0
+        self._origin_us = origin_us
+        self._title = title
+
+    def of_calls(self, calls: Iterable[CallRow]) -> Iterator[TraceEvent]:
+        """Each process and thread is named before its first call."""
+        named: set[tuple[int, int | None]] = set()
+        for call in calls:
+            if call.begin_us is None or call.end_us < call.begin_us:
+                self.unplaced += 1
+                continue
+            if (call.pid, None) not in named:
+                named.add((call.pid, None))
+                yield Name("process_name", call.pid, 0, _Named(f"process {call.pid}, {self._title}"))
+            if (call.pid, call.tid) not in named:
+                named.add((call.pid, call.tid))
+                yield Name("thread_name", call.pid, call.tid, _Named(f"Thread {call.tid}"))
+            args = _CallArgs(call.type, call.pid, call.tid)
+            start_us, duration_us = call.begin_us - self._origin_us, call.end_us - call.begin_us
+            yield Event(call.name, call.pid, call.tid, start_us, duration_us, args)
+
+
+def trace_pieces(events: Iterable[TraceEvent], metadata: Callable[[], Mapping[str, Any]]) -> Iterator[bytes]:
+    """A JSON object of traceEvents and metadata; `metadata` is asked for when the events are through."""
+    encode = msgspec.json.Encoder().encode
+    remaining = iter(events)
+    before = b'{"traceEvents":[\n'
+    while chunk := list(map(encode, islice(remaining, EVENTS_PER_PIECE))):
+        yield before + b",\n".join(chunk)
+        before = b",\n"
+    start = b"" if before == b",\n" else before
+    yield start + b'\n],"displayTimeUnit":"ms","metadata":' + encode(metadata()) + b"}\n"
+
+
+def _ns(time_us: float) -> int:
+    """Whole nanoseconds; of a time since 1970 that takes more digits than a double has."""
+    whole = int(time_us)
+    return whole * NS_PER_US + round((time_us - whole) * NS_PER_US)

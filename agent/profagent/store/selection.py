@@ -1,0 +1,247 @@
+"""Choosing inferences of a JOB, and streaming their records in the order of the exports' files.
+
+Records have no index on their inference. The choice is a temporary table; the records are one walk over the keys
+between the first and the last part that can hold them, sorted by SQLite, which spills to disk and not into memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from profagent.errors import UsageError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from profagent.store.queries import Scope
+
+__all__ = ["AicoreRow", "AicpuRow", "Choice", "InferenceRow", "LayerTimes", "Selection", "TaskRow"]
+
+
+class Choice(NamedTuple):
+    """Which inferences: those of a picture count, of these each model's last ones; None leaves nothing out."""
+
+    inference: int | None = None
+    last: int | None = None
+
+
+class InferenceRow(NamedTuple):
+    """A chosen inference; `group` numbers device, model, model id and batch, `iter_id` all of its model's from 0."""
+
+    position: int
+    group: int
+    iter_id: int
+    device_id: int
+    model: int
+    model_name: str
+    model_id: int
+    stream_id: int | None
+    batch_num: int
+    input_pic_num: int
+    current_pic_count: int
+    stretch: int
+    start_us: int | None
+    cache_hit: int | None
+    cache_miss: int | None
+    ticks: int
+
+
+class AicoreRow(NamedTuple):
+    """An aicore record; counters are fractions of the layer's time, or bytes, None where unknown."""
+
+    position: int
+    layer_index: int | None
+    ticks: float
+    mac_busy: float | None
+    mac_ppen: float | None
+    vec_busy: float | None
+    vec_ppen: float | None
+    dstr: float | None
+    dtrans: float | None
+    dld: float | None
+    wld: float | None
+    ddr_read_bytes: float | None
+    ddr_write_bytes: float | None
+
+
+class AicpuRow(NamedTuple):
+    """An aicpu record."""
+
+    position: int
+    layer_index: int | None
+    duration_us: int
+
+
+class LayerTimes(NamedTuple):
+    """One layer's records of a unit over all chosen inferences; `position` is the group."""
+
+    position: int
+    layer_index: int | None
+    records: int
+    total: int
+    longest: int
+    shortest: int
+
+
+class TaskRow(NamedTuple):
+    """A record of either unit for the timeline; `base_us` is its segment's start, or its own for aicpu."""
+
+    position: int
+    is_aicpu: bool
+    layer_index: int | None
+    base_us: float | None
+    ticks_before: int
+    ticks: int
+    end_us: int | None
+
+
+_CHOOSE = """
+CREATE TEMP TABLE chosen AS
+WITH numbered AS (
+    SELECT i.*, m.name, m.model_id,
+           row_number() OVER (PARTITION BY device_id, model ORDER BY start_us IS NULL, start_us, stretch,
+                              current_pic_count, inference) - 1 AS iter_id
+    FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job = :job
+), matching AS (
+    SELECT *, row_number() OVER (PARTITION BY device_id, model ORDER BY iter_id DESC) AS from_last
+    FROM numbered WHERE :inference IS NULL OR current_pic_count = :inference
+)
+SELECT row_number() OVER files - 1 AS position,
+       dense_rank() OVER (ORDER BY device_id, name, model_id, batch_num) - 1 AS file, iter_id, device_id, model, name,
+       model_id, stream_id, batch_num, input_pic_num, current_pic_count, stretch, start_us, cache_hit, cache_miss,
+       (SELECT ifnull(sum(ticks), 0) FROM segment g WHERE g.inference = matching.inference AND kind = 'aicore')
+       AS ticks, inference
+FROM matching WHERE :last IS NULL OR from_last <= :last
+WINDOW files AS (ORDER BY device_id, name, model_id, batch_num, iter_id)
+"""
+
+# A part belongs to one file, whose first record tells which.
+_KEYS = """
+SELECT min(p.part) << 24, (max(p.part) << 24) + 0xFFFFFF FROM part p JOIN log l USING (log)
+WHERE l.job = :job AND l.kind = '{table}' AND p.log IN (SELECT log FROM part WHERE session = :session)
+AND EXISTS (SELECT 1 FROM segment g JOIN inference i USING (inference) WHERE g.segment =
+    (SELECT segment FROM {table} WHERE record >= p.part << 24 ORDER BY record LIMIT 1)
+    AND (i.model, i.current_pic_count) IN (SELECT model, current_pic_count FROM chosen))
+"""
+
+# CROSS JOIN keeps the order of the loops: the walk over the records is the outer one.
+_OF_CHOSEN = """
+FROM {table} r CROSS JOIN segment g ON g.segment = r.segment CROSS JOIN chosen c ON c.inference = g.inference
+WHERE r.record BETWEEN :{table}_first AND :{table}_last
+"""
+_OF_AICORE = _OF_CHOSEN.format(table="aicore")
+_OF_AICPU = _OF_CHOSEN.format(table="aicpu")
+_COUNTERS = ", ".join(f"r.{field}" for field in AicoreRow._fields[3:])
+# A mean is weighted by time; it is not known where one of its values is not.
+_MEANS = ", ".join(
+    f"CASE WHEN count(r.{field}) = count(*) THEN total(r.{field} * r.ticks) / sum(r.ticks) END"
+    for field in AicoreRow._fields[3:11]
+)
+_MEAN_BYTES = ", ".join(
+    f"CASE WHEN count(r.{field}) = count(*) THEN avg(r.{field}) END" for field in AicoreRow._fields[11:]
+)
+
+_AICORE = f"SELECT c.position, r.layer_index, r.ticks, {_COUNTERS} {_OF_AICORE} ORDER BY c.position, r.record"
+_AICPU = f"SELECT c.position, r.layer_index, r.end_us - r.begin_us {_OF_AICPU} ORDER BY c.position, r.record"
+_TASKS = f"""
+SELECT c.position, 0, r.layer_index, g.start_us, r.ticks_before, r.ticks, NULL,
+       g.start_us + r.ticks_before * 100.0 / :frequency_mhz AS start, r.record AS record {_OF_AICORE}
+UNION ALL
+SELECT c.position, 1, r.layer_index, r.begin_us, 0, 0, r.end_us, r.begin_us, r.record {_OF_AICPU}
+ORDER BY 1, start, record
+"""
+_PLACES = f"""
+SELECT c.file, r.layer_index, avg(r.ticks), {_MEANS}, {_MEAN_BYTES} {_OF_AICORE}
+GROUP BY c.file, g.net, r.sequence, r.layer_index ORDER BY c.file, g.net, r.sequence, r.layer_index
+"""
+_AICORE_LAYERS = f"""
+SELECT c.file, r.layer_index, count(*), sum(r.ticks), max(r.ticks), min(r.ticks) {_OF_AICORE}
+GROUP BY c.file, r.layer_index ORDER BY c.file, min(g.net), min(r.sequence)
+"""
+_AICPU_LAYERS = f"""
+SELECT c.file, r.layer_index, count(*), sum(r.end_us - r.begin_us), max(r.end_us - r.begin_us),
+       min(r.end_us - r.begin_us) {_OF_AICPU}
+GROUP BY c.file, r.layer_index ORDER BY c.file, min(g.net), min(r.sequence)
+"""
+
+
+# Several inferences as one: what they do not share is not known.
+_GROUPS = """
+SELECT file, file, min(iter_id), device_id, model, name, model_id,
+       CASE WHEN count(DISTINCT ifnull(stream_id, -1)) = 1 THEN min(stream_id) END,
+       batch_num, min(input_pic_num), 0, 1, min(start_us),
+       CASE WHEN count(cache_hit) = count(*) THEN sum(cache_hit) END,
+       CASE WHEN count(cache_miss) = count(*) THEN sum(cache_miss) END, sum(ticks)
+FROM chosen GROUP BY file ORDER BY file
+"""
+
+
+class Selection:
+    """The chosen inferences of a scope; a connection holds one selection at a time."""
+
+    def __init__(self, connection: sqlite3.Connection, scope: Scope, choice: Choice) -> None:
+        """Choose. UsageError when a picture count is asked for that no inference of the JOB has."""
+        self._connection = connection
+        self._frequency_mhz = scope.job.frequency_mhz
+        named = {"session": scope.session.session, "job": scope.job.job}
+        connection.execute("DROP TABLE IF EXISTS temp.chosen")
+        inference = None if choice.inference is None else _as_stored(choice.inference)
+        connection.execute(_CHOOSE, {**named, "inference": inference, "last": choice.last})
+        connection.execute("CREATE UNIQUE INDEX temp.chosen_inference ON chosen (inference)")
+        self._keys: dict[str, int | None] = {}
+        for table in ("aicore", "aicpu"):
+            first, last = connection.execute(_KEYS.format(table=table), named).fetchone()
+            self._keys.update({f"{table}_first": first, f"{table}_last": last})
+
+    def inferences(self) -> Iterator[InferenceRow]:
+        """The chosen inferences by position: by device, model, model id, batch, and then in the order they ran."""
+        for row in self._connection.execute("SELECT * FROM chosen ORDER BY position"):
+            yield InferenceRow._make((*row[:10], int(row[10]), *row[11:16]))
+
+    def groups(self) -> Iterator[InferenceRow]:
+        """All chosen inferences of a device, model, model id and batch as one; `position` is the group."""
+        return map(InferenceRow._make, self._connection.execute(_GROUPS))
+
+    def aicore(self) -> Iterator[AicoreRow]:
+        """Aicore records by position, and then in the order of their files."""
+        return map(AicoreRow._make, self._connection.execute(_AICORE, self._keys))
+
+    def aicpu(self) -> Iterator[AicpuRow]:
+        """Aicpu records by position, and then in the order of their files."""
+        return map(AicpuRow._make, self._connection.execute(_AICPU, self._keys))
+
+    def tasks(self) -> Iterator[TaskRow]:
+        """Records of both units by position, and then by their start; unknown starts come first."""
+        rows = self._connection.execute(_TASKS, {**self._keys, "frequency_mhz": self._frequency_mhz})
+        for position, is_aicpu, *rest, _, _ in rows:
+            yield TaskRow(position, bool(is_aicpu), *rest)
+
+    def earliest_us(self) -> float | None:
+        """The first moment that the chosen inferences know of."""
+        row = self._connection.execute(
+            "SELECT min(t) FROM (SELECT min(start_us) AS t FROM chosen UNION ALL SELECT min(g.start_us) FROM chosen c"  # noqa: S608
+            f" JOIN segment g USING (inference) UNION ALL SELECT min(r.begin_us) {_OF_AICPU})",
+            self._keys,
+        ).fetchone()
+        earliest: float | None = row[0]
+        return earliest
+
+    def places(self) -> Iterator[AicoreRow]:
+        """Each group's mean inference: a row for each place (segment and sequence number); `position` is the group."""
+        return map(AicoreRow._make, self._connection.execute(_PLACES, self._keys))
+
+    def aicore_layers(self) -> Iterator[LayerTimes]:
+        """Aicore records by group and layer, durations in ticks."""
+        return map(LayerTimes._make, self._connection.execute(_AICORE_LAYERS, self._keys))
+
+    def aicpu_layers(self) -> Iterator[LayerTimes]:
+        """Aicpu records by group and layer, durations in µs."""
+        return map(LayerTimes._make, self._connection.execute(_AICPU_LAYERS, self._keys))
+
+
+def _as_stored(picture_count: int) -> int | str:
+    """A picture count as the database holds it (an integer of SQLite has 63 bits)."""
+    if not 0 <= picture_count < 2**64:
+        raise UsageError(f"no picture count can be {picture_count}", hint="`profagent show` tells those of the JOB")
+    return picture_count if picture_count < 2**63 else str(picture_count)
