@@ -42,7 +42,6 @@ LARGEST_BATCH_EVENTS = 5_000
 ENTRIES_PER_MESSAGE = 1_000
 SILENT_HEARTBEATS = 3
 CLOCK_INTERVAL_S = 60.0
-ENDED_STATES = frozenset({"finished", "quiet", "removed"})
 
 
 class Sink(Protocol):
@@ -62,8 +61,8 @@ class Sink(Protocol):
     ) -> Sequence[JobChanges]:
         """Events in order; returns what they meant."""
 
-    async def change_state(self, name: str, state: str, *, ended: bool) -> Sequence[JobChanges]:
-        """A JOB's state is another; `ended`: and everything it held has come."""
+    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
+        """A JOB's state is another; `caught_up`: and everything it held has come."""
 
     async def sample_clock(self, channel: Channel) -> None:
         """A good moment to compare clocks."""
@@ -262,11 +261,11 @@ class Conversation:
             self._capture.sink.know_job(status.name, status.directory)
             self._capture.followed.add(status.name)
             await self._stream.send(Select((status.handle,)))
-        ended = status.caught_up and status.state in ENDED_STATES
-        if self._states.get(status.name) != (status.state, ended):
-            self._states[status.name] = (status.state, ended)
+        if self._states.get(status.name) != (status.state, status.caught_up):
+            self._states[status.name] = (status.state, status.caught_up)
             await self._flush()
-            changes = await self._capture.sink.change_state(status.name, status.state, ended=ended)
+            sink = self._capture.sink
+            changes = await sink.change_state(status.name, status.state, caught_up=status.caught_up)
             self._capture.observer.changed(changes)
         self._tell_jobs()
 

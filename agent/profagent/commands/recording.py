@@ -13,8 +13,9 @@ from profagent.formats.names import is_job_name
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogRemoved
 from profagent.ingest.commit import commit
 from profagent.ingest.decode import JobDecoder
+from profagent.ingest.loss import loss_entry, removal_entry
 from profagent.ingest.mirror import JobMirror, checked_path, syncfs
-from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
+from profagent.link.messages import ENDED_STATES, Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
 from profagent.store.sessions import SessionStart
 from profagent.store.writer import path_from_sql
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLOCK_EXCHANGES = 5
-# A loss that took no byte of a record is a note.
-_NOTES = frozenset({"not-a-file"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +162,10 @@ class Recording:
             return await commit(batch, self._store)
         return await commit(batch, self._store, reached=self._reached)
 
-    async def change_state(self, name: str, state: str, *, ended: bool) -> Sequence[JobChanges]:
+    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         """Write a JOB's state; when all of an ended one has come, note what never got complete."""
         directory = self._directories.get(name, "")
-        if not ended:
+        if not (caught_up and state in ENDED_STATES):
             await self._store.apply([JobChanges(name, directory, (), state)])
             return ()
         unsettled, orphans = await self._store.unsettled_logs(name), await self._store.orphan_dones(name)
@@ -199,9 +198,8 @@ class Recording:
     def _mean(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
         log, event = happened.log, happened.event
         if isinstance(event, Loss):
-            grade = "note" if event.reason in _NOTES else "loss"
             path = None if log is None else checked_path(log.path)
-            return [LinkLedger(path, Entry(grade, event.reason, event.detail, count=max(event.lost_bytes, 1)))]
+            return [LinkLedger(path, loss_entry(event.reason, event.detail, event.lost_bytes))]
         assert log is not None, "only a Loss can be about no log"
         job, path = self._job(log.job), checked_path(log.path)
         match event:
@@ -216,7 +214,8 @@ class Recording:
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
                 return self._completed(job, log, path, event)
             case Removed():
-                return self._removed(path, event)
+                entries = removal_entry(event.sent, event.size)
+                return [LogRemoved(path), *(LinkLedger(path, entry) for entry in entries)]
         return []
 
     def _started(self, job: _Job, log: FollowedLog, path: str, event: Started) -> Iterable[Change]:
@@ -239,13 +238,6 @@ class Recording:
                 hint="check the disk of the host; the log is copied anew",
             )
         return changes
-
-    @staticmethod
-    def _removed(path: str, event: Removed) -> Iterable[Change]:
-        yield LogRemoved(path)
-        if event.size > event.sent:
-            detail = f"removed from the board after {event.sent} of {event.size} bytes were sent"
-            yield LinkLedger(path, Entry("loss", "removed", detail, event.sent, event.size, event.size - event.sent))
 
     def _compare(self, job: str, by_path: dict[str, FollowedLog], held: dict[str, HeldLog]) -> list[Holding]:
         mirror = self._job(job).mirror

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PROTOCOL = (1, 0)
+ENDED_STATES = frozenset({"finished", "quiet", "removed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,11 @@ class JobStatus:
     directory: str
     state: str
     caught_up: bool
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more is expected of it."""
+        return self.state in ENDED_STATES
 
 
 @dataclass(frozen=True, slots=True)

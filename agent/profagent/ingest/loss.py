@@ -1,0 +1,21 @@
+"""Ledger entries for what a board reports of the way: losses that it told, logs that it removed."""
+
+from __future__ import annotations
+
+from profagent.ingest.changes import Entry
+
+# Nothing that existed as bytes of a log is gone in these cases.
+_NOTES = frozenset({"not-a-file"})
+
+
+def loss_entry(reason: str, detail: str, lost_bytes: int) -> Entry:
+    """An entry for a Loss of the wire; what took no byte of a log is a note."""
+    return Entry("note" if reason in _NOTES else "loss", reason, detail, count=max(lost_bytes, 1))
+
+
+def removal_entry(sent: int, size: int) -> list[Entry]:
+    """An entry for a log that was removed from the board before all of it was sent; none when it was."""
+    if size <= sent:
+        return []
+    detail = f"removed from the board after {sent} of {size} bytes were sent"
+    return [Entry("loss", "removed", detail, sent, size, size - sent)]
