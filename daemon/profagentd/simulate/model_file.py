@@ -67,10 +67,10 @@ def _file_name(table: Table, key: str) -> str:
 def _counters(table: Table) -> Mapping[str, float]:
     values = {name: table.number(name, 0.0, 1.0) for name in _FRACTIONS}
     values.update({name: table.number(f"{name}_per_us", 0.0, MAX_BYTES_PER_US) for name in _RATES})
+    table.finish()
     for unit in ("mac", "vec"):
         if values[f"{unit}_ppen"] > values[f"{unit}_busy"]:
             raise table.error(f"{unit}_ppen", f"at most {unit}_busy")
-    table.finish()
     return values
 
 

@@ -60,7 +60,7 @@ def resized(network: Network, layers: int) -> Network:
     the round's number at the end of each name.
     """
     present = sum(len(segment.runs) for segment in network.segments if segment.unit == AICORE)
-    if layers <= present:
+    if layers < present:
         return replace(network, segments=tuple(_first(network.segments, layers)))
     return replace(network, segments=_extended(network.segments, layers - present))
 

@@ -1,0 +1,160 @@
+"""Reading a simulated JOB by the format page alone, and a clock that tests turn."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+MODELS = Path(__file__).parents[2] / "daemon" / "profagentd" / "simulate" / "models"
+
+IN_CREATE, IN_CLOSE_WRITE = 0x100, 0x8
+
+
+class TurnedClock:
+    """A clock that only sleeping moves; each sleep wakes `overslept_s` too late."""
+
+    def __init__(self, wall_us: int = 1_800_000_000_000_000, overslept_s: float = 0.0) -> None:
+        self._wall_us = wall_us
+        self.now = 50.0
+        self.overslept_s = overslept_s
+        self.sleeps = 0
+
+    def wall_us(self) -> int:
+        return self._wall_us + round((self.now - 50.0) * 1_000_000)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, delay_s: float) -> None:
+        self.sleeps += 1
+        self.now += delay_s + self.overslept_s
+        await asyncio.sleep(0)
+
+
+class FileEvents:
+    """What the kernel saw in a directory, in order: (file name, 'created' or 'closed')."""
+
+    def __init__(self, directory: Path) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = libc.inotify_init1(os.O_NONBLOCK)
+        assert libc.inotify_add_watch(self._descriptor, os.fsencode(directory), IN_CREATE | IN_CLOSE_WRITE) >= 0
+
+    def read(self) -> list[tuple[str, str]]:
+        data = os.read(self._descriptor, 1 << 20)
+        os.close(self._descriptor)
+        events, offset = [], 0
+        while offset < len(data):
+            _, mask, _, length = struct.unpack_from("<iIII", data, offset)
+            name = data[offset + 16 : offset + 16 + length].rstrip(b"\0").decode()
+            events.append((name, "created" if mask & IN_CREATE else "closed"))
+            offset += 16 + length
+        return events
+
+
+def only_job(root: Path) -> Path:
+    (job,) = root.iterdir()
+    return job
+
+
+def contents(job: Path) -> dict[str, bytes]:
+    """Every file of a JOB by its path inside it."""
+    return {str(path.relative_to(job)): path.read_bytes() for path in job.rglob("*") if path.is_file()}
+
+
+def done(data: bytes) -> dict[str, str]:
+    """A .done as {key: text}."""
+    return dict(line.split(":") for line in data.decode("ascii").splitlines())
+
+
+def aicore(data: bytes) -> list[tuple[int, ...]]:
+    """aicore records as (sequence, ticks, segment)."""
+    assert len(data) % 256 == 0
+    return [
+        struct.unpack_from("<II", data, offset) + struct.unpack_from("<I", data, offset + 0xFC)
+        for offset in range(0, len(data), 256)
+    ]
+
+
+def aicpu(data: bytes) -> list[tuple[int, ...]]:
+    """aicpu records as (sequence, begin, end, segment begin, segment end, segment)."""
+    assert len(data) % 128 == 0
+    return [
+        struct.unpack_from("<I", data, offset)
+        + struct.unpack_from("<QQQQ", data, offset + 8)
+        + struct.unpack_from("<I", data, offset + 0x7C)
+        for offset in range(0, len(data), 128)
+    ]
+
+
+def api(data: bytes) -> list[tuple[int, ...]]:
+    """acl_api records as (id, begin, end, pid, tid)."""
+    assert len(data) % 32 == 0
+    records = list(struct.iter_unpack("<IIQQII", data))
+    assert {record[0] for record in records} <= {0x5A5A}
+    return [record[1:] for record in records]
+
+
+def items(data: bytes) -> list[tuple[int, Any]]:
+    """TLV items as (tag, value): an integer, or bytes."""
+    found: list[tuple[int, Any]] = []
+    offset = 0
+    while offset < len(data):
+        (tag,) = struct.unpack_from("<H", data, offset)
+        form = {0x2000: "<B", 0x4000: "<H", 0x8000: "<B", 0xA000: "<H", 0xC000: "<I"}[tag & 0xE000]
+        (number,) = struct.unpack_from(form, data, offset + 2)
+        offset += 2 + struct.calcsize(form)
+        if tag & 0x8000:
+            found.append((tag, data[offset : offset + number]))
+            offset += number
+        else:
+            found.append((tag, number))
+    assert offset == len(data)
+    return found
+
+
+def write_network(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+BATCHED = """
+name = "batched"
+batch_num = 2
+online_batch = true
+[[segments]]
+unit = "aicore"
+runs = [
+    { time_us = 10.0, layers = ["a:Convolution"] },
+    { time_us = 20.0, layers = ["b:Convolution"] },
+    { time_us = 40.0, batch = true, layers = ["c:InnerProduct"] },
+    { time_us = 80.0, layers = ["d:Convolution"] },
+    { time_us = 160.0, layers = ["e:Convolution"] },
+]
+"""
+"""The worked example of format page 3.1."""
+
+THREE_SEGMENTS = """
+name = "three"
+[counters.Convolution]
+mac_busy = 0.5
+mac_ppen = 0.25
+dld = 0.125
+ddr_read_bytes_per_us = 640.0
+ddr_write_bytes_per_us = 320.0
+[[segments]]
+unit = "aicore"
+runs = [
+    { time_us = 100.0, layers = ["conv:Convolution", "relu:Relu", "split:Split:2"] },
+    { time_us = 50.0, layers = ["pool:Pooling"] },
+]
+[[segments]]
+unit = "aicpu"
+runs = [{ time_us = 30.0, layers = ["one:Resize"] }, { time_us = 70.0, layers = ["two:Custom"] }]
+[[segments]]
+unit = "aicore"
+runs = [{ time_us = 200.0, layers = ["last:Convolution"] }]
+"""
