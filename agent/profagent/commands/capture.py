@@ -96,6 +96,7 @@ class Capture:
         wants: Callable[[JobStatus, bool], bool],
         consumer: str,
         gather_s: float,
+        stop: asyncio.Event,
     ) -> None:
         """`wants(job, listed)` chooses JOBs; `listed`: the JOB was there when the first stream was opened."""
         self.address = address
@@ -104,7 +105,7 @@ class Capture:
         self.wants = wants
         self.consumer = consumer
         self.gather_s = gather_s
-        self.stop = asyncio.Event()
+        self.stop = stop
         self.followed: set[str] = set()
         self.passed_over: set[str] = set()
         self.was_listed = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@cache
 def simulated_map() -> CounterMap:
     """The map that the simulated board writes its counters by."""
     file = resources.files("profagent.formats").joinpath("maps/simulated.toml")

@@ -53,7 +53,7 @@ class _Job:
 
     def __init__(self, mirror: JobMirror, counter_map: CounterMap | None) -> None:
         self.mirror = mirror
-        self.decoder = JobDecoder(mirror, counter_map)
+        self.decoder = JobDecoder(mirror, counter_map, marked_map=simulated_map())
 
 
 class Recording:
@@ -175,8 +175,10 @@ class Recording:
         await self._store.note_full_rings(name)
         return batch
 
-    def close(self) -> None:
-        """Close the mirrors' files."""
+    async def end(self) -> None:
+        """Mark the session as ended and close the mirrors' files."""
+        if self._identity:
+            await self._store.end(self._options.now_us())
         for job in self._jobs.values():
             job.mirror.close()
 

@@ -57,7 +57,7 @@ class RememberedFiles:
 class _Job:
     def __init__(self, counter_map: CounterMap | None) -> None:
         self.files = RememberedFiles()
-        self.decoder = JobDecoder(self.files, counter_map)
+        self.decoder = JobDecoder(self.files, counter_map, marked_map=simulated_map())
         self.directory = ""
         self.has_caught_up = False
         self.arriving: dict[int, bytearray] = {}

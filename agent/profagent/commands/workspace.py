@@ -8,7 +8,7 @@ import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from profagent.errors import StoreError, WorkspaceBusyError
 from profagent.ingest.mirror import JobMirror
@@ -35,6 +35,11 @@ class Workspace:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.database = root / FILE_NAME
+
+    @classmethod
+    def at(cls, root: Path | None) -> Self:
+        """The workspace in a folder, or the default one."""
+        return cls(root or default_workspace())
 
     def board_mirror(self, identity: str) -> Path:
         """The folder of a board's mirrored JOBs; a name that is no plain one is replaced by its digest."""

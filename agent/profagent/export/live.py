@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from profagent.formats.durations import ticks_to_us
-from profagent.formats.names import LogKind, display_text
+from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import RECORD_BYTES, api_name
 from profagent.ingest.changes import (
     ApiRecords,
@@ -21,8 +21,8 @@ from profagent.ingest.changes import (
     LayersKnown,
     LinkLedger,
     LogAdvanced,
-    LogReset,
     SegmentRecords,
+    SimulatedKnown,
 )
 
 if TYPE_CHECKING:
@@ -46,20 +46,25 @@ class _OpenInference:
 
     name: LogName
     layers: list[tuple[str | None, str | None, float | None]] = field(default_factory=list)
+    entries: dict[str, Entry] = field(default_factory=dict)
     aicpu_us: float = 0.0
     size: int = 0
     done: InferenceTimed | None = None
+    is_vouched: bool = False
 
-    @property
-    def is_whole(self) -> bool:
+    def is_whole(self, *, with_aicpu: bool) -> bool:
+        """Whether its records are all here; `with_aicpu`: earlier inferences of its model had a part there."""
         done = self.done.done if self.done is not None else None
-        return done is not None and 0 < done.file_len <= self.size
+        has_parts = bool(self.aicpu_us) or not with_aicpu
+        return done is not None and (self.is_vouched or (has_parts and 0 < done.file_len <= self.size))
 
 
 @dataclass(slots=True)
 class _Job:
+    state: str | None = None
     frequency_mhz: int | None = None
     tables: dict[tuple[str, int], LayerTable] = field(default_factory=dict)
+    with_aicpu: set[tuple[str, int]] = field(default_factory=set)
     open: OrderedDict[tuple[InferenceKey, int], _OpenInference] = field(default_factory=OrderedDict)
 
 
@@ -78,10 +83,12 @@ class LiveEvents:
     def feed(self, batch: JobChanges) -> Iterator[Event]:
         """Events of one JOB's changes."""
         job = self._jobs.setdefault(batch.job, _Job())
-        if batch.state is not None:
+        if batch.state not in (None, job.state):
+            job.state = batch.state
             yield self._event("job", batch.job, state=batch.state)
         for change in batch.changes:
             yield from self._change(batch.job, job, change)
+        yield from self._ended(batch.job, job)
 
     def _change(self, job_name: str, job: _Job, change: Change) -> Iterator[Event]:
         match change:
@@ -95,25 +102,26 @@ class LiveEvents:
                 yield from self._calls(job_name, change)
             case InferenceTimed() if change.done is not None:
                 self._open(job, change.name, change.stretch).done = change
-            case LogReset():
-                pass
+            case LogAdvanced() if change.complete:
+                self._vouch(job, change.path)
+            case SimulatedKnown():
+                self.simulated = True
             case ContentLedger():
                 for entry in change.entries:
-                    yield from self._entry(job_name, change.path, entry)
+                    yield from self._entry(job_name, job, change.path, entry)
             case LinkLedger():
-                yield from self._entry(job_name, change.path, change.entry)
-        if isinstance(change, InferenceTimed | SegmentRecords | LogAdvanced):
-            yield from self._ended(job_name, job, isinstance(change, LogAdvanced) and change.complete)
+                yield from self._entry(job_name, job, change.path, change.entry)
 
     def _segments(self, job_name: str, job: _Job, change: SegmentRecords) -> Iterator[Event]:
         self.records[change.name.kind.value] += len(change.sequence)
         durations = _durations(job, change)
-        table = job.tables.get((change.name.model or "", change.name.model_id or 0))
+        table = job.tables.get(_model_key(change.name))
         for number, index in enumerate(change.layer_index.tolist()):
             run = table.runs[index] if table is not None and 0 <= index < len(table.runs) else None
             layer = (None if run is None else run.name, None if run is None else run.type, durations[number])
             inference = self._open(job, change.name, int(change.stretch[number]))
             if change.name.kind is LogKind.AICPU:
+                job.with_aicpu.add(_model_key(change.name))
                 inference.aicpu_us += durations[number] or 0.0
             else:
                 inference.size += RECORD_BYTES[LogKind.AICORE]
@@ -162,9 +170,22 @@ class LiveEvents:
         assert name.inference is not None, "segments and their .done belong to an inference"
         return job.open.setdefault((name.inference, stretch), _OpenInference(name))
 
-    def _ended(self, job_name: str, job: _Job, vouched: bool) -> Iterator[Event]:
-        """Inferences that are whole; one whose `.done` announces more than there is, when the board vouches."""
-        for key in [key for key, inference in job.open.items() if inference.is_whole or (vouched and inference.done)]:
+    @staticmethod
+    def _vouch(job: _Job, path: str) -> None:
+        """The board says that a log is complete, even where its `.done` announces more."""
+        name = parse_log_name(path)
+        if name is not None and name.kind is LogKind.AICORE and name.is_data:
+            for inference in _of_log(job, name):
+                inference.is_vouched = True
+
+    def _ended(self, job_name: str, job: _Job) -> Iterator[Event]:
+        """Inferences that are whole, and the oldest of too many that are not."""
+        whole = [
+            key
+            for key, inference in job.open.items()
+            if inference.is_whole(with_aicpu=_model_key(inference.name) in job.with_aicpu)
+        ]
+        for key in whole:
             yield self._inference(job_name, job.open.pop(key), complete=True)
         while len(job.open) > OPEN_INFERENCES:
             yield self._inference(job_name, job.open.popitem(last=False)[1], complete=False)
@@ -188,10 +209,15 @@ class LiveEvents:
                 {"layer_name": name, "layer_type": kind, "duration_us": _rounded(us), "share": _share(us, aicore_us)}
                 for name, kind, us in slowest
             ],
+            ledger=[
+                {"grade": entry.grade, "reason": entry.reason, "count": entry.count}
+                for entry in inference.entries.values()
+            ],
             complete=complete,
         )
 
-    def _entry(self, job_name: str, path: str | None, entry: Entry) -> Iterator[Event]:
+    def _entry(self, job_name: str, job: _Job, path: str | None, entry: Entry) -> Iterator[Event]:
+        """A ledger entry that was not told: with its inference while that is open, else on its own."""
         key = (job_name, path, entry.reason)
         if self._told.get(key) == entry:
             return
@@ -200,11 +226,15 @@ class LiveEvents:
         if len(self._told) > TOLD_ENTRIES:
             self._told.popitem(last=False)
         self.ledger[entry.grade] += entry.count - (known.count if known is not None else 0)
-        log = None if path is None else display_text(path)
+        name = None if path is None else parse_log_name(path)
+        open_inferences = [] if name is None else _of_log(job, name)
+        if open_inferences:
+            open_inferences[-1].entries[entry.reason] = entry
+            return
         yield self._event(
             "ledger",
             job_name,
-            log=log,
+            log=None if path is None else display_text(path),
             grade=entry.grade,
             reason=entry.reason,
             detail=entry.detail,
@@ -227,6 +257,11 @@ class LiveEvents:
         }
 
 
+def _of_log(job: _Job, name: LogName) -> list[_OpenInference]:
+    """The open inferences that a log's records belong to, oldest first."""
+    return [inference for (key, _), inference in job.open.items() if key == name.inference]
+
+
 def _durations(job: _Job, change: SegmentRecords) -> list[float | None]:
     columns = change.columns
     if change.name.kind is LogKind.AICPU:
@@ -234,6 +269,10 @@ def _durations(job: _Job, change: SegmentRecords) -> list[float | None]:
     if job.frequency_mhz is None:
         return [None] * len(change.sequence)
     return list(ticks_to_us(columns["ticks"], job.frequency_mhz).tolist())
+
+
+def _model_key(name: LogName) -> tuple[str, int]:
+    return name.model or "", name.model_id or 0
 
 
 def _model(name: LogName) -> Event:

@@ -53,7 +53,9 @@ class FrequencyKnown:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedKnown:
-    """The JOB carries the simulated board's marker file."""
+    """The JOB carries the simulated board's marker file; `counter_map` names the map it is decoded with."""
+
+    counter_map: str | None
 
 
 @dataclass(frozen=True, slots=True)

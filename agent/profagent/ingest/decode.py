@@ -56,9 +56,13 @@ class JobFiles(Protocol):
 class JobDecoder:
     """Decodes the logs of one JOB. Bytes are in `files` before they are given to it."""
 
-    def __init__(self, files: JobFiles, counter_map: CounterMap | None = None) -> None:
+    def __init__(
+        self, files: JobFiles, counter_map: CounterMap | None = None, *, marked_map: CounterMap | None = None
+    ) -> None:
+        """`marked_map` is for a JOB that turns out to be simulated, where no other map was given."""
         self._files = files
         self._counter_map = counter_map
+        self._marked_map = marked_map
         self._logs: OrderedDict[str, DataLog] = OrderedDict()
         self._joins: dict[tuple[str, int], LayerJoin | None] = {}
 
@@ -106,7 +110,8 @@ class JobDecoder:
         """A small file, whole."""
         name = parse_log_name(path)
         if path == SIMULATED_MARKER:
-            yield SimulatedKnown()
+            self._counter_map = self._counter_map or self._marked_map
+            yield SimulatedKnown(None if self._counter_map is None else self._counter_map.name)
         elif name is None:
             yield ContentLedger(path, (Entry("note", "foreign-file", "not a file of the runtime: kept, not read"),))
         else:

@@ -106,6 +106,10 @@ class Store:
         """Rows of a query that belongs to the writing side."""
         return await self._run(lambda: self._opened.execute(sql, parameters).fetchall())
 
+    async def read(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """The answer to a question that takes several queries."""
+        return await self._run(question, self._opened)
+
     async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """A statement outside of the records, in a transaction of its own."""
         await self._run(self._opened.execute, sql, parameters)

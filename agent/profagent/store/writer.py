@@ -99,7 +99,10 @@ class JobRows:
                 self._connection.execute("UPDATE job SET frequency_mhz = ? WHERE job = ?", (change.mhz, self.job))
                 self._inferences.touch_all(self.job)
             case SimulatedKnown():
-                self._connection.execute("UPDATE session SET simulated = 1 WHERE session = ?", (self._session,))
+                self._connection.execute(
+                    "UPDATE session SET simulated = 1, counter_map = ifnull(counter_map, ?) WHERE session = ?",
+                    (change.counter_map, self._session),
+                )
             case LayersKnown():
                 self._replace_layers(change)
             case LinkLedger():

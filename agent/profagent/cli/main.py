@@ -1,0 +1,89 @@
+"""The command `profagent`: its verbs, loaded when they are used, and its exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from profagent import __version__
+from profagent.errors import ProfagentError, UsageError
+
+USAGE_EXIT_CODE = UsageError.exit_code
+INTERRUPTED_EXIT_CODE = 130
+
+# verb: module of profagent.cli that defines it as `command`, and what the list of verbs says.
+VERBS = {
+    "demo": ("demo", "The whole way without a board: simulated board, live lines, database, exports."),
+    "watch": ("watch", "Show a board's inferences live."),
+    "record": ("record", "Capture a board into a workspace, headless."),
+    "import": ("importing", "Import a JOB directory into its own database (the vendor's command)."),
+    "export": ("export", "Write timelines or summaries of a JOB (the vendor's command)."),
+    "show": ("show", "Print a JOB's tables (the vendor's command)."),
+    "sessions": ("sessions", "List the sessions of a workspace."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose verbs are imported only when they are called: `--help` stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
+        """The verbs in the order of a first acquaintance."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        """The verb's command; None when there is none."""
+        if cmd_name not in VERBS:
+            return None
+        command = import_module(f"profagent.cli.{VERBS[cmd_name][0]}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        """The list of verbs, from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="profagent")
+def group() -> None:
+    """Live profiling of SS928 boards.
+
+    \b
+    profagent demo                           try it without a board
+    profagent watch --board 192.168.1.20     live lines of a board
+    profagent record --board 192.168.1.20    capture into a workspace
+    profagent export summary -dir JOB…       the vendor's tables
+
+    Exit codes: 0 fine, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
+    """
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command line; returns its exit code."""
+    try:
+        result = group.main(args=arguments, prog_name="profagent", standalone_mode=False)
+    except ProfagentError as error:
+        click.echo(f"profagent: {error}\n  {error.hint}", err=True)
+        return error.exit_code
+    except click.UsageError as error:
+        error.show()
+        return USAGE_EXIT_CODE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED_EXIT_CODE
+    except BrokenPipeError:
+        # The reader of our output has had enough; nothing of it must be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """The entry point of the command."""
+    sys.exit(run())

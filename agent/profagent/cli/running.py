@@ -1,0 +1,54 @@
+"""Running an asynchronous command until it ends or a signal asks it to."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from profagent.errors import ProfagentError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+
+def tell(text: str) -> None:
+    """A remark for the person at the terminal."""
+    click.echo(text, err=True)
+
+
+def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
+    """Run a command; the first Ctrl-C or SIGTERM sets its event, the second cancels it."""
+
+    async def run() -> T:
+        stop = asyncio.Event()
+        task = asyncio.current_task()
+        assert task is not None
+
+        def on_signal() -> None:
+            if stop.is_set():
+                task.cancel()
+            stop.set()
+
+        for each in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(each, on_signal)
+        return await command(stop)
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError as error:
+        raise click.Abort from error
+    except BaseExceptionGroup as group:
+        matched, rest = group.split(ProfagentError)
+        if matched is None or rest is not None:
+            raise
+        raise _first(matched) from None
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,0 +1,65 @@
+"""`profagent watch`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.running import run_until_stopped, tell
+from profagent.commands.counter_maps import read_map
+from profagent.commands.watch import WatchOptions, watch
+from profagent.commands.workspace import Workspace
+from profagent.export.live_text import line_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("watch")
+@options.board
+@click.option("--from-start", is_flag=True, help="Show what open JOBs hold already, too.")
+@click.option("--records", "with_records", is_flag=True, help="A line for each record instead of each inference.")
+@click.option("--save", is_flag=True, help="Keep the capture in the workspace.")
+@options.workspace
+@options.counter_map
+@options.as_json
+def command(  # noqa: PLR0913 - one parameter an option
+    *,
+    board: str,
+    from_start: bool,
+    with_records: bool,
+    save: bool,
+    workspace: Path | None,
+    counter_map: Path | None,
+    as_json: bool,
+) -> None:
+    """Show a board's inferences live, until Ctrl-C.
+
+    One line an inference: board time (UTC), model, pictures before it, total, its slowest layers. Nothing is kept and
+    nothing on the board is released, unless --save is given.
+
+    Example: profagent watch --board 192.168.1.20 --records
+    """
+    chosen = WatchOptions(
+        board,
+        from_start=from_start,
+        with_records=with_records,
+        counter_map=None if counter_map is None else read_map(counter_map),
+        save=Workspace.at(workspace) if save else None,
+    )
+    show = show_json if as_json else show_text
+    summary = run_until_stopped(lambda stop: watch(chosen, show, tell, stop))
+    show(summary)
+
+
+def show_json(event: dict[str, Any]) -> None:
+    """One JSON object a line."""
+    click.echo(msgspec.json.encode(event))
+
+
+def show_text(event: dict[str, Any]) -> None:
+    """One line of text."""
+    click.echo(line_of(event))

@@ -1,0 +1,139 @@
+"""`record`: a headless capture of one board into a workspace."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from profagent.commands.capture import Capture
+from profagent.commands.recording import Recording, RecordingOptions
+from profagent.errors import UsageError
+from profagent.ingest.changes import InferenceTimed
+from profagent.store.store import Store
+from profagent.store.summaries import session_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from profagent.commands.workspace import Workspace
+    from profagent.errors import ProfagentError
+    from profagent.formats.countermap import CounterMap
+    from profagent.ingest.changes import JobChanges
+    from profagent.link.messages import Board, JobStatus
+
+# Bytes gather so long before they are committed; design section 6 allows 250 ms.
+GATHER_S = 0.1
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """What to record and when to stop."""
+
+    address: str
+    workspace: Workspace
+    for_s: float | None = None
+    inferences: int | None = None
+    until_finished: bool = False
+    backlog: bool = False
+    new: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    counter_map: CounterMap | None = None
+
+
+def duration_s(text: str) -> float:
+    """Seconds of `90`, `90s`, `10m`, `1h30m`; UsageError for anything else or nothing."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        raise UsageError(f"{text!r} is no duration", hint="write it like 90s, 10m or 1h30m")
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+class RecordView:
+    """The observer of a recording: remarks to `tell`, and the end conditions."""
+
+    def __init__(self, options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> None:
+        self._options = options
+        self._tell = tell
+        self._stop = stop
+        self._inferences: set[tuple[Any, ...]] = set()
+
+    def linked(self, board: Board) -> None:
+        """Say whom we record."""
+        mark = " [simulated]" if board.simulated else ""
+        self._tell(f"recording {board.hostname or self._options.address} at {self._options.address}{mark}")
+
+    def unlinked(self, error: ProfagentError, wait_s: float) -> None:
+        """Say that the link is gone."""
+        self._tell(f"{error}; next attempt in {wait_s:.1f} s")
+
+    def changed(self, changes: Sequence[JobChanges]) -> None:
+        """Count inferences, where their number ends the capture."""
+        if self._options.inferences is None:
+            return
+        for batch in changes:
+            for change in batch.changes:
+                if isinstance(change, InferenceTimed) and change.done is not None:
+                    self._inferences.add((batch.job, change.name, change.stretch))
+        if len(self._inferences) >= self._options.inferences:
+            self._stop.set()
+
+    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
+        """End when every JOB that was followed has ended and has come whole."""
+        if self._options.until_finished and jobs and all(job.has_ended and job.caught_up for job in jobs):
+            self._stop.set()
+
+
+async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> dict[str, Any]:
+    """Record until an end condition or `stop`; returns the summary. Raises UnreachableError, WorkspaceBusyError."""
+    with options.workspace.locked():
+        async with Store(options.workspace.database) as store:
+            recording = _recording(options, store)
+            view = RecordView(options, tell, stop)
+            capture = Capture(
+                options.address,
+                recording,
+                view,
+                wants=lambda job, listed: options.backlog or not listed or not job.has_ended,
+                consumer=f"record-{socket.gethostname()[:48]}",
+                gather_s=GATHER_S,
+                stop=stop,
+            )
+            await _run(capture, options.for_s)
+            await recording.end()
+            return await _summary(options.workspace, store, recording.mirror)
+
+
+def _recording(options: RecordOptions, store: Store) -> Recording:
+    return Recording(
+        options.workspace,
+        store,
+        RecordingOptions(
+            lambda: time.time_ns() // 1000,
+            counter_map=options.counter_map,
+            labels=options.labels,
+            always_new=options.new,
+        ),
+    )
+
+
+async def _run(capture: Capture, for_s: float | None) -> None:
+    timer = asyncio.get_running_loop().call_later(for_s, capture.stop.set) if for_s is not None else None
+    try:
+        await capture.run()
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+async def _summary(workspace: Workspace, store: Store, mirror: Path) -> dict[str, Any]:
+    if not store.session:
+        raise UsageError("stopped before the board was reached", hint="start again, and let it run longer")
+    summary = await store.read(lambda connection: session_summary(connection, store.session))
+    return {**summary, "database": str(workspace.database), "mirror": str(mirror)}

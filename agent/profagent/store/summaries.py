@@ -1,0 +1,55 @@
+"""A session in figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from profagent.store.records import RECORDS_PER_PART
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
+
+
+def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, Any]:
+    """What a session holds: JOBs, bytes, records by kind, the ledger by grade and reason, whether it is complete."""
+    board, simulated = connection.execute(
+        "SELECT board, simulated FROM sessions WHERE session = ?", (session,)
+    ).fetchone()
+    jobs = connection.execute(
+        "SELECT job, name, state FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY job", (session,)
+    ).fetchall()
+    (size,) = connection.execute(
+        "SELECT ifnull(sum(offset), 0) FROM log WHERE job IN (SELECT job FROM session_job WHERE session = ?)",
+        (session,),
+    ).fetchone()
+    ledger = _ledger(connection, session)
+    return {
+        "session": session,
+        "board": board,
+        "simulated": bool(simulated),
+        "jobs": [name for _, name, _ in jobs],
+        "bytes": size,
+        "records": {unit: _records(connection, session, table) for table, unit in _UNITS.items()},
+        "ledger": ledger,
+        "complete": not ledger["loss"],
+    }
+
+
+def _records(connection: sqlite3.Connection, session: int, table: str) -> int:
+    (count,) = connection.execute(
+        f"SELECT count(*) FROM part JOIN {table} ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - constants
+        f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE session = ?",
+        (session,),
+    ).fetchone()
+    return int(count)
+
+
+def _ledger(connection: sqlite3.Connection, session: int) -> dict[str, dict[str, int]]:
+    by_grade: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
+    for grade, reason, count in connection.execute(
+        "SELECT grade, reason, sum(count) FROM ledger_entry WHERE session = ? GROUP BY grade, reason", (session,)
+    ):
+        by_grade[grade][reason] = count
+    return by_grade
