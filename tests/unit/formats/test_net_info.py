@@ -64,3 +64,9 @@ def test_a_container_torn_behind_its_head_is_told() -> None:
 def test_a_count_that_is_no_integer_is_told() -> None:
     with pytest.raises(FormatError):
         parse_net_info(integer_item(0x041, 0) + bytes_item(0x20C, b"8"), FILE)
+
+
+def test_a_net_without_its_id_is_told_at_its_container() -> None:
+    with pytest.raises(FormatError, match="net id") as caught:
+        parse_net_info(FIRST_ITEM + bytes_item(0x040, integer_item(0x20C, 3)), FILE)
+    assert caught.value.offset == len(FIRST_ITEM)
