@@ -25,8 +25,8 @@ def test_without_arguments_a_yolov5s_runs_for_ever() -> None:
 def test_every_argument_reaches_its_option() -> None:
     network = ("--model", "m.toml", "--layers", "7")
     pace = ("--rate", "2.5", "--interval", "3", "--pictures", "4", "--for", "1.5", "--seed", "9")
-    options = options_from(parsed(*network, *pace), Path("r"))
-    assert options == SimulationOptions("m.toml", 7, 2.5, 3, 4, 1.5, 9, Path("r"))
+    options = options_from(parsed(*network, *pace))
+    assert options == SimulationOptions("m.toml", 7, 2.5, 3, 4, 1.5, 9, Path())
 
 
 @pytest.mark.parametrize(

@@ -167,8 +167,6 @@ def test_a_job_that_disappears_ends_the_run_with_an_error(tmp_path: Path) -> Non
         asyncio.run(simulate(SimulationOptions(root=tmp_path), RemovingClock(tmp_path, cancels=False)))
 
 
-def test_a_cancelled_run_that_cannot_write_stays_cancelled(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_cancelled_run_that_cannot_write_stays_cancelled(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cancelled(SimulationOptions(root=tmp_path), RemovingClock(tmp_path, cancels=True))
     assert "stays unfinished" in caplog.text

@@ -72,8 +72,8 @@ def add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def options_from(args: argparse.Namespace, root: Path = Path()) -> SimulationOptions:
-    """The options of a parsed command line, for a JOB under `root`. Raises DaemonError for a value out of range."""
+def options_from(args: argparse.Namespace) -> SimulationOptions:
+    """The options of a parsed command line; the root is the caller's to set. DaemonError for a value out of range."""
     return SimulationOptions(
         model=args.model,
         layers=args.layers,
@@ -82,7 +82,6 @@ def options_from(args: argparse.Namespace, root: Path = Path()) -> SimulationOpt
         pictures=args.pictures,
         for_s=args.for_s,
         seed=args.seed,
-        root=root,
     )
 
 
