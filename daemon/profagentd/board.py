@@ -8,8 +8,9 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from profagentd.clock import Clock, moment
-from profagentd.state import Activity, JobState
-from profagentd.survey import survey
+from profagentd.npu import is_npu_open
+from profagentd.state import Activity
+from profagentd.survey import Survey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,12 @@ _LOGGER = logging.getLogger(__name__)
 
 # How often the states of JOBs that may change by mere time are looked at.
 TICK_S = 0.2
+# How long a client is kept waiting for the states of JOBs that were just found.
+KNOW_ALL_S = 2.0
+# Names that a survey looks at in one go.
+SURVEY_NAMES = 2000
+# Surveys of one JOB take at most this share of the time.
+SURVEY_SHARE = 0.1
 
 
 class Listener(Protocol):
@@ -32,6 +39,9 @@ class Listener(Protocol):
     def names_changed(self, job: Job, touches: Mapping[bytes, Touch]) -> None:
         """These names of the JOB may have changed."""
 
+    def names_removed(self, job: Job) -> None:
+        """Names of the JOB may be gone."""
+
     def anything_changed(self, job: Job) -> None:
         """Any name of the JOB may have changed."""
 
@@ -39,30 +49,41 @@ class Listener(Protocol):
 class Job:
     """A JOB directory."""
 
-    def __init__(self, place: Place, made_wall_us: int, changed_wall_us: int, activity: Activity) -> None:
+    def __init__(
+        self, place: Place, made_wall_us: int, changed_wall_us: int, activity: Activity, *, is_scanned: bool
+    ) -> None:
         self.place = place
         self.name = os.path.basename(place.path).decode("ascii")
         self.made_wall_us = made_wall_us
         self.changed_wall_us = changed_wall_us
         self.activity = activity
+        self.is_scanned = is_scanned  # its changes are found by looking: between two looks a file may be replaced
         self.state = activity.state  # as it was last told
+        self.next_survey = float("-inf")  # monotonic
 
 
 class Board:
     """Takes what the watch sees, and tells listeners of JOBs, names and states."""
 
     def __init__(self, clock: Clock, quiet_after_s: float) -> None:
+        self.quiet_after_s = quiet_after_s
         self._clock = clock
-        self._quiet_after_s = quiet_after_s
         self._jobs: dict[Place, Job] = {}
         self._unsettled: dict[Job, None] = {}
         self._listeners: list[Listener] = []
         self._busy = asyncio.Event()
+        self._strangers: set[Job] = set()  # JOBs that were never looked at
+        self._knows_all = asyncio.Event()
+        self._knows_all.set()
 
     @property
     def jobs(self) -> list[Job]:
         """All JOBs, oldest first."""
         return sorted(self._jobs.values(), key=lambda job: (job.made_wall_us, job.name))
+
+    def has(self, place: Place) -> bool:
+        """Whether the JOB is known."""
+        return place in self._jobs
 
     def add_listener(self, listener: Listener) -> None:
         """Tell it what happens from now on."""
@@ -72,17 +93,26 @@ class Board:
         """Tell it nothing more."""
         self._listeners.remove(listener)
 
+    async def know_all(self) -> None:
+        """Wait until each JOB's state was looked at once, but not for long: there may be very many."""
+        timer = asyncio.get_running_loop().call_later(KNOW_ALL_S, self._knows_all.set)
+        try:
+            await self._knows_all.wait()
+        finally:
+            timer.cancel()
+
     # What the watch sees
 
-    def found(self, place: Place, made_wall_us: int, changed_wall_us: int) -> None:
-        """There is a JOB directory."""
-        if place in self._jobs:
-            return
+    def found(self, place: Place, made_wall_us: int, changed_wall_us: int, *, is_scanned: bool) -> None:
+        """There is a JOB directory that was not known."""
         now = moment(self._clock)
-        activity = Activity(now.seen(changed_wall_us), self._quiet_after_s)
+        activity = Activity(now.seen(changed_wall_us), self.quiet_after_s)
         activity.see(now.monotonic)
-        job = self._jobs[place] = Job(place, made_wall_us, changed_wall_us, activity)
+        job = self._jobs[place] = Job(place, made_wall_us, changed_wall_us, activity, is_scanned=is_scanned)
+        self._strangers.add(job)
+        self._knows_all.clear()
         self._unsettle(job)
+        _LOGGER.info("found %s, %s", os.fsdecode(place.directory), job.state.name.lower())
         for listener in self._listeners:
             listener.job_changed_state(job)
 
@@ -92,21 +122,27 @@ class Board:
         if job:
             job.activity.remove()
             self._unsettled.pop(job, None)
+            self._note_known(job)
             self._tell_state(job)
 
     def changed(self, place: Place, touches: Mapping[bytes, Touch]) -> None:
         """These names may have changed."""
-        job = self._jobs.get(place)
+        job = self._changed_job(place)
         if job:
-            self._change(job)
             for listener in self._listeners:
                 listener.names_changed(job, touches)
 
+    def names_removed(self, place: Place) -> None:
+        """Names of the JOB may be gone."""
+        job = self._changed_job(place)
+        if job:
+            for listener in self._listeners:
+                listener.names_removed(job)
+
     def unsure(self, place: Place) -> None:
         """Anything in the JOB may have changed."""
-        job = self._jobs.get(place)
+        job = self._changed_job(place)
         if job:
-            self._change(job)
             for listener in self._listeners:
                 listener.anything_changed(job)
 
@@ -119,7 +155,7 @@ class Board:
     # States
 
     async def keep_states(self) -> None:
-        """Let JOBs become finished or quiet as time passes. Runs until it is cancelled."""
+        """Let JOBs become finished or quiet as time passes. Runs until cancelled."""
         while True:
             await self._busy.wait()
             for job in sorted(self._unsettled, key=lambda each: -each.changed_wall_us):
@@ -129,21 +165,43 @@ class Board:
             await self._clock.sleep(TICK_S)
 
     async def _look_at(self, job: Job) -> None:
-        activity = job.activity
-        if activity.wants_survey:
-            begun = self._clock.monotonic()
-            found = await asyncio.to_thread(survey, job.place)
-            activity.survey(complete=found.is_complete, begun=begun)
+        now = self._clock.monotonic()
+        if not job.is_scanned:
+            job.activity.see(now)
+        if job.activity.wants_survey and now >= job.next_survey:
+            await self._survey(job)
+        if job.activity.wants_npu(now):
+            is_open = await asyncio.to_thread(is_npu_open, job.made_wall_us)
+            job.activity.npu(is_open=bool(is_open), at=now)
         self._tell_state(job)
-        if activity.is_settled:
+        self._note_known(job)
+        if job.activity.is_settled:
             self._unsettled.pop(job, None)
 
-    def _change(self, job: Job) -> None:
-        now = moment(self._clock)
-        job.changed_wall_us = now.wall_us
-        job.activity.change(now.monotonic)
-        self._unsettle(job)
-        self._tell_state(job)
+    async def _survey(self, job: Job) -> None:
+        begun = self._clock.monotonic()
+        survey, verdict = Survey(job.place), None
+        while verdict is None and job.activity.wants_survey:
+            verdict = await asyncio.to_thread(survey.look, SURVEY_NAMES)
+        if verdict is not None:
+            job.activity.survey(complete=verdict, begun=begun)
+        ended = self._clock.monotonic()
+        job.next_survey = ended + (ended - begun) / SURVEY_SHARE
+
+    def _changed_job(self, place: Place) -> Job | None:
+        job = self._jobs.get(place)
+        if job:
+            now = moment(self._clock)
+            job.changed_wall_us = now.wall_us
+            job.activity.change(now.monotonic)
+            self._unsettle(job)
+            self._tell_state(job)
+        return job
+
+    def _note_known(self, job: Job) -> None:
+        self._strangers.discard(job)
+        if not self._strangers:
+            self._knows_all.set()
 
     def _unsettle(self, job: Job) -> None:
         self._unsettled[job] = None

@@ -39,13 +39,20 @@ ROOM_S = 0.25
 class Site(Protocol):
     """What a conversation needs of the daemon."""
 
-    clock: Clock
-    board: Board
-    roots: Sequence[bytes]
-    checks: bool  # compare data with its file once more before it is called complete
+    @property
+    def clock(self) -> Clock:
+        """The board's clocks."""
+
+    @property
+    def board(self) -> Board:
+        """Its JOBs."""
+
+    @property
+    def roots(self) -> Sequence[bytes]:
+        """Directories under which JOBs are looked for."""
 
     async def ready(self) -> None:
-        """Wait until the JOBs that there are have been found."""
+        """Wait until the JOBs that there are have been found and looked at."""
 
     def describe(self) -> wire.Description:
         """The board and its daemon now."""
@@ -89,6 +96,11 @@ class Conversation:
         self._stream.names_changed(job, touches)
         self._wake.set()
 
+    def names_removed(self, job: Job) -> None:
+        """Names of the JOB may be gone."""
+        self._stream.names_removed(job)
+        self._wake.set()
+
     def anything_changed(self, job: Job) -> None:
         """Any name of the JOB may have changed."""
         self._stream.anything_changed(job)
@@ -99,11 +111,9 @@ class Conversation:
     async def _talk(self) -> None:
         opened = await requests.opening(self._incoming)
         _LOGGER.info("%s (%s) follows", opened.consumer, opened.client)
-        await self._send(
+        await self._write(
             wire.ServerMessage(
-                welcome=wire.Welcome(
-                    description=self._site.describe(), heartbeat_us=int(HEARTBEAT_S * US_PER_S)
-                )
+                welcome=wire.Welcome(description=self._site.describe(), heartbeat_us=int(HEARTBEAT_S * US_PER_S))
             )
         )
         await self._site.ready()
@@ -129,13 +139,13 @@ class Conversation:
 
     async def _speak(self) -> None:
         await self._tell_jobs()
-        await self._send(wire.ServerMessage(jobs_listed=wire.JobsListed()))
+        await self._write(wire.ServerMessage(jobs_listed=wire.JobsListed()))
         while not self._is_closing:
             self._wake.clear()
             if not await self._turn():
                 await self._pause()
         retry_us = int(RETRY_AFTER_S * US_PER_S)
-        await self._send(
+        await self._write(
             wire.ServerMessage(goodbye=wire.Goodbye(reason="the daemon is stopping", retry_after_us=retry_us))
         )
 
@@ -171,20 +181,20 @@ class Conversation:
     async def _tell_jobs(self) -> bool:
         views = self._stream.take_statuses()
         for view in views:
-            await self._send(wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle)))
+            await self._write(wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle)))
         return bool(views)
 
     async def _tell_caught_up(self) -> bool:
         views = self._stream.take_caught_up()
         for view in views:
             status = messages.job_status(view.job, handle=view.handle, caught_up=True)
-            await self._send(wire.ServerMessage(job_status=status))
+            await self._write(wire.ServerMessage(job_status=status))
         return bool(views)
 
     async def _tell_released(self) -> bool:
         handles = self._stream.take_released()
         if handles:
-            await self._send(wire.ServerMessage(released=wire.Released(handles=handles)))
+            await self._write(wire.ServerMessage(released=wire.Released(handles=handles)))
         return bool(handles)
 
     async def _announce(self) -> bool:
@@ -196,7 +206,7 @@ class Conversation:
         # Handles that gave way are told first: the client counts them too.
         await self._tell_released()
         if logs:
-            await self._send(wire.ServerMessage(announced=messages.announced(logs)))
+            await self._write(wire.ServerMessage(announced=messages.announced(logs)))
         await self._send_events(losses)
         return True
 
@@ -205,21 +215,18 @@ class Conversation:
         ready = self._stream.take_ready(TURN_LOGS, now.monotonic)
         if not ready:
             return False
-        steps = await asyncio.to_thread(take_turns, ready, now, check=self._site.checks)
-        self._stream.put_back(log for log, _ in ready[len(steps) :])
-        events = [event for (log, _), step in zip(ready, steps) for event in self._stream.stepped(log, step)]
+        steps = await asyncio.to_thread(take_turns, ready, now)
+        self._stream.put_back(turn.log for turn in ready[len(steps) :])
+        events = [event for turn, step in zip(ready, steps) for event in self._stream.stepped(turn.log, step)]
         await self._send_events(events)
         return True
 
     async def _send_events(self, events: Sequence[Event]) -> None:
         for batch in messages.batches(events):
-            await self._send(wire.ServerMessage(batch=batch))
+            await self._write(wire.ServerMessage(batch=batch))
 
     async def _send_heartbeat(self) -> None:
         used = await asyncio.to_thread(usage, self._site.roots)
         heartbeat = messages.heartbeat(used, moment(self._site.clock), self._stream.lag_bytes)
-        await self._send(wire.ServerMessage(heartbeat=heartbeat))
+        await self._write(wire.ServerMessage(heartbeat=heartbeat))
         self._spoke = self._site.clock.monotonic()
-
-    async def _send(self, message: wire.ServerMessage) -> None:
-        await self._write(message)

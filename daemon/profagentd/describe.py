@@ -7,7 +7,6 @@ import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 _TEXT_LIMIT = 256
 
@@ -52,7 +51,7 @@ def _sdk_version(umap: Path) -> str:
     return _first_line(umap / "svp_npu") or _first_line(umap / "svp_nnn") or ""
 
 
-def _first_line(path: Path) -> Optional[str]:
+def _first_line(path: Path) -> str | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

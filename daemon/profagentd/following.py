@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 from profagentd.events import Chunk, Event, Loss, LossReason, Removed, StartReason
 from profagentd.log import Comparison, Log, Phase
@@ -31,7 +31,7 @@ class Step:
 
     events: tuple[Event, ...] = ()
     again: bool = False
-    due: Optional[float] = None
+    due: float | None = None
 
 
 def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False) -> Step:

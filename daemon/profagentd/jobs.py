@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from dataclasses import dataclass, field
 
+from profagentd.logs import DATA_DIRECTORY
 from profagentd.opening import Place, open_directory
 
 # Trees that are large and never hold a program's output.
@@ -29,13 +31,8 @@ def is_job_name(name: bytes) -> bool:
     return _JOB_NAME.fullmatch(name) is not None
 
 
-def level(place: Place) -> int:
-    """How many levels below its root a directory is."""
-    return place.path.count(b"/") + 1 if place.path else 0
-
-
 def find_jobs(start: Place, depth: int) -> Found:
-    """All JOB directories at most `depth` levels below the root of `start`, from `start` on downwards.
+    """All JOB directories at most `depth` levels below the root of `start`, `start` itself and whatever is below it.
 
     Follows no link and looks into no JOB; a directory that cannot be read is listed, not raised.
     """
@@ -43,29 +40,66 @@ def find_jobs(start: Place, depth: int) -> Found:
     pending = [start]
     while pending:
         place = pending.pop()
+        level = place.path.count(b"/") + 1 if place.path else 0
+        if is_job_name(os.path.basename(place.path)):
+            found.jobs.append(place)
+            continue
+        if level >= depth or not _is_searched(place):
+            continue
         try:
-            names = _subdirectories(place)
+            pending += _subdirectories(place)
+            found.directories.append(place)
         except OSError:
             found.unreadable.append(place)
-            continue
-        found.directories.append(place)
-        below = [Place(place.root, place.path + b"/" + name if place.path else name) for name in names]
-        found.jobs += [each for each in below if is_job_name(os.path.basename(each.path))]
-        if level(place) < depth - 1:
-            pending += [each for each in below if _is_searched(each)]
+    found.jobs = [place for place in found.jobs if _is_directory(place)]
     return found
 
 
-def _subdirectories(place: Place) -> list[bytes]:
-    descriptor = open_directory(place)
+def job_times(place: Place) -> tuple[int, int]:
+    """Wall clock at which the JOB was made, and of the newest coming or going of a name in it, in microseconds.
+
+    The making is the last name that came to the JOB's own directory: the runtime makes all at once (format page 1).
+    """
+    made_us = _mtime_us(place)
+    return made_us, max(made_us, _mtime_us(Place(place.root, os.path.join(place.path, DATA_DIRECTORY))))
+
+
+def _is_directory(place: Place) -> bool:
+    """Whether it is there and reached without a link, readable or not."""
     try:
-        with os.scandir(descriptor) as entries:
-            return [os.fsencode(entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]
+        parent = open_directory(Place(place.root, os.path.dirname(place.path)))
+    except OSError:
+        return False
+    try:
+        status = os.stat(os.path.basename(place.path), dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    finally:
+        os.close(parent)
+    return stat.S_ISDIR(status.st_mode)
+
+
+def _mtime_us(place: Place) -> int:
+    try:
+        descriptor = open_directory(place)
+    except OSError:
+        return 0
+    try:
+        return os.fstat(descriptor).st_mtime_ns // 1000
     finally:
         os.close(descriptor)
 
 
+def _subdirectories(place: Place) -> list[Place]:
+    descriptor = open_directory(place)
+    try:
+        with os.scandir(descriptor) as entries:
+            names = [os.fsencode(entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    finally:
+        os.close(descriptor)
+    return [Place(place.root, os.path.join(place.path, name)) for name in names]
+
+
 def _is_searched(place: Place) -> bool:
     name = os.path.basename(place.path)
-    skipped = name.startswith(b".") or name in _SKIPPED_NAMES or place.directory in _SKIPPED_DIRECTORIES
-    return not skipped and not is_job_name(name)
+    return not (name.startswith(b".") or name in _SKIPPED_NAMES or place.directory in _SKIPPED_DIRECTORIES)

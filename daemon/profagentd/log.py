@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 from profagentd.events import Completed, Started, StartReason
-from profagentd.logs import LogKind
 
 if TYPE_CHECKING:
+    from profagentd.logs import LogKind
     from profagentd.opening import Fingerprint
 
 DIGEST_BYTES = 16
@@ -29,7 +29,7 @@ class Comparison:
     __slots__ = ("_digest", "at", "different", "expected", "generation", "offset", "same")
 
     def __init__(
-        self, generation: int, offset: int, expected: bytes, same: Optional[StartReason], different: StartReason
+        self, generation: int, offset: int, expected: bytes, same: StartReason | None, different: StartReason
     ) -> None:
         self.generation = generation
         self.offset = offset
@@ -49,7 +49,7 @@ class Comparison:
         """Whether the whole prefix was read."""
         return self.at == self.offset
 
-    def agreed(self) -> Optional[hashlib.blake2b]:
+    def agreed(self) -> hashlib.blake2b | None:
         """The running digest of the prefix when it is the file's, else None."""
         same = self.offset == 0 or self._digest.digest() == self.expected
         return self._digest if same else None
@@ -95,21 +95,21 @@ class Log:
         self.size = size  # the last size seen
         self.changed = changed  # monotonic time of the last change seen
         self.phase = Phase.ANNOUNCED
-        self.comparison: Optional[Comparison] = None
+        self.comparison: Comparison | None = None
         self.generation = 0
         self.sent = 0
         self.begun = changed  # monotonic time at which the generation began
-        self.digest: Optional[hashlib.blake2b] = None  # of the bytes sent
+        self.digest: hashlib.blake2b | None = None  # of the bytes sent
         self.checked = 0  # offset up to which what was sent was compared with the file again
-        self.fingerprint: Optional[Fingerprint] = None  # of the file that the generation is made of
-        self.completed: Optional[tuple[int, int]] = None  # generation and size of the newest Completed
+        self.fingerprint: Fingerprint | None = None  # of the file that the generation is made of
+        self.completed: tuple[int, int] | None = None  # generation and size of the newest Completed
         self.acknowledged = 0  # offset in the present generation
-        self.verified: Optional[tuple[int, int]] = None  # the completion that the client has verified
+        self.verified: tuple[int, int] | None = None  # the completion that the client has verified
         self.loss_told = False
         self.queued = False  # its turn is due, or it is having it
         self.touched = False  # it changed while it had its turn
         self.doubted = False  # another file may stand in its place
-        self.waits_until: Optional[float] = None  # when to look again though nothing changes
+        self.waits_until: float | None = None  # when to look again though nothing changes
 
     def hold(self, generation: int, offset: int, prefix_digest: bytes) -> None:
         """The client's answer: it holds `offset` bytes of `generation`."""
@@ -133,7 +133,7 @@ class Log:
         self.comparison = None
         return Started(self.handle, generation, 0, reason)
 
-    def go_on(self, comparison: Comparison, digest: hashlib.blake2b) -> Optional[Started]:
+    def go_on(self, comparison: Comparison, digest: hashlib.blake2b) -> Started | None:
         """The prefix that was compared is the file's: bytes follow after it."""
         self.comparison = None
         self.digest = digest

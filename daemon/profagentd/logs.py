@@ -1,10 +1,9 @@
-"""Which file of a JOB directory is which log, by name alone, and when a `.done` text is whole (format page 2.1, 2.2)."""
+"""Which file of a JOB directory is which log, by its name, and when a `.done` is whole (format page 2.1, 2.2)."""
 
 from __future__ import annotations
 
 import enum
 import re
-from typing import Optional
 
 DATA_DIRECTORY = b"data"
 DONE_SUFFIX = b".done"
@@ -47,7 +46,7 @@ def done_of(path: bytes) -> bytes:
     return path + DONE_SUFFIX
 
 
-def ended_by(path: bytes) -> Optional[bytes]:
+def ended_by(path: bytes) -> bytes | None:
     """The data log that the file at `path` is the `.done` of, or None when it is something else."""
     if not path.endswith(DONE_SUFFIX):
         return None
@@ -65,18 +64,13 @@ def done_parses(data_path: bytes, text: bytes) -> bool:
     return _DONE_KEYS[prefix] <= {line.group(1) for line in lines if line}
 
 
-def is_api(path: bytes) -> bool:
-    """Whether the data log at `path` holds calls of the programming interface."""
-    return _API_NAME.fullmatch(base_name(path)) is not None
-
-
-def api_model(path: bytes) -> Optional[bytes]:
+def api_model(path: bytes) -> bytes | None:
     """`<name>.<model id>` of an acl_api data log, else None."""
     match = _API_NAME.fullmatch(base_name(path))
     return match.group(1) if match else None
 
 
-def profiled_model(path: bytes) -> Optional[bytes]:
+def profiled_model(path: bytes) -> bytes | None:
     """`<name>.<model id>` of a `.net.info`, which only models built for profiling have; else None."""
     match = _NET_INFO_NAME.fullmatch(base_name(path))
     return match.group(1) if match else None

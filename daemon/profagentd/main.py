@@ -5,51 +5,62 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
-import signal
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profagentd import __version__
-from profagentd.board import Board
-from profagentd.clock import SystemClock
-from profagentd.describe import identify
-from profagentd.server import Server
-from profagentd.servicer import Servicer
-from profagentd.supervisor import until_first
-from profagentd.watch import Watch
+from profagentd.config import LOG_LEVELS, DaemonConfig, configure
+from profagentd.daemon import serve
+from profagentd.errors import DaemonError
+from profagentd.simulate import SimulationOptions, add_simulation_arguments, options_from
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_EXAMPLE = "example: profagentd --root /opt/app/output --listen 127.0.0.1:50151"
 
 
-async def _serve(args: argparse.Namespace) -> None:
-    clock = SystemClock()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stop.set)
-    board = Board(clock, args.quiet_after)
-    watch = Watch([os.fsencode(os.path.realpath(root)) for root in args.root], 4, clock, board)
-    server = Server(Servicer(board, watch, clock, identify(), args.quiet_after, simulated=False))
-    address = await server.start(args.listen)
-    print(f"profagentd {__version__} serving {address}", flush=True)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code."""
     try:
-        await until_first(watch.run(), board.keep_states(), _wait(stop))
-    finally:
-        await server.stop()
-
-
-async def _wait(stop: asyncio.Event) -> None:
-    await stop.wait()
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser("profagentd")
-    parser.add_argument("--root", action="append", required=True)
-    parser.add_argument("--listen", default="127.0.0.1:50151")
-    parser.add_argument("--quiet-after", type=float, default=60.0)
-    args = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    asyncio.run(_serve(args))
+        args = _parse(arguments)
+        config = configure(args.config, {key: getattr(args, key) for key in DaemonConfig.__dataclass_fields__})
+        simulation = _simulation(args)
+        logging.basicConfig(
+            level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        )
+        asyncio.run(serve(config, simulation))
+    except DaemonError as error:
+        print(f"profagentd: {error}\n  {error.hint}", file=sys.stderr)  # noqa: T201 - the command's own output
+        return error.exit_code
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="profagentd", description="Sends what grows in JOB directories to those who follow it.", epilog=_EXAMPLE
+    )
+    parser.add_argument("--version", action="version", version=f"profagentd {__version__}")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings as TOML; arguments win over them")
+    parser.add_argument("--root", dest="roots", metavar="DIR", action="append", help="look for JOBs below (repeatable)")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="loopback address, or unix:PATH; port 0: any free one")
+    parser.add_argument(
+        "--quiet-after", dest="quiet_after_s", metavar="SECONDS", type=float, help="a JOB without change is quiet (60)"
+    )
+    parser.add_argument("--depth", metavar="N", type=int, help="levels below a root on which a JOB may be (4)")
+    parser.add_argument("--scan", action="store_true", default=None, help="look at directories instead of inotify")
+    parser.add_argument("--log-level", choices=LOG_LEVELS, help="what is told on stderr (info)")
+    parser.add_argument("--simulate", action="store_true", help="write a JOB as a board would, and serve it")
+    add_simulation_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def _simulation(args: argparse.Namespace) -> SimulationOptions | None:
+    """What to simulate; its root is set when it runs. DaemonError for such options without --simulate."""
+    options = options_from(args)
+    if args.simulate:
+        return options
+    if options != SimulationOptions():
+        raise DaemonError("options of the simulated board without --simulate", hint="add --simulate, or leave them out")
+    return None

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from profagentd.board import Job
     from profagentd.clock import Moment
-    from profagentd.usage import Usage
     from profagentd.log import Log
+    from profagentd.usage import Usage
 
 PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR = 0
@@ -96,9 +96,7 @@ def _event(event: Event) -> wire.Event:
     if isinstance(event, Started):
         reason = wire.StartReason.ValueType(event.reason.value)
         return wire.Event(
-            started=wire.Started(
-                handle=event.handle, generation=event.generation, offset=event.offset, reason=reason
-            )
+            started=wire.Started(handle=event.handle, generation=event.generation, offset=event.offset, reason=reason)
         )
     if isinstance(event, Completed):
         return wire.Event(
@@ -115,9 +113,7 @@ def _event(event: Event) -> wire.Event:
 
 def _chunk(chunk: Chunk) -> wire.Chunk:
     crc = zlib.crc32(chunk.data, zlib.crc32(_CHUNK_POSITION.pack(chunk.handle, chunk.generation, chunk.offset)))
-    return wire.Chunk(
-        handle=chunk.handle, generation=chunk.generation, offset=chunk.offset, data=chunk.data, crc=crc
-    )
+    return wire.Chunk(handle=chunk.handle, generation=chunk.generation, offset=chunk.offset, data=chunk.data, crc=crc)
 
 
 def _loss(loss: Loss) -> wire.Loss:

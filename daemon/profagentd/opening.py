@@ -7,7 +7,7 @@ import os
 import stat
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from profagentd.logs import DATA_DIRECTORY, done_of, done_parses
 
@@ -45,6 +45,11 @@ class Place:
         """The absolute path, for people and for watching."""
         return os.path.join(self.root, self.path) if self.path else self.root
 
+    def is_below(self, other: Place) -> bool:
+        """Whether it is `other`, or inside it."""
+        inside = self.path.startswith(other.path + b"/") or self.path == other.path or not other.path
+        return self.root == other.root and inside
+
 
 @dataclass(frozen=True)
 class Fingerprint:
@@ -72,6 +77,7 @@ def fingerprint(status: os.stat_result) -> Fingerprint:
     return Fingerprint(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
+@final
 class OpenJob:
     """The two directories of a JOB, held open for a few reads; a context manager that belongs to one thread."""
 

@@ -39,12 +39,12 @@ def apply(message: wire.ClientMessage, stream: Stream) -> None:
         stream.select(message.select.follow, message.select.unfollow)
     elif kind == "holdings":
         _limit("Holdings", message.holdings.logs)
-        for each in message.holdings.logs:
-            _hold(each, stream)
+        for holding in message.holdings.logs:
+            _hold(holding, stream)
     elif kind == "acknowledge":
         _limit("Acknowledge", message.acknowledge.logs)
-        for each in message.acknowledge.logs:
-            stream.acknowledge(each.handle, generation=each.generation, offset=each.offset, complete=each.complete)
+        for ack in message.acknowledge.logs:
+            stream.acknowledge(ack.handle, generation=ack.generation, offset=ack.offset, complete=ack.complete)
 
 
 def _check_open(opened: wire.Open) -> None:

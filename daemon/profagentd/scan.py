@@ -1,20 +1,24 @@
 """Finding what changed in a JOB directory by looking at all of it: for file systems and boards without inotify.
 
 Nothing is kept for each file but for those changed within the last moments: a file counts as changed when its ctime is
-not before the newest one seen. The directory's own clock decides, whoever keeps it; when that clock goes back, the
-caller is told to look at everything.
+not before the newest one seen. The clock that writes these times decides, whoever keeps it; when it is seen to go back,
+anything may have changed.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import time
 from dataclasses import dataclass
-from typing import Optional
+from typing import TYPE_CHECKING
 
-from profagentd.changes import Touch
+from profagentd.changes import NAMES_LIMIT, Touch
 from profagentd.logs import DATA_DIRECTORY
 from profagentd.opening import Place, in_data, open_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # File times have the grain of the kernel's tick, 10 ms at most; a file written within it may be written again.
 SLACK_NS = 50_000_000
@@ -22,50 +26,74 @@ SLACK_NS = 50_000_000
 
 @dataclass(frozen=True)
 class Scanned:
-    """What one look at a directory gave."""
+    """What one look gave."""
 
     touches: dict[bytes, Touch]
-    names_changed: bool  # names were made or removed since the last look
+    is_all: bool = False  # anything may have changed; `touches` does not tell
+    names_changed: bool = False  # names were made or removed
+    cpu_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Seen:
+    inode: int
+    size: int
+    ctime_ns: int
 
 
 class DirectoryScan:
-    """One directory, looked at again and again by one thread at a time."""
+    """One directory, looked at again and again by one thread at a time. The first look gives no touches."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._newest_ns = 0
-        self._recent: dict[bytes, tuple[int, int, int]] = {}
-        self._directory_ns: Optional[int] = None
+        self._newest_ns: int | None = None
+        self._recent: dict[bytes, _Seen] = {}
+        self._directory_ns = 0
 
     def scan(self) -> Scanned:
-        """Names whose files changed since the last call; all of them at the first. OSError when it cannot be read."""
+        """Names whose files changed since the last call. OSError when the directory cannot be read."""
         descriptor = open_directory(self._place)
         try:
             directory_ns = os.fstat(descriptor).st_mtime_ns
-            touches, recent = self._changed(descriptor)
+            went_back = directory_ns < self._directory_ns
+            is_first = self._newest_ns is None
+            touches = self._changed(descriptor, 0 if is_first or went_back else self._since_ns)
         finally:
             os.close(descriptor)
         names_changed = directory_ns != self._directory_ns
         self._directory_ns = directory_ns
-        self._recent = recent
-        return Scanned(touches, names_changed)
+        if is_first:
+            return Scanned({})
+        is_all = went_back or len(touches) > NAMES_LIMIT
+        return Scanned({} if is_all else touches, is_all, names_changed)
 
-    def _changed(self, descriptor: int) -> tuple[dict[bytes, Touch], dict[bytes, tuple[int, int, int]]]:
+    @property
+    def _since_ns(self) -> int:
+        return (self._newest_ns or 0) - SLACK_NS
+
+    def _changed(self, descriptor: int, since_ns: int) -> dict[bytes, Touch]:
+        before, self._recent = self._recent, {}
+        self._newest_ns = max(self._newest_ns or 0, since_ns) if since_ns else 0
         touches: dict[bytes, Touch] = {}
-        seen: dict[bytes, tuple[int, int, int]] = {}
-        since_ns = self._newest_ns - SLACK_NS
-        with os.scandir(descriptor) as entries:
-            for entry in entries:
-                status = _status(entry)
-                if status is None or status.st_ctime_ns < since_ns:
-                    continue
-                name = os.fsencode(entry.name)
-                seen[name] = (status.st_ino, status.st_size, status.st_ctime_ns)
-                if self._recent.get(name) != seen[name]:
-                    touches[name] = Touch.WRITTEN
-                self._newest_ns = max(self._newest_ns, status.st_ctime_ns)
-        recent = {name: each for name, each in seen.items() if each[2] >= self._newest_ns - SLACK_NS}
-        return touches, recent
+        for name, status in _files(descriptor):
+            if status.st_ctime_ns < since_ns:
+                continue
+            self._newest_ns = max(self._newest_ns, status.st_ctime_ns)
+            seen = _Seen(status.st_ino, status.st_size, status.st_ctime_ns)
+            if before.get(name) != seen and len(touches) <= NAMES_LIMIT:
+                touches[name] = Touch.WRITTEN
+            self._remember(name, seen)
+        self._forget_old()
+        return touches
+
+    def _remember(self, name: bytes, seen: _Seen) -> None:
+        if seen.ctime_ns >= self._since_ns:
+            self._recent[name] = seen
+        if len(self._recent) > NAMES_LIMIT:
+            self._forget_old()
+
+    def _forget_old(self) -> None:
+        self._recent = {name: each for name, each in self._recent.items() if each.ctime_ns >= self._since_ns}
 
 
 class JobScan:
@@ -74,22 +102,31 @@ class JobScan:
     def __init__(self, place: Place) -> None:
         self._root = DirectoryScan(place)
         self._data = DirectoryScan(Place(place.root, os.path.join(place.path, DATA_DIRECTORY)))
+        self._has_data = False
 
     def scan(self) -> Scanned:
         """Paths inside the JOB that changed since the last call. OSError when the JOB cannot be read."""
+        begun_s = time.thread_time()
         root = self._root.scan()
+        had_data = self._has_data
         try:
             data = self._data.scan()
+            self._has_data = True
         except (FileNotFoundError, NotADirectoryError):
-            data = Scanned({}, names_changed=False)
-        touches = {name: touch for name, touch in root.touches.items() if name != DATA_DIRECTORY}
-        touches.update((in_data(name), touch) for name, touch in data.touches.items())
-        return Scanned(touches, root.names_changed or data.names_changed)
+            data = Scanned({}, is_all=had_data)
+            self._has_data = False
+        touches = {**root.touches, **{in_data(name): touch for name, touch in data.touches.items()}}
+        is_all = root.is_all or data.is_all or (self._has_data and not had_data)
+        names_changed = root.names_changed or data.names_changed
+        return Scanned(touches, is_all, names_changed, time.thread_time() - begun_s)
 
 
-def _status(entry: os.DirEntry[str]) -> Optional[os.stat_result]:
-    try:
-        status = entry.stat(follow_symlinks=False)
-    except OSError:
-        return None  # it has just gone
-    return None if stat.S_ISDIR(status.st_mode) else status
+def _files(descriptor: int) -> Iterator[tuple[bytes, os.stat_result]]:
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # it has just gone
+            if not (stat.S_ISDIR(status.st_mode) and os.fsencode(entry.name) == DATA_DIRECTORY):
+                yield os.fsencode(entry.name), status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 from profagentd.changes import Changes, Touch
 from profagentd.events import Loss, LossReason
@@ -27,7 +27,7 @@ class Names:
     job: int
     place: Place
     touches: Mapping[bytes, Touch]
-    walk: Optional[Walk]
+    walk: Walk | None
     limit: int
 
     def look(self) -> Page:
@@ -44,7 +44,7 @@ class Selection:
         self.logs: dict[bytes, Log] = {}
         self.changes = Changes(walk=True)
         self.is_over = False
-        self._walk: Optional[Walk] = None
+        self._walk: Walk | None = None
         self._odd_told: set[bytes] = set()
         self._unreadable_told = False
 

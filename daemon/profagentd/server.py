@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
+from profagent_wire.health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from profagent_wire.v1.board_pb2_grpc import add_BoardServicer_to_server
 from profagentd.errors import DaemonError
+from profagentd.health import Health
 
 if TYPE_CHECKING:
     from profagentd.servicer import Servicer
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-# A client pings each 10 s, also when it has nothing to say; gRPC would end it for pinging too often.
+# Both sides ping each 10 s, also when nothing is called; gRPC cuts off who pings more often than it was told to expect.
 KEEPALIVE_MS = 10_000
 MIN_PING_INTERVAL_MS = 5_000
 # Clients that do not leave by themselves are cut off after this.
@@ -26,7 +28,7 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
-    ("grpc.http2.max_ping_strikes", 0),
+    # Two daemons on one port would share its clients between them.
     ("grpc.so_reuseport", 0),
 ]
 
@@ -36,21 +38,24 @@ class Server:
 
     def __init__(self, servicer: Servicer) -> None:
         self._servicer = servicer
+        self._health = Health()
         self._server = grpc.aio.server(options=_OPTIONS)
         add_BoardServicer_to_server(servicer, self._server)
+        add_HealthServicer_to_server(self._health, self._server)
 
     async def start(self, address: str) -> str:
-        """Listen; the address with the port that it got. Raises DaemonError when it cannot be had."""
+        """Listen; the address, with the port that it got. Raises DaemonError when it cannot be had."""
         try:
             port = self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise DaemonError(
-                f"cannot listen on {address}", hint="another daemon may have it: choose a free port with --listen"
+                f"cannot listen on {address}", hint="another program may have it: choose another with --listen"
             ) from error
         await self._server.start()
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
     async def stop(self) -> None:
-        """Say goodbye, and end."""
+        """Say goodbye to clients, and end; once more does nothing."""
+        self._health.stop()
         self._servicer.close()
         await self._server.stop(STOP_S)

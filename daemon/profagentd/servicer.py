@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -38,14 +37,11 @@ _CODES = {
 class Servicer(BoardServicer):
     """Board, as board.proto has it."""
 
-    def __init__(
-        self, board: Board, watch: Watch, clock: Clock, identity: Identity, quiet_after_s: float, *, simulated: bool
-    ) -> None:
+    def __init__(self, board: Board, watch: Watch, clock: Clock, identity: Identity, *, simulated: bool) -> None:
         self.board = board
         self.clock = clock
         self._watch = watch
         self._identity = identity
-        self._quiet_after_s = quiet_after_s
         self._simulated = simulated
         self._conversations: set[Conversation] = set()
 
@@ -54,14 +50,10 @@ class Servicer(BoardServicer):
         """Directories under which JOBs are looked for."""
         return self._watch.roots
 
-    @property
-    def checks(self) -> bool:
-        """Whether data is compared with its file once more before it is called complete."""
-        return self._watch.is_scanning
-
     async def ready(self) -> None:
-        """Wait until the JOBs that there are have been found."""
+        """Wait until the JOBs that there are have been found and looked at."""
         await self._watch.ready.wait()
+        await self.board.know_all()
 
     def close(self) -> None:
         """Say goodbye to every client."""
@@ -82,19 +74,19 @@ class Servicer(BoardServicer):
             sdk_version=self._identity.sdk_version,
             clocks=messages.clocks(moment(self.clock)),
             roots=[messages.text(root) for root in self.roots],
-            quiet_after_us=int(self._quiet_after_s * US_PER_S),
+            quiet_after_us=int(self.board.quiet_after_s * US_PER_S),
         )
 
-    async def Describe(self, request: wire.DescribeRequest, context: Any) -> wire.Description:  # type: ignore[override]
+    async def Describe(self, _request: wire.DescribeRequest, _context: Any) -> wire.Description:
         """Who the board is."""
         return self.describe()
 
-    async def SyncClock(self, request: wire.SyncClockRequest, context: Any) -> wire.SyncClockReply:
+    async def SyncClock(self, _request: wire.SyncClockRequest, _context: Any) -> wire.SyncClockReply:
         """Both clocks, twice."""
         received = messages.clocks(moment(self.clock))
         return wire.SyncClockReply(received=received, sent=messages.clocks(moment(self.clock)))
 
-    async def ListJobs(self, request: wire.ListJobsRequest, context: Any) -> wire.ListJobsReply:
+    async def ListJobs(self, request: wire.ListJobsRequest, _context: Any) -> wire.ListJobsReply:
         """A page of JOBs, oldest first; the token is the last one's age and name."""
         await self.ready()
         jobs = [job for job in self.board.jobs if _token(job) > request.page_token]
@@ -102,13 +94,15 @@ class Servicer(BoardServicer):
         statuses = [messages.job_status(job) for job in page]
         return wire.ListJobsReply(jobs=statuses, next_page_token=_token(page[-1]) if more else "")
 
-    async def Follow(self, request_iterator: AsyncIterator[wire.ClientMessage], context: Any) -> None:
+    async def Follow(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes
+        self, request_iterator: AsyncIterator[wire.ClientMessage], context: Any
+    ) -> None:
         """The live copy for one client."""
         if len(self._conversations) >= MAX_STREAMS:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open already")
         conversation = Conversation(self, request_iterator, context.write)
         self._conversations.add(conversation)
-        refusal: Optional[Refusal] = None
+        refusal: Refusal | None = None
         try:
             await conversation.run()
         except Refusal as raised:

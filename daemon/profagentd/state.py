@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from typing import Optional
 
 # A JOB whose logs are complete is finished after so long without a change (format page 1).
 FINISHED_AFTER_S = 2.0
@@ -34,7 +33,7 @@ class Activity:
         self._changed = changed  # of the newest change
         self._quiet_after_s = quiet_after_s
         self._seen_until = changed  # changes up to then would have been seen
-        self._complete: Optional[bool] = None  # None: not surveyed since the newest change
+        self._complete: bool | None = None  # None: not surveyed since the newest change
         self._npu_open = False
         self._npu_looked = float("-inf")
         self._removed = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 from profagentd.changes import Touch
 from profagentd.log import Log, Phase
@@ -13,6 +13,7 @@ from profagentd.logs import LogKind, ended_by
 from profagentd.refusal import Fault, Refusal
 from profagentd.selection import Selection
 from profagentd.state import JobState
+from profagentd.turns import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from profagentd.clock import Moment
     from profagentd.events import Event, Loss
     from profagentd.following import Step
-    from profagentd.opening import Place
     from profagentd.selection import Names
     from profagentd.walk import Page
 
@@ -39,7 +39,7 @@ class JobView:
 
     handle: int
     job: Job
-    selection: Optional[Selection] = None
+    selection: Selection | None = None
     status_due: bool = True
     caught_up_told: bool = False
 
@@ -67,7 +67,7 @@ class Stream:
         view.caught_up_told = False
         if view.selection and job.state is JobState.REMOVED:
             view.selection.end()
-            self._touch_all(view.selection)
+            self._touch_all(view.selection, Touch.MADE)
 
     def names_changed(self, job: Job, touches: Mapping[bytes, Touch]) -> None:
         """These names of the JOB may have changed."""
@@ -81,12 +81,18 @@ class Stream:
                 self._touch(view.selection, ended, Touch.HINT)
         self._settle_again(view)
 
+    def names_removed(self, job: Job) -> None:
+        """Names of the JOB may be gone."""
+        view = self._views.get(self._handles.get(job, 0))
+        if view and view.selection:
+            self._touch_all(view.selection, Touch.HINT)
+
     def anything_changed(self, job: Job) -> None:
         """Any name of the JOB may have changed."""
         view = self._views.get(self._handles.get(job, 0))
         if view and view.selection:
             view.selection.changes.note_all()
-            self._touch_all(view.selection)
+            self._touch_all(view.selection, Touch.MADE)
             self._settle_again(view)
 
     # What the client says
@@ -153,7 +159,7 @@ class Stream:
         released, self._released = self._released[:PAGE_ENTRIES], self._released[PAGE_ENTRIES:]
         return released
 
-    def next_names(self, now: float) -> Optional[Names]:
+    def next_names(self, now: float) -> Names | None:
         """Names to look at, no more than there is room for; None when there are none, or no room."""
         selection = next((view.selection for view in self._views.values() if _wants_look(view)), None)
         if selection is None:
@@ -179,18 +185,19 @@ class Stream:
         ]
         return logs, list(selection.losses(page, names.touches))
 
-    def take_ready(self, limit: int, now: float) -> list[tuple[Log, Place]]:
-        """Logs whose turn it is, at most `limit`; each must come back through `stepped` or `put_back`."""
+    def take_ready(self, limit: int, now: float) -> list[Turn]:
+        """The turns that are due, at most `limit`; each log must come back through `stepped` or `put_back`."""
         while self._waiting and self._waiting[0][0] <= now:
             due, handle = heapq.heappop(self._waiting)
             log = self._logs.get(handle)
             if log and log.waits_until == due:
                 self._queue(log)
-        taken = []
+        taken: list[Turn] = []
         while self._ready and len(taken) < limit:
             log = self._ready.popleft()
             if log.phase is not Phase.OVER:
-                taken.append((log, self._selection(log).place))
+                job = self._views[log.job].job
+                taken.append(Turn(log, job.place, job.is_scanned))
         return taken
 
     def put_back(self, logs: Iterable[Log]) -> None:
@@ -214,7 +221,7 @@ class Stream:
         self._release_delivered(log)
         return step.events
 
-    def next_due(self) -> Optional[float]:
+    def next_due(self) -> float | None:
         """Monotonic time at which a log wants a look though nothing changed."""
         return self._waiting[0][0] if self._waiting else None
 
@@ -232,12 +239,12 @@ class Stream:
         self._views[view.handle] = view
         return view
 
-    def _view(self, handle: int) -> Optional[JobView]:
+    def _view(self, handle: int) -> JobView | None:
         if not 0 < handle <= self._job_handles:
             raise Refusal(Fault.INVALID, f"there is no JOB {handle} in this stream")
         return self._views.get(handle)
 
-    def _log(self, handle: int) -> Optional[Log]:
+    def _log(self, handle: int) -> Log | None:
         """The log, or None when its handle is over."""
         if not 0 < handle <= self._log_handles:
             raise Refusal(Fault.INVALID, f"there is no log {handle} in this stream")
@@ -262,9 +269,9 @@ class Stream:
             log.doubted |= bool(touch & Touch.MADE) and log.kind is LogKind.DATA
             self._queue(log)
 
-    def _touch_all(self, selection: Selection) -> None:
+    def _touch_all(self, selection: Selection, touch: Touch) -> None:
         for path in selection.logs:
-            self._touch(selection, path, Touch.MADE)
+            self._touch(selection, path, touch)
 
     def _settle_again(self, view: JobView) -> None:
         # While a JOB is open its client is told once; a telling for each write would be noise.
@@ -297,8 +304,8 @@ class Stream:
 
     def _forget(self, log: Log) -> None:
         log.phase = Phase.OVER
-        self._logs.pop(log.handle, None)
-        self._selection(log).logs.pop(log.path, None)
+        del self._logs[log.handle]
+        del self._selection(log).logs[log.path]
 
     def _unfollow(self, view: JobView) -> None:
         assert view.selection is not None, "it is followed"

@@ -1,52 +1,76 @@
-"""Whether everything that a JOB is expected to hold is complete (format page 1): one look at its data directory."""
+"""Whether everything that a JOB is expected to hold is complete (format page 1): a look through its data directory."""
 
 from __future__ import annotations
 
-import itertools
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagentd.logs import DATA_DIRECTORY, LogKind, api_model, is_api, kind_of, profiled_model
+from profagentd.logs import DATA_DIRECTORY, LogKind, api_model, kind_of, profiled_model
 from profagentd.opening import Gone, NotAFile, OpenJob, Place, Unreadable, in_data, open_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 
-@dataclass(frozen=True)
 class Survey:
-    """What was found."""
+    """One survey, a slice at a time, so that no thread is held for long.
 
-    is_complete: bool
-    newest_wall_us: int  # of the newest change among the files that were looked at; 0 without any
+    A JOB has ended when at least one model's acl_api has its `.done`, and each log that is waited for has one that
+    parses: the acl_api of a model built for profiling, and whatever has data. Empty files are not waited for.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._looks = _looks(place)
+
+    def look(self, names: int) -> bool | None:
+        """Look at so many names more: whether the JOB has ended, or None when that is still open. Blocks."""
+        try:
+            for _ in range(names):
+                verdict = next(self._looks)
+                if verdict is not None:
+                    return verdict
+        except OSError:
+            return False
+        return None
 
 
-def survey(place: Place) -> Survey:
-    """Whether the JOB at `place` has ended: each model's acl_api is ended, and so is each log with data."""
+def _looks(place: Place) -> Iterator[bool | None]:
+    """None for each name that is no reason to decide; at last whether the JOB has ended."""
+    with OpenJob(place) as files:
+        profiled = set()
+        interfaces = []
+        for name in _names(place):
+            profiled.add(profiled_model(name))
+            if api_model(name) is not None:
+                interfaces.append(name)
+            yield None
+        yield from _api_looks(files, interfaces, profiled)
+        for name in _names(place):
+            if kind_of(name) is LogKind.DATA and _is_waited_for(files, name):
+                yield False
+            yield None
+    yield True
+
+
+def _api_looks(files: OpenJob, interfaces: list[bytes], profiled: set[bytes | None]) -> Iterator[bool | None]:
+    ended = False
+    for name in interfaces:
+        if files.has_done(in_data(name)):
+            ended = True
+        elif api_model(name) in profiled:
+            yield False
+        yield None
+    if not ended:
+        yield False
+
+
+def _is_waited_for(files: OpenJob, name: bytes) -> bool:
+    """Whether there is data and no end of it."""
+    path = in_data(name)
     try:
-        with OpenJob(place) as files:
-            return _survey(files, place)
-    except OSError:
-        return Survey(is_complete=False, newest_wall_us=0)
-
-
-def _survey(files: OpenJob, place: Place) -> Survey:
-    profiled = {model for model in map(profiled_model, _names(place)) if model}
-    apis = [in_data(name) for name in _names(place) if kind_of(name) is LogKind.DATA and is_api(name)]
-    ended = [path for path in apis if files.has_done(path)]
-    waited = [path for path in apis if api_model(path) in profiled or _size(files, path)]
-    if not ended or len(ended) < len(waited) or set(waited) - set(ended):
-        return Survey(is_complete=False, newest_wall_us=0)
-    return Survey(is_complete=_all_ended(files, _data(place)), newest_wall_us=0)
-
-
-def _all_ended(files: OpenJob, paths: Iterable[bytes]) -> bool:
-    return all(files.has_done(path) or not _size(files, path) for path in paths)
-
-
-def _data(place: Place) -> Iterator[bytes]:
-    return (in_data(name) for name in _names(place) if kind_of(name) is LogKind.DATA and not is_api(name))
+        return not files.has_done(path) and files.status(path).st_size > 0
+    except (Gone, NotAFile, Unreadable):
+        return False
 
 
 def _names(place: Place) -> Iterator[bytes]:
@@ -57,10 +81,3 @@ def _names(place: Place) -> Iterator[bytes]:
                 yield os.fsencode(entry.name)
     finally:
         os.close(descriptor)
-
-
-def _size(files: OpenJob, path: bytes) -> int:
-    try:
-        return files.status(path).st_size
-    except (Gone, NotAFile, Unreadable):
-        return 0

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagentd.events import Chunk
 from profagentd.following import CHUNK_BYTES, Step, advance
-from profagentd.opening import OpenJob, Place
+from profagentd.opening import OpenJob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from profagentd.clock import Moment
     from profagentd.log import Log
+    from profagentd.opening import Place
 
 
-def take_turns(logs: Sequence[tuple[Log, Place]], now: Moment, *, check: bool) -> list[Step]:
-    """Steps of the first logs, in order, until there is a message full of bytes; the rest had no turn."""
+@dataclass(frozen=True)
+class Turn:
+    """A log that is to be looked at; `check` as for `advance`."""
+
+    log: Log
+    place: Place
+    check: bool
+
+
+def take_turns(turns: Sequence[Turn], now: Moment) -> list[Step]:
+    """Steps of the first turns, in order, until there is a message full of bytes; the others were not taken."""
     steps: list[Step] = []
     size = 0
     with ExitStack() as opened:
         jobs: dict[Place, OpenJob] = {}
-        for log, place in logs:
+        for turn in turns:
             if size >= CHUNK_BYTES:
                 break
-            if place not in jobs:
-                jobs[place] = opened.enter_context(OpenJob(place))
-            step = advance(log, jobs[place], now, check=check)
+            if turn.place not in jobs:
+                jobs[turn.place] = opened.enter_context(OpenJob(turn.place))
+            step = advance(turn.log, jobs[turn.place], now, check=turn.check)
             size += sum(len(event.data) for event in step.events if isinstance(event, Chunk))
             steps.append(step)
     return steps

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 from profagentd.logs import DATA_DIRECTORY, DONE_SUFFIX, LogKind, kind_of
 from profagentd.opening import Gone, NotAFile, OpenJob, Place, Unreadable, in_data, open_directory
@@ -31,7 +32,7 @@ class Page:
     logs: list[Sighting] = field(default_factory=list)
     odd: list[bytes] = field(default_factory=list)  # something else than a regular file
     missing: list[bytes] = field(default_factory=list)
-    unreadable: Optional[str] = None  # why the directory cannot be read
+    unreadable: str | None = None  # why the directory cannot be read
     is_last: bool = True
 
 
@@ -82,10 +83,9 @@ def _paths(place: Place) -> Iterator[bytes]:
     yield from _of_directory(place, early=True)
     data = Place(place.root, os.path.join(place.path, DATA_DIRECTORY))
     for early in (True, False):
-        try:
+        # A JOB has its data directory a moment after itself, and may have something else in its place.
+        with suppress(FileNotFoundError, NotADirectoryError):
             yield from map(in_data, _of_directory(data, early=early))
-        except (FileNotFoundError, NotADirectoryError):
-            pass  # a JOB has its data directory a moment after itself, or something else in its place
     yield from _of_directory(place, early=False)
 
 

@@ -1,84 +1,170 @@
-"""Finding JOB directories and what changes in them, and telling it to one sink."""
+"""Finding JOB directories, and what changes in them, by notices of the kernel where there are any, else by looking."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from profagentd.jobs import find_jobs
-from profagentd.opening import Place, open_directory
-from profagentd.scan import JobScan
+from profagentd.filesystems import is_remote
+from profagentd.inotify import Inotify
+from profagentd.jobs import Found, find_jobs, job_times
+from profagentd.notices import Notices
+from profagentd.opening import Place
+from profagentd.rounds import ScanRounds
+from profagentd.supervisor import until_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from profagentd.board import Board
     from profagentd.changes import Touch
     from profagentd.clock import Clock
 
+_LOGGER = logging.getLogger(__name__)
 
-class Sink(Protocol):
-    """Who is told."""
-
-    def found(self, place: Place, made_wall_us: int, changed_wall_us: int) -> None: ...
-    def gone(self, place: Place) -> None: ...
-    def changed(self, place: Place, touches: Mapping[bytes, Touch]) -> None: ...
-    def unsure(self, place: Place) -> None: ...
-    def seen(self, place: Place, until: float) -> None: ...
+# How often JOBs are looked for everywhere: as a safety net beside notices, and where there are none.
+SEARCH_S = 5.0
+SEARCH_UNNOTICED_S = 0.5
+# Looking for JOBs takes at most this share of the time.
+SEARCH_SHARE = 0.05
 
 
 class Watch:
-    def __init__(self, roots: Sequence[bytes], depth: int, clock: Clock, sink: Sink) -> None:
+    """Tells the board of JOBs that come and go and of names that change in them."""
+
+    def __init__(self, roots: Sequence[bytes], depth: int, clock: Clock, board: Board, *, scan: bool) -> None:
         self.roots = roots
+        self.ready = asyncio.Event()  # the JOBs that there are have been found once
         self._depth = depth
         self._clock = clock
-        self._sink = sink
-        self._scans: dict[Place, JobScan] = {}
-        self.ready = asyncio.Event()
-        self.is_scanning = True
+        self._board = board
+        self._notices = None if scan else _notices(self)
+        self._rounds = ScanRounds(clock, board)
+        self._jobs: dict[bytes, Place] = {}  # by name
+        self._doubles: set[Place] = set()
+        self._missing: set[Place] = set()
+        self._wanted: set[Place] = set()
+        self._wake = asyncio.Event()
 
     async def run(self) -> None:
+        """Watch until cancelled."""
+        try:
+            if self._notices:
+                self._notices.start()
+            await until_first(self._search(), self._rounds.run())
+        finally:
+            if self._notices:
+                self._notices.close()
+
+    # What the notices tell
+
+    def look_in(self, place: Place) -> None:
+        """A directory has come, or has gone: JOBs may have with it."""
+        self._wanted.add(place)
+        self._wake.set()
+
+    def look_everywhere(self) -> None:
+        """Anything may have changed."""
+        for place in self._jobs.values():
+            self._board.unsure(place)
+        self._want_all()
+
+    def lost(self, place: Place) -> None:
+        """The directory of a JOB is gone."""
+        name = os.path.basename(place.path)
+        if self._jobs.get(name) == place:
+            del self._jobs[name]
+            self._rounds.drop(place)
+            self._board.gone(place)
+
+    def changed(self, place: Place, touches: Mapping[bytes, Touch]) -> None:
+        """These names of a JOB may have changed."""
+        self._board.changed(place, touches)
+
+    def unsure(self, place: Place) -> None:
+        """Anything in a JOB may have changed."""
+        self._board.unsure(place)
+
+    # Looking for JOBs
+
+    async def _search(self) -> None:
+        self._want_all()
         while True:
-            await self._discover()
+            self._wake.clear()
+            wanted, self._wanted = self._wanted, set()
+            begun = self._clock.monotonic()
+            for place in sorted(wanted, key=lambda each: each.directory):
+                await self._search_below(place)
             self.ready.set()
-            for place in list(self._scans):
-                await self._scan(place)
-            await self._clock.sleep(0.02)
+            await self._clock.sleep(min(SEARCH_S, (self._clock.monotonic() - begun) / SEARCH_SHARE))
+            await self._wait_for_wish()
 
-    async def _discover(self) -> None:
-        present: set[Place] = set()
-        for root in self.roots:
-            found = await asyncio.to_thread(find_jobs, Place(root, b""), self._depth)
-            present.update(found.jobs)
-        for place in present - set(self._scans):
-            made, changed = await asyncio.to_thread(_times, place)
-            scan = self._scans[place] = JobScan(place)
-            await asyncio.to_thread(scan.scan)
-            self._sink.found(place, made, changed)
-        for place in set(self._scans) - present:
-            del self._scans[place]
-            self._sink.gone(place)
-
-    async def _scan(self, place: Place) -> None:
-        begun = self._clock.monotonic()
+    async def _wait_for_wish(self) -> None:
+        is_noticed = self._notices is not None and not self._notices.is_exhausted and not self._missing
+        delay_s = SEARCH_S if is_noticed else SEARCH_UNNOTICED_S
+        timer = asyncio.get_running_loop().call_later(delay_s, self._want_all)
         try:
-            scanned = await asyncio.to_thread(self._scans[place].scan)
-        except OSError:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+
+    def _want_all(self) -> None:
+        self._wanted.update(Place(root, b"") for root in self.roots)
+        self._wake.set()
+
+    async def _search_below(self, start: Place) -> None:
+        found = await self._find_watched(start)
+        if not start.path:
+            self._note_root(start, is_missing=start in found.unreadable)
+        present = set(found.jobs)
+        for place in [each for each in self._jobs.values() if each.is_below(start) and each not in present]:
+            if self._notices:
+                self._notices.unwatch_job(place)
+            self.lost(place)
+        for place in found.jobs:
+            await self._adopt(place)
+
+    async def _find_watched(self, start: Place) -> Found:
+        """What is below `start`; each directory was watched before it was looked at last, so nothing comes unseen."""
+        while True:
+            found = await asyncio.to_thread(find_jobs, start, self._depth)
+            if not self._notices or not self._notices.watch_parents(found.directories):
+                return found
+
+    async def _adopt(self, place: Place) -> None:
+        """Watch a new JOB, then tell of it: whatever happens after the telling is noticed."""
+        known = self._jobs.setdefault(os.path.basename(place.path), place)
+        if known != place:
+            self._note_double(place, known)
+        if known != place or self._board.has(place):
             return
-        if scanned.touches:
-            self._sink.changed(place, scanned.touches)
-        self._sink.seen(place, begun)
+        is_noticed = self._notices is not None and not await asyncio.to_thread(is_remote, place.directory)
+        is_noticed = is_noticed and self._notices is not None and self._notices.watch_job(place)
+        if not is_noticed:
+            await self._rounds.add(place)
+        made_us, changed_us = await asyncio.to_thread(job_times, place)
+        self._board.found(place, made_us, changed_us, is_scanned=not is_noticed)
+
+    def _note_double(self, place: Place, known: Place) -> None:
+        if place not in self._doubles:
+            self._doubles.add(place)
+            names = os.fsdecode(place.directory), os.fsdecode(known.directory)
+            _LOGGER.warning("%s has the name of %s and is not served", *names)
+
+    def _note_root(self, root: Place, *, is_missing: bool) -> None:
+        if is_missing and root not in self._missing:
+            _LOGGER.warning("%s cannot be read; it is served when it can", os.fsdecode(root.directory))
+            self._missing.add(root)
+        elif not is_missing and root in self._missing:
+            _LOGGER.info("%s can be read now", os.fsdecode(root.directory))
+            self._missing.discard(root)
 
 
-def _times(place: Place) -> tuple[int, int]:
-    made = newest = 0
-    for path in (place.path, os.path.join(place.path, b"data")):
-        try:
-            descriptor = open_directory(Place(place.root, path))
-        except OSError:
-            continue
-        status = os.fstat(descriptor)
-        os.close(descriptor)
-        made = made or status.st_mtime_ns // 1000
-        newest = max(newest, status.st_mtime_ns // 1000)
-    return made, newest
+def _notices(watch: Watch) -> Notices | None:
+    try:
+        return Notices(Inotify(), watch)
+    except OSError as error:
+        _LOGGER.warning("no inotify (%s): directories are looked at instead", error.strerror)
+        return None

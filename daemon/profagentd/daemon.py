@@ -1,0 +1,71 @@
+"""The daemon's parts put together, run, and brought to an end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from profagentd import __version__
+from profagentd.board import Board
+from profagentd.clock import Clock, SystemClock
+from profagentd.config import DaemonConfig, real_roots
+from profagentd.describe import identify
+from profagentd.server import Server
+from profagentd.servicer import Servicer
+from profagentd.simulate import SimulationOptions, simulate
+from profagentd.supervisor import until_first
+from profagentd.watch import Watch
+
+_LOGGER = logging.getLogger(__name__)
+
+# Threads for reading files and directories.
+THREADS = 4
+
+
+async def serve(config: DaemonConfig, simulation: SimulationOptions | None) -> None:
+    """Serve until SIGTERM or SIGINT. Raises DaemonError when it cannot."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="files"))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    with ExitStack() as cleanup:
+        if simulation and not config.roots:
+            directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="profagentd-"))
+            config = replace(config, roots=(directory,))
+        await _run(config, simulation, stop)
+
+
+async def _run(config: DaemonConfig, simulation: SimulationOptions | None, stop: asyncio.Event) -> None:
+    clock = SystemClock()
+    board = Board(clock, config.quiet_after_s)
+    watch = Watch(real_roots(config.roots), config.depth, clock, board, scan=config.scan)
+    server = Server(Servicer(board, watch, clock, identify(), simulated=simulation is not None))
+    address = await server.start(config.listen)
+    print(f"profagentd {__version__} serving {address}", flush=True)  # noqa: T201 - the line that callers wait for
+    works = [watch.run(), board.keep_states(), _until_stopped(stop, server)]
+    if simulation:
+        works.append(_simulate(replace(simulation, root=Path(config.roots[0])), clock))
+    try:
+        await until_first(*works)
+    finally:
+        await server.stop()
+
+
+async def _until_stopped(stop: asyncio.Event, server: Server) -> None:
+    """Serve until told to stop; JOBs are watched until clients were said goodbye."""
+    await stop.wait()
+    _LOGGER.info("stopping")
+    await server.stop()
+
+
+async def _simulate(options: SimulationOptions, clock: Clock) -> None:
+    """Simulate, then serve on."""
+    _LOGGER.info("simulated board: %s", await simulate(options, clock))
+    await asyncio.Event().wait()
