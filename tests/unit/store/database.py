@@ -84,7 +84,7 @@ class DatabaseBuilder:
         row = {**defaults, **values}
         return self.insert("inference", session=session, model=model, current_pic_count=pic, **row)
 
-    def log(self, job: int, model: int, kind: str, path: str) -> int:
+    def log(self, job: int, model: int, kind: str, path: str | bytes) -> int:
         values = {"generation": 1, "offset": 0, "complete": 1}
         return self.insert("log", job=job, model=model, kind=kind, path=path, **values)
 

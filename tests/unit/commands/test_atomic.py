@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from profagent.commands.atomic import make_directory, write_atomically
+from profagent.errors import ProfagentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def test_pieces_become_one_file(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a", [b"one ", b"two"])
+    assert (tmp_path / "a").read_bytes() == b"one two"
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_an_error_half_way_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"new" * 1_000_000
+        raise KeyboardInterrupt
+
+    (tmp_path / "a").write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "a", pieces())
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("a", b"old")]
+
+
+def test_a_missing_folder_is_told_with_the_file_s_name(tmp_path: Path) -> None:
+    with pytest.raises(ProfagentError, match=r"absent/a: No such file") as caught:
+        write_atomically(tmp_path / "absent" / "a", [b"x"])
+    assert "free space" in caught.value.hint
+
+
+def test_a_target_that_is_a_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(ProfagentError, match="cannot write"):
+        write_atomically(tmp_path / "a", [b"x"])
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_the_longest_name_a_file_system_takes_can_be_written(tmp_path: Path) -> None:
+    write_atomically(tmp_path / ("n" * 255), [b"x"])
+    assert [len(file.name) for file in tmp_path.iterdir()] == [255]
+
+
+def test_directories_are_made_with_their_parents_and_may_be_there(tmp_path: Path) -> None:
+    for _ in range(2):
+        make_directory(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_directory_below_a_file_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with pytest.raises(ProfagentError, match="cannot write"):
+        make_directory(tmp_path / "a" / "b")

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from profagent.commands.show import show, shown_as_document, shown_as_text
+from profagent.errors import UsageError
+from profagent.store.selection import Choice
+from tests.unit.store.database import START_US, DatabaseBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> DatabaseBuilder:
+    return DatabaseBuilder(tmp_path / "profagent.db")
+
+
+def _filled(builder: DatabaseBuilder, **session: Any) -> Path:
+    number = builder.session(**session)
+    job = builder.job(number)
+    model = builder.model(job, "检测", layers=("conv", "pool"))
+    for pic in range(3):
+        inference = builder.inference(number, model, pic, start_us=START_US + 100 * pic)
+        builder.aicore(inference, builder.new_part(number, model, "aicore"), [70 + pic, 140])
+    log = builder.log(job, model, "acl_api", "data/acl_api.0.检测.0")
+    builder.calls(builder.part(number, log), [(2, 0, 50)])
+    builder.ledger(number, "loss", "torn record", 1, job)
+    builder.ledger(number, "note", "filter gap", 2, job)
+    return builder.close()
+
+
+def test_the_manual_s_four_tables_are_shown_for_the_last_inference(builder: DatabaseBuilder) -> None:
+    (shown,) = show(_filled(builder))
+    assert [table.kind for table in shown.tables] == ["AA core metric", "Op statistic", "Acl statistic", "Frequency"]
+    assert shown.tables[0].about["pictures before"] == 2
+    assert (shown.inferences, shown.known_inferences) == (1, 3)
+
+
+def test_it_says_how_many_inferences_are_not_shown(builder: DatabaseBuilder) -> None:
+    file = _filled(builder)
+    assert any("1 of 3 inferences shown" in line for line in shown_as_text(show(file)[0]))
+    everything = show(file, choice=Choice())[0]
+    assert not any("inferences shown" in line for line in shown_as_text(everything))
+    assert [table.kind for table in everything.tables].count("AA core metric") == 3
+
+
+def test_losses_and_notes_follow_the_tables(builder: DatabaseBuilder) -> None:
+    text = "\n".join(shown_as_text(show(_filled(builder))[0]))
+    assert "loss: torn record x 1\nnote: filter gap x 2\n" in text
+    assert "loss: none" not in text
+
+
+def test_an_empty_job_shows_that_nothing_is_missing(builder: DatabaseBuilder) -> None:
+    builder.job(builder.session())
+    (shown,) = show(builder.close())
+    assert shown.tables == []
+    assert "loss: none" in list(shown_as_text(shown))
+
+
+def test_simulated_figures_are_marked_in_the_heading(builder: DatabaseBuilder) -> None:
+    assert "simulated" in next(shown_as_text(show(_filled(builder, simulated=1))[0]))
+
+
+def test_measured_figures_are_not_marked(builder: DatabaseBuilder) -> None:
+    assert "simulated" not in "\n".join(shown_as_text(show(_filled(builder))[0]))
+
+
+def test_why_pmu_columns_are_missing_is_said_once(builder: DatabaseBuilder) -> None:
+    text = "\n".join(shown_as_text(show(_filled(builder), choice=Choice())[0]))
+    assert text.count("no counter map") == 1
+
+
+def test_the_document_is_json_with_rows_by_column(builder: DatabaseBuilder) -> None:
+    document = json.loads(json.dumps(shown_as_document(show(_filled(builder))[0])))
+    assert document["ledger"]["loss"] == {"torn record": 1}
+    tables = {table["table"]: table for table in document["tables"]}
+    assert tables["AA core metric"]["model"] == "检测"
+    assert [row["Layer Name"] for row in tables["AA core metric"]["rows"]] == ["conv", "pool", "total"]
+    assert tables["Frequency"]["rows"] == [{"Device Id": 0, "Frequency(MHz)": 700}]
+
+
+def test_a_model_s_name_cannot_move_the_cursor(builder: DatabaseBuilder) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session), "a\x1b[2J\n")
+    builder.aicore(builder.inference(session, model), builder.new_part(session, model, "aicore"), [7])
+    lines = list(shown_as_text(show(builder.close())[0]))
+    assert not any("\x1b" in line or "\n" in line for line in lines)
+
+
+def test_an_unknown_session_is_refused(builder: DatabaseBuilder) -> None:
+    with pytest.raises(UsageError):
+        show(_filled(builder), session=5)

@@ -1,0 +1,26 @@
+"""Rows as the store gives them, with plain defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from profagent.store.queries import JobRow, Scope, SessionRow
+from profagent.store.selection import AicoreRow, InferenceRow, TaskRow
+
+
+def inference_row(**values: Any) -> InferenceRow:
+    defaults = InferenceRow(0, 0, 0, 0, 1, "yolo", 0, 3, 1, 1, 0, 1, 1000, 75, 25, 0)
+    return defaults._replace(**values)
+
+
+def aicore_row(ticks: float, layer_index: int | None = 0, **counters: Any) -> AicoreRow:
+    return AicoreRow(0, layer_index, ticks, *(None,) * 10)._replace(**counters)
+
+
+def task_row(ticks: int, **values: Any) -> TaskRow:
+    return TaskRow(0, False, 0, 1000, 0, ticks, None)._replace(**values)
+
+
+def scope(*, simulated: bool = False, counter_map: str | None = None) -> Scope:
+    session = SessionRow(7, "0ddba11", "euler", "record", 0, simulated, "0.1.0", "B2", counter_map)
+    return Scope(session, JobRow(1, "JOBA", "finished", 700))

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from profagent.export.trace import EVENTS_PER_PIECE, CallEvents, TaskEvents, trace_pieces
+from profagent.store.queries import CallRow, LayerRow
+from tests.unit.export.rows import inference_row, task_row
+
+if TYPE_CHECKING:
+    from profagent.store.selection import TaskRow
+
+LAYERS = {0: LayerRow(4, "conv1+relu1", "Convolution+ReLU")}
+EPOCH_US = 1_700_000_000_000_000
+
+
+def _trace(events: Any, **metadata: Any) -> Any:
+    return json.loads(b"".join(trace_pieces(events, lambda: metadata)))
+
+
+def _tasks(
+    tasks: list[TaskRow], *, frequency_mhz: int | None = 100, origin_us: int = 1000
+) -> tuple[TaskEvents, list[Any], list[Any]]:
+    events = TaskEvents(0, origin_us, frequency_mhz, LAYERS)
+    found = _trace(events.of_inference(inference_row(), tasks))["traceEvents"]
+    return events, [event for event in found if event["ph"] == "X"], [e for e in found if e["ph"] == "M"]
+
+
+def test_a_record_is_an_event_with_the_manual_s_arguments() -> None:
+    _, events, names = _tasks([task_row(10)])
+    assert events == [
+        {
+            "ph": "X",
+            "name": "conv1+relu1",
+            "pid": 1,
+            "tid": 1,
+            "ts": 0.0,
+            "dur": 10.0,
+            "args": {"Task Type": "AA CORE", "Stream Id": 3, "Task Id": 0},
+        }
+    ]
+    assert names == [{"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "stream 3 AA CORE"}}]
+
+
+def test_tasks_are_counted_from_0_in_each_inference() -> None:
+    events = TaskEvents(0, 0, 100, LAYERS)
+    for start in (1000, 5000):
+        tasks = [task_row(10, base_us=start), task_row(5, base_us=start, ticks_before=10)]
+        found = [event for event in _trace(events.of_inference(inference_row(), tasks))["traceEvents"] if "ts" in event]
+        assert [event["args"]["Task Id"] for event in found] == [0, 1]
+        assert [event["ts"] for event in found] == [start, start + 10]
+
+
+def test_neighbours_meet_to_the_nanosecond() -> None:
+    ticks = [3, 10, 1, 999, 7]
+    rows = [task_row(count, ticks_before=sum(ticks[:i]), base_us=EPOCH_US) for i, count in enumerate(ticks)]
+    _, events, names = _tasks(rows, frequency_mhz=700, origin_us=EPOCH_US - 10_000_000)
+    ends = [round(event["ts"] * 1000) + round(event["dur"] * 1000) for event in events]
+    assert ends[:-1] == [round(event["ts"] * 1000) for event in events[1:]]
+    assert ends[-1] - 10_000_000_000 == round(sum(ticks) * 100 / 700 * 1000)
+    assert len(names) == 1
+
+
+def test_units_and_streams_have_tracks_of_their_own() -> None:
+    events = TaskEvents(2, 0, 100, LAYERS)
+    rows = [task_row(10), task_row(0, is_aicpu=True, base_us=1010, end_us=1030)]
+    found = []
+    for stream in (3, 4, None):
+        shifted = [row._replace(base_us=1000 + 100 * (stream or 0)) for row in rows[:1]]
+        found += _trace(events.of_inference(inference_row(stream_id=stream), shifted))["traceEvents"]
+    found += _trace(events.of_inference(inference_row(), rows[1:]))["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in found if event["ph"] == "M"}
+    assert list(names.values()) == ["stream 3 AA CORE", "stream 4 AA CORE", "stream 0 AA CORE", "stream 3 AA CPU"]
+    assert {event["pid"] for event in found} == {3}
+    assert found[-1]["args"]["Task Type"] == "AA CPU"
+    assert (found[-1]["ts"], found[-1]["dur"]) == (1010.0, 20.0)
+
+
+def test_an_event_that_begins_before_its_forerunner_ends_is_drawn_beside_it() -> None:
+    _, events, names = _tasks([task_row(100), task_row(100, base_us=1050), task_row(100, base_us=1100)])
+    assert [event["tid"] for event in events] == [1, 2, 1]
+    assert names[1]["args"]["name"] == "stream 3 AA CORE (2)"
+
+
+def test_an_overlap_of_less_than_a_microsecond_is_rounding_and_moves_the_start() -> None:
+    _, events, names = _tasks([task_row(100), task_row(100, base_us=1099.25)])
+    assert [(event["ts"], event["dur"]) for event in events] == [(0.0, 100.0), (100.0, 100.0)]
+    assert len(names) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "frequency_mhz"),
+    [
+        (task_row(10, base_us=None), 100),
+        (task_row(10), None),
+        (task_row(0, is_aicpu=True, base_us=1050, end_us=1040), 100),
+    ],
+)
+def test_what_has_no_place_in_time_is_left_out_and_counted(row: Any, frequency_mhz: Any) -> None:
+    events, found, _ = _tasks([row], frequency_mhz=frequency_mhz)
+    assert (events.unplaced, found) == (1, [])
+
+
+def test_a_record_without_a_layer_is_shown_without_a_name() -> None:
+    _, events, _ = _tasks([task_row(10, layer_index=None), task_row(10, layer_index=9, base_us=2000)])
+    assert [event["name"] for event in events] == ["N/A", "N/A"]
+
+
+def test_a_call_is_an_event_of_its_own_process_and_thread() -> None:
+    events = CallEvents(100, "yolo")
+    found = _trace(events.of_calls([CallRow("svp_acl_mdl_execute", "model", 150, 180, 500, 501)]))["traceEvents"]
+    assert [event["args"]["name"] for event in found[:2]] == ["process 500, yolo", "Thread 501"]
+    assert found[2] == {
+        "ph": "X",
+        "name": "svp_acl_mdl_execute",
+        "pid": 500,
+        "tid": 501,
+        "ts": 50,
+        "dur": 30,
+        "args": {"Mode": "model", "Process_Id": 500, "Thread_Id": 501},
+    }
+
+
+def test_processes_and_threads_are_named_once() -> None:
+    calls = [CallRow("f", "model", t, t + 1, 500, tid) for t, tid in ((1, 501), (2, 501), (3, 502))]
+    found = _trace(CallEvents(0, "yolo").of_calls(calls))["traceEvents"]
+    assert [event["name"] for event in found if event["ph"] == "M"] == ["process_name", "thread_name", "thread_name"]
+
+
+def test_calls_with_unknown_begin_or_an_end_before_it_are_counted() -> None:
+    events = CallEvents(0, "yolo")
+    calls = [CallRow("f", "model", None, 10, 1, 1), CallRow("f", "model", 10, 5, 1, 1)]
+    assert list(events.of_calls(calls)) == []
+    assert events.unplaced == 2
+
+
+@pytest.mark.parametrize("count", [0, 1, EVENTS_PER_PIECE, EVENTS_PER_PIECE + 1])
+def test_any_number_of_events_makes_one_json_object(count: Any) -> None:
+    calls = (CallRow("f", "model", t, t + 1, 1, 1) for t in range(1, count + 1))
+    trace = _trace(CallEvents(0, "yolo").of_calls(calls), simulated=True)
+    assert len([event for event in trace["traceEvents"] if event["ph"] == "X"]) == count
+    assert trace["metadata"] == {"simulated": True}
+
+
+def test_metadata_is_asked_for_when_all_events_are_through() -> None:
+    events = CallEvents(0, "yolo")
+    calls = [CallRow("f", "model", None, 10, 1, 1)]
+    text = b"".join(trace_pieces(events.of_calls(calls), lambda: {"unplaced": events.unplaced}))
+    assert json.loads(text)["metadata"] == {"unplaced": 1}

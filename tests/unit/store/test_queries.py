@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from profagent.errors import StoreError, UsageError
+from profagent.store.queries import (
+    CallLog,
+    CallRow,
+    LayerRow,
+    LedgerRow,
+    Scope,
+    call_logs,
+    calls,
+    count_inferences,
+    earliest_call_us,
+    find_session,
+    jobs_of,
+    layers_of,
+    ledger_of,
+    open_reader,
+)
+from tests.unit.store.database import JOB, START_US, DatabaseBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OTHER_JOB = JOB[::-1].replace("BOJ", "JOB")
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> DatabaseBuilder:
+    return DatabaseBuilder(tmp_path / "profagent.db")
+
+
+def _scope(connection: sqlite3.Connection, session: int | None = None, job: str | None = None) -> Scope:
+    found = find_session(connection, session)
+    return Scope(found, jobs_of(connection, found.session, job)[0])
+
+
+def test_a_reader_cannot_write(builder: DatabaseBuilder) -> None:
+    with open_reader(builder.close()) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.execute("DELETE FROM board")
+
+
+def test_a_reader_keeps_seeing_one_state_while_a_writer_commits(builder: DatabaseBuilder) -> None:
+    file = builder.close()
+    writer = sqlite3.connect(file, isolation_level=None)
+    writer.execute("PRAGMA journal_mode = WAL")
+    with open_reader(file) as connection:
+        before = connection.execute("SELECT count(*) FROM board").fetchone()
+        writer.execute("INSERT INTO board (identity, hostname, model) VALUES ('another', 'h', 'm')")
+        assert connection.execute("SELECT count(*) FROM board").fetchone() == before
+    writer.close()
+
+
+def test_a_missing_database_is_an_error_with_its_path_and_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"absent\.db") as caught, open_reader(tmp_path / "absent.db"):
+        pass
+    assert caught.value.hint
+    assert not (tmp_path / "absent.db").exists()
+
+
+def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "profagent.db"
+    file.write_bytes(b"not a database at all, only some text" * 100)
+    with pytest.raises(StoreError, match="not a database"), open_reader(file):
+        pass
+
+
+def test_a_path_with_signs_of_an_uri_is_opened_as_it_stands(tmp_path: Path) -> None:
+    folder = tmp_path / "a?mode=rwc#%41"
+    folder.mkdir()
+    with open_reader(DatabaseBuilder(folder / "profagent.db").close()) as connection:
+        assert connection.execute("SELECT hostname FROM board").fetchone() == ("euler",)
+
+
+def test_a_database_of_another_schema_version_is_refused(builder: DatabaseBuilder) -> None:
+    file = builder.close()
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(StoreError, match="schema version 99"), open_reader(file):
+        pass
+
+
+def test_an_error_while_reading_is_translated(builder: DatabaseBuilder) -> None:
+    with pytest.raises(StoreError, match="no such table"), open_reader(builder.close()) as connection:
+        connection.execute("SELECT * FROM absent")
+
+
+def test_the_newest_session_is_taken_unless_one_is_named(builder: DatabaseBuilder) -> None:
+    builder.session()
+    builder.session(simulated=1, counter_map="simulated")
+    with open_reader(builder.close()) as connection:
+        assert find_session(connection).session == 2
+        assert find_session(connection).simulated is True
+        assert find_session(connection).counter_map == "simulated"
+        assert find_session(connection, 1).simulated is False
+        with pytest.raises(UsageError, match="no session 3"):
+            find_session(connection, 3)
+
+
+def test_an_empty_database_has_no_session(builder: DatabaseBuilder) -> None:
+    with open_reader(builder.close()) as connection, pytest.raises(UsageError, match="no session"):
+        find_session(connection)
+
+
+def test_jobs_are_those_of_the_session(builder: DatabaseBuilder) -> None:
+    first, second = builder.session(), builder.session()
+    builder.job(first, second)
+    builder.job(second, name=OTHER_JOB, frequency_mhz=None)
+    with open_reader(builder.close()) as connection:
+        assert [job.name for job in jobs_of(connection, first)] == [JOB]
+        assert [job.name for job in jobs_of(connection, second)] == sorted([JOB, OTHER_JOB])
+        assert jobs_of(connection, second, OTHER_JOB)[0].frequency_mhz is None
+        with pytest.raises(UsageError, match=OTHER_JOB):
+            jobs_of(connection, first, OTHER_JOB)
+
+
+def test_layers_are_found_by_their_index(builder: DatabaseBuilder) -> None:
+    model = builder.model(builder.job(builder.session()), layers=("conv1", "relu+pool2"))
+    with open_reader(builder.close()) as connection:
+        assert layers_of(connection, model) == {
+            0: LayerRow(10, "conv1", "conv"),
+            1: LayerRow(11, "relu+pool2", "relu+pool"),
+        }
+        assert layers_of(connection, model + 1) == {}
+
+
+def test_an_api_log_takes_its_device_from_its_path_and_its_model_s_smallest_batch(
+    builder: DatabaseBuilder,
+) -> None:
+    session = builder.session()
+    job = builder.job(session)
+    yolo, bare = builder.model(job, "yolo"), builder.model(job, "a.b", 1)
+    for batch in (8, 2):
+        builder.inference(session, yolo, batch_num=batch)
+    paths: list[tuple[int, str | bytes]] = [
+        (yolo, "data/acl_api.2.yolo.0"),
+        (bare, b"data/AclModule.0.a.b\xff.1"),
+        (bare, "data/acl_api.0.a.b.1"),
+    ]
+    logs = [builder.log(job, model, "acl_api", path) for model, path in paths]
+    for log in logs[:2]:
+        builder.part(session, log)
+    with open_reader(builder.close()) as connection:
+        assert call_logs(connection, _scope(connection)) == [
+            CallLog(logs[1], 0, "a.b", 1, 0),
+            CallLog(logs[0], 2, "yolo", 0, 2),
+        ]
+
+
+def test_calls_come_in_the_order_of_the_file_and_only_those_of_the_session(builder: DatabaseBuilder) -> None:
+    first, second = builder.session(), builder.session()
+    job = builder.job(first, second)
+    log = builder.log(job, builder.model(job), "acl_api", "data/acl_api.0.yolo.0")
+    builder.calls(builder.part(first, log), [(2, 100, 250), (9, None, 300)])
+    builder.calls(builder.part(second, log, 2), [(1, 400, 500)])
+    with open_reader(builder.close()) as connection:
+        scope = _scope(connection, first)
+        assert list(calls(connection, scope, log)) == [
+            CallRow("svp_acl_mdl_execute", "model", START_US + 100, START_US + 250, 500, 501),
+            CallRow("unknown(9)", "N/A", None, START_US + 300, 500, 501),
+        ]
+        assert earliest_call_us(connection, scope) == START_US + 100
+        assert [call.name for call in calls(connection, _scope(connection, second), log)] == ["svp_acl_mdl_unload"]
+
+
+def test_without_calls_there_is_no_earliest_one(builder: DatabaseBuilder) -> None:
+    builder.job(builder.session())
+    with open_reader(builder.close()) as connection:
+        assert earliest_call_us(connection, _scope(connection)) is None
+
+
+def test_inferences_of_other_jobs_and_sessions_are_not_counted(builder: DatabaseBuilder) -> None:
+    first, second = builder.session(), builder.session()
+    here = builder.model(builder.job(first, second))
+    builder.inference(first, here, 0)
+    builder.inference(second, here, 1)
+    builder.inference(first, builder.model(builder.job(first, name=OTHER_JOB)), 2)
+    with open_reader(builder.close()) as connection:
+        assert count_inferences(connection, _scope(connection, first, JOB)) == 1
+
+
+def test_the_ledger_is_summed_by_reason_over_the_job_and_the_session_itself(builder: DatabaseBuilder) -> None:
+    session = builder.session()
+    job, other = builder.job(session), builder.job(session, name=OTHER_JOB)
+    builder.ledger(session, "note", "gap", 3, job)
+    builder.ledger(session, "note", "gap", 4, job)
+    builder.ledger(session, "loss", "link", 1)
+    builder.ledger(session, "loss", "torn", 1, other)
+    with open_reader(builder.close()) as connection:
+        assert ledger_of(connection, _scope(connection, session, JOB)) == [
+            LedgerRow("loss", "link", 1),
+            LedgerRow("note", "gap", 7),
+        ]

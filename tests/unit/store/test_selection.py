@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from profagent.errors import UsageError
+from profagent.store.queries import Scope, find_session, jobs_of, open_reader
+from profagent.store.selection import Choice, Selection, TaskRow
+from tests.unit.store.database import START_US, DatabaseBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+EVERYTHING = Choice()
+KNOWN = (0.5, 0.4, 0.3, 0.2, 0.1, 0.1, 0.2, 0.3, 1024.0, 2048.0)
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> DatabaseBuilder:
+    return DatabaseBuilder(tmp_path / "profagent.db")
+
+
+@pytest.fixture
+def select(builder: DatabaseBuilder) -> Iterator[Any]:
+    """Close the builder, and choose."""
+    readers: list[Any] = []
+
+    def opened(choice: Choice = EVERYTHING, session: int | None = None) -> Selection:
+        if not readers:
+            reader = open_reader(builder.close())
+            readers.append((reader, reader.__enter__()))
+        connection = readers[0][1]
+        found = find_session(connection, session)
+        return Selection(connection, Scope(found, jobs_of(connection, found.session)[0]), choice)
+
+    yield opened
+    for reader, _ in readers:
+        reader.__exit__(None, None, None)
+
+
+def _picture_counts(selection: Selection) -> list[int]:
+    return [row.current_pic_count for row in selection.inferences()]
+
+
+def test_inferences_are_numbered_by_start_and_unknown_starts_come_last(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    for pic, start in ((9, None), (2, 30), (1, 50), (5, None), (0, 70)):
+        builder.inference(session, model, pic, start_us=None if start is None else START_US + start)
+    rows = list(select().inferences())
+    assert [(row.iter_id, row.current_pic_count) for row in rows] == [(0, 2), (1, 1), (2, 0), (3, 5), (4, 9)]
+
+
+def test_positions_follow_device_model_and_batch(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    job = builder.job(session)
+    late, early = builder.model(job, "b"), builder.model(job, "a", 1)
+    builder.inference(session, late, 0, batch_num=4)
+    builder.inference(session, late, 1, batch_num=1, start_us=START_US + 1)
+    builder.inference(session, early, 0)
+    rows = list(select().inferences())
+    assert [(row.position, row.group, row.iter_id, row.model_name, row.batch_num) for row in rows] == [
+        (0, 0, 0, "a", 1),
+        (1, 1, 1, "b", 1),
+        (2, 2, 0, "b", 4),
+    ]
+
+
+def test_the_last_are_taken_of_each_model_and_keep_their_numbers(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    job = builder.job(session)
+    for name in ("a", "b"):
+        model = builder.model(job, name)
+        for pic in range(4):
+            builder.inference(session, model, pic, start_us=START_US + pic)
+    rows = list(select(Choice(last=2)).inferences())
+    assert [(row.model_name, row.iter_id) for row in rows] == [("a", 2), ("a", 3), ("b", 2), ("b", 3)]
+
+
+def test_an_inference_is_chosen_by_its_picture_count_in_every_load(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    for stretch, pic in ((1, 0), (1, 7), (2, 7)):
+        builder.inference(session, model, pic, stretch=stretch, start_us=START_US + 10 * stretch + pic)
+    assert [row.stretch for row in select(Choice(inference=7)).inferences()] == [1, 2]
+    assert [row.stretch for row in select(Choice(inference=7, last=1)).inferences()] == [2]
+    assert _picture_counts(select(Choice(inference=8))) == []
+
+
+def test_a_picture_count_beyond_63_bits_is_found_and_is_a_number(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    builder.inference(session, model, str(2**64 - 16))
+    builder.inference(session, model, 3)
+    assert _picture_counts(select(Choice(inference=2**64 - 16))) == [2**64 - 16]
+
+
+@pytest.mark.parametrize("count", [-1, 2**64])
+def test_a_picture_count_that_cannot_be_is_refused(builder: DatabaseBuilder, select: Any, count: Any) -> None:
+    builder.job(builder.session())
+    with pytest.raises(UsageError):
+        select(Choice(inference=count))
+
+
+def test_records_come_by_position_and_in_the_order_of_their_file(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    second, first = builder.inference(session, model, 1, start_us=START_US + 9), builder.inference(session, model, 0)
+    part = builder.new_part(session, model, "aicore")
+    builder.aicore(second, part, [30, 40])
+    builder.aicore(first, builder.new_part(session, model, "aicore"), [10, 20], net=2)
+    builder.aicore(second, part, [50], net=1, first=2)
+    selection = select()
+    assert [(row.position, row.ticks) for row in selection.aicore()] == [(0, 10), (0, 20), (1, 30), (1, 40), (1, 50)]
+    assert [row.ticks for row in selection.inferences()] == [30, 120]
+
+
+def test_a_part_of_another_session_that_goes_on_with_the_inference_is_read(
+    builder: DatabaseBuilder, select: Any
+) -> None:
+    first, second = builder.session(), builder.session()
+    job = builder.job(first, second)
+    model = builder.model(job)
+    inference = builder.inference(first, model)
+    log = builder.log(job, model, "aicore", "data/aicore.0.yolo.3.0.1.1.0")
+    builder.aicore(inference, builder.part(first, log), [10])
+    builder.aicore(inference, builder.part(second, log, 1), [20], net=1)
+    assert [row.ticks for row in select(session=1).aicore()] == [10, 20]
+    assert list(select(session=2).aicore()) == []
+
+
+def test_only_records_of_chosen_inferences_come_from_a_file_of_two_loads(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    part = builder.new_part(session, model, "aicore")
+    builder.aicore(builder.inference(session, model, 0), part, [10])
+    builder.aicore(builder.inference(session, model, 0, stretch=2, start_us=START_US + 5), part, [20], first=1)
+    builder.aicore(builder.inference(session, model, 1), builder.new_part(session, model, "aicore"), [30])
+    assert [row.ticks for row in select(Choice(inference=0, last=1)).aicore()] == [20]
+    assert [row.ticks for row in select(Choice(inference=1)).aicore()] == [30]
+
+
+def test_units_are_put_in_order_of_time(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session, frequency_mhz=100))
+    inference = builder.inference(session, model)
+    core, cpu = builder.new_part(session, model, "aicore"), builder.new_part(session, model, "aicpu")
+    builder.aicore(inference, core, [10, 20], start_us=START_US)
+    builder.aicpu(inference, cpu, [(30, 35)], [7])
+    builder.aicore(inference, core, [5], start_us=START_US + 35, first=2, layers=[2])
+    assert list(select().tasks()) == [
+        TaskRow(0, False, 0, START_US, 0, 10, None),
+        TaskRow(0, False, 1, START_US, 10, 20, None),
+        TaskRow(0, True, 7, START_US + 30, 0, 0, START_US + 35),
+        TaskRow(0, False, 2, START_US + 35, 0, 5, None),
+    ]
+
+
+def test_the_earliest_moment_is_of_any_unit_or_of_the_inference(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    inference = builder.inference(session, model, start_us=START_US + 50)
+    assert builder.segment(inference, "aicpu", start_us=START_US + 40)
+    builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(45, 60), (20, 30)], [0, 1])
+    assert select().earliest_us() == START_US + 20
+
+
+def test_nothing_chosen_gives_nothing(builder: DatabaseBuilder, select: Any) -> None:
+    builder.job(builder.session())
+    selection = select()
+    assert selection.earliest_us() is None
+    streams = (selection.aicore, selection.aicpu, selection.tasks, selection.places, selection.groups)
+    assert [list(stream()) for stream in (*streams, selection.aicore_layers, selection.aicpu_layers)] == [[]] * 7
+
+
+def test_places_are_means_over_inferences_weighted_by_time(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    for pic, ticks, busy in ((0, 10, 0.2), (1, 30, 0.6)):
+        known = (busy, *KNOWN[1:8], float(ticks), 2.0)
+        inference = builder.inference(session, model, pic)
+        builder.aicore(inference, builder.new_part(session, model, "aicore"), [ticks], counters=[known])
+    (place,) = select().places()
+    assert (place.ticks, place.mac_busy) == (20, pytest.approx((10 * 0.2 + 30 * 0.6) / 40))
+    assert (place.ddr_read_bytes, place.ddr_write_bytes) == (20, 2)
+
+
+def test_a_mean_is_not_known_where_one_value_is_not(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    for pic, known in enumerate((KNOWN, (None, *KNOWN[1:9], None))):
+        part = builder.new_part(session, model, "aicore")
+        builder.aicore(builder.inference(session, model, pic), part, [10], counters=[known])
+    (place,) = select().places()
+    assert (place.mac_busy, place.mac_ppen, place.ddr_write_bytes) == (None, pytest.approx(0.4), None)
+
+
+def test_layers_are_gathered_over_the_inferences_of_a_group(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    for pic in (0, 1):
+        inference = builder.inference(session, model, pic)
+        builder.aicore(inference, builder.new_part(session, model, "aicore"), [10 + pic, 5, 7], layers=[0, None, 0])
+        builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(0, 4 + pic)], [3])
+    selection = select()
+    assert [tuple(row) for row in selection.aicore_layers()] == [(0, 0, 4, 35, 11, 7), (0, None, 2, 10, 5, 5)]
+    assert [tuple(row) for row in selection.aicpu_layers()] == [(0, 3, 2, 9, 5, 4)]
+
+
+def test_a_group_knows_only_what_its_inferences_share(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    builder.inference(session, model, 0, stream_id=3, cache_hit=10, cache_miss=1)
+    builder.inference(session, model, 1, stream_id=4, cache_hit=20, cache_miss=None)
+    builder.inference(session, model, 2, batch_num=8, stream_id=4)
+    mixed, alone = select().groups()
+    assert (mixed.stream_id, mixed.cache_hit, mixed.cache_miss) == (None, 30, None)
+    assert (alone.stream_id, alone.cache_hit, alone.batch_num) == (4, 75, 8)
