@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.ledger import ledger_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.commands.counter_maps import read_map
 from profagent.commands.record import RecordOptions, duration_s, record
@@ -68,11 +69,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 def summary_lines(summary: dict[str, Any]) -> list[str]:
     """A session's summary for people."""
     records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
-    ledger = [
-        f"{grade}: {reason} ({count})"
-        for grade, reasons in summary["ledger"].items()
-        for reason, count in reasons.items()
-    ]
+    ledger = ledger_lines(summary["ledger"])
     return [
         f"session {summary['session']} of {summary['board']}{' [simulated]' if summary['simulated'] else ''}:"
         f" {'complete' if summary['complete'] else 'INCOMPLETE'}",

@@ -36,16 +36,14 @@ def _inference(event: Event) -> str:
         for layer in event["slowest"]
     )
     who = f"{event['model']}.{event['model_id']} picture {event['current_pic_count']}"
-    return (
-        f"{_clock(event['start_us'])}  {who}  {_ms(event['total_us'])}  {event['records']} layers  {slowest}".rstrip()
-    )
+    ledger = "".join(f"  {entry['grade']}: {entry['reason']} ({entry['count']})" for entry in event["ledger"])
+    parts = (_clock(event["start_us"]), who, _ms(event["total_us"]), f"{event['records']} records", slowest)
+    return "  ".join(part for part in parts if part) + ledger
 
 
 def _record(event: Event) -> str:
     if event["unit"] == "acl_api":
-        ledger = "".join(f"  {entry['grade']}: {entry['reason']} ({entry['count']})" for entry in event["ledger"])
-    parts = (_clock(event["start_us"]), who, _ms(event["total_us"]), f"{event['records']} records", slowest)
-    return "  ".join(part for part in parts if part) + ledger
+        return f"{_clock(event['begin_us'])}  {event['name']}  {_us(event['duration_us'])}  thread {event['tid']}"
     who = f"{event['model']}.{event['model_id']} picture {event['current_pic_count']}"
     layer = f"{event['layer_name'] or UNKNOWN} ({event['layer_type'] or UNKNOWN})"
     busy = "".join(

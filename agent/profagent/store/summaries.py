@@ -53,3 +53,10 @@ def _ledger(connection: sqlite3.Connection, session: int) -> dict[str, dict[str,
     ):
         by_grade[grade][reason] = count
     return by_grade
+
+
+def all_sessions(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+    """Every row of the `sessions` view, by column name, oldest first."""
+    cursor = connection.execute("SELECT * FROM sessions ORDER BY session")
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]

@@ -1,0 +1,121 @@
+"""`profagent export timeline` and `profagent export summary`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.ledger import ledger_lines
+from profagent.cli.running import tell
+from profagent.cli.targets import choice_options, chosen_inferences, find_target, target_options
+from profagent.commands.export import NO_CHOICE, SummaryOptions, export_summary, export_timeline
+from profagent.commands.job_folder import write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from profagent.cli.targets import Target
+    from profagent.commands.export import Exported
+    from profagent.export.sheets import SheetFormat
+
+
+@click.group("export")
+def command() -> None:
+    """Write timelines or summaries of a JOB directory or of a session.
+
+    Files of a JOB go to its timeline/ and summary/ folders, those of a session to exports/ in the workspace.
+
+    Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
+    """
+
+
+@command.command("timeline")
+@target_options
+@choice_options
+@options.as_json
+def timeline(
+    *,
+    directory: Path | None,
+    session: int | None,
+    job: str | None,
+    workspace: Path | None,
+    counter_map: Path | None,
+    last: int | None,
+    inference: int | None,
+    as_json: bool,
+) -> None:
+    """Write task_time and acl timelines for chrome://tracing and Perfetto.
+
+    Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100
+    """
+    target = find_target(directory, session, job, workspace, counter_map)
+    exported = export_timeline(
+        target.database,
+        target.folder / "timeline",
+        session=target.session,
+        job=target.job,
+        choice=chosen_inferences(last, inference, NO_CHOICE),
+    )
+    _report(target, exported, as_json=as_json)
+
+
+@command.command("summary")
+@target_options
+@choice_options
+@click.option("--format", "sheet_format", type=click.Choice(["csv", "json"]), default="csv", show_default=True)
+@click.option("--aggregate", is_flag=True, help="One table over all inferences of a model, not one for each.")
+@options.as_json
+def summary(
+    *,
+    directory: Path | None,
+    session: int | None,
+    job: str | None,
+    workspace: Path | None,
+    counter_map: Path | None,
+    last: int | None,
+    inference: int | None,
+    sheet_format: SheetFormat,
+    aggregate: bool,
+    as_json: bool,
+) -> None:
+    """Write op_summary, op_statistic and acl_statistic tables.
+
+    Example: profagent export summary -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --format csv
+    """
+    target = find_target(directory, session, job, workspace, counter_map)
+    chosen = SummaryOptions(sheet_format, chosen_inferences(last, inference, NO_CHOICE), aggregate)
+    exported = export_summary(
+        target.database, target.folder / "summary", session=target.session, job=target.job, options=chosen
+    )
+    _report(target, exported, as_json=as_json)
+
+
+def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> None:
+    for job in exported:
+        lines = [f"export: {len(job.files)} files in {job.directory}", *ledger_lines(job.ledger)]
+        if job.unplaced:
+            lines.append(f"{job.unplaced} records or calls have no known start and are not in the timeline")
+        if target.session is None:
+            write_log(target.folder, lines)
+        for line in lines[1:]:
+            tell(f"  {line}")
+    if as_json:
+        click.echo(msgspec.json.encode([_as_object(job) for job in exported]))
+        return
+    for job in exported:
+        click.echo(f"{job.job}{' [simulated]' if job.simulated else ''}: {len(job.files)} files in {job.directory}")
+
+
+def _as_object(job: Exported) -> dict[str, object]:
+    return {
+        "job": job.job,
+        "directory": str(job.directory),
+        "files": job.files,
+        "simulated": job.simulated,
+        "ledger": job.ledger,
+        "unplaced": job.unplaced,
+    }

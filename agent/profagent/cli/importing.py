@@ -1,0 +1,59 @@
+"""`profagent import`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.ledger import ledger_lines
+from profagent.cli.running import run_until_stopped, tell
+from profagent.commands.counter_maps import read_map
+from profagent.commands.importing import import_job
+from profagent.commands.job_folder import write_log
+from profagent.errors import IncompleteError
+from profagent.store.queries import open_reader
+from profagent.store.summaries import session_summary
+
+if TYPE_CHECKING:
+    import asyncio
+    from pathlib import Path
+
+    from profagent.commands.importing import Imported
+
+# An import's database holds this one session.
+SESSION = 1
+
+
+@click.command("import")
+@options.job_directory
+@options.counter_map
+@options.as_json
+def command(*, directory: Path, counter_map: Path | None, as_json: bool) -> int:
+    """Import a JOB directory into the database in its sqlite/ folder, made anew each time.
+
+    Exit code 4: records that existed are missing; the summary says which.
+
+    Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
+    """
+    chosen = None if counter_map is None else read_map(counter_map)
+
+    async def work(_: asyncio.Event) -> Imported:
+        return await import_job(directory, chosen)
+
+    imported = run_until_stopped(work)
+    with open_reader(imported.database) as connection:
+        summary = session_summary(connection, SESSION)
+    lines = ledger_lines(summary["ledger"])
+    write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s", *lines])
+    if as_json:
+        click.echo(msgspec.json.encode({**summary, "database": str(imported.database)}))
+    else:
+        records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
+        mark = " [simulated]" if imported.simulated else ""
+        click.echo(f"imported {imported.files} files{mark}: {records}\n  database: {imported.database}")
+        for line in lines:
+            tell(f"  {line}")
+    return 0 if summary["complete"] else IncompleteError.exit_code

@@ -1,0 +1,61 @@
+"""`profagent sessions`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.commands.workspace import Workspace
+from profagent.export.columns import Cell, Column
+from profagent.export.table import table_lines
+from profagent.store.queries import open_reader
+from profagent.store.summaries import all_sessions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TITLES = ("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "losses", "notes", "labels")
+COLUMNS = tuple(Column(title) for title in TITLES)
+
+
+@click.command("sessions")
+@options.workspace
+@options.as_json
+def command(*, workspace: Path | None, as_json: bool) -> None:
+    """List the sessions of a workspace, oldest first.
+
+    Example: profagent sessions --workspace nightly/
+    """
+    chosen = Workspace.at(workspace)
+    sessions: list[dict[str, Any]] = []
+    if chosen.database.exists():
+        with open_reader(chosen.database) as connection:
+            sessions = all_sessions(connection)
+    if as_json:
+        click.echo(msgspec.json.encode(sessions))
+        return
+    if not sessions:
+        click.echo(f"no sessions in {chosen.root}")
+        return
+    for line in table_lines(COLUMNS, [_row(session) for session in sessions]):
+        click.echo(line)
+
+
+def _row(session: dict[str, Any]) -> tuple[Cell, ...]:
+    started = datetime.fromtimestamp(session["started_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    state = "unfinished" if session["ended_us"] is None else "complete" if not session["losses"] else "INCOMPLETE"
+    mark = " [simulated]" if session["simulated"] else ""
+    counts = (session[key] for key in ("jobs", "inferences", "losses", "notes"))
+    return (
+        session["session"],
+        (session["hostname"] or session["board"]) + mark,
+        session["source"],
+        started,
+        state,
+        *counts,
+        session["labels"] or "",
+    )

@@ -1,0 +1,52 @@
+"""`profagent show`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.targets import choice_options, chosen_inferences, find_target, target_options
+from profagent.commands.export import export_timeline
+from profagent.commands.job_folder import write_log
+from profagent.commands.show import LAST_INFERENCE, show, shown_as_document, shown_as_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("show")
+@target_options
+@choice_options
+@options.as_json
+def command(
+    *,
+    directory: Path | None,
+    session: int | None,
+    job: str | None,
+    workspace: Path | None,
+    counter_map: Path | None,
+    last: int | None,
+    inference: int | None,
+    as_json: bool,
+) -> None:
+    """Print the four tables: AA core metric, Op statistic, Acl statistic, Frequency.
+
+    Like the vendor's command it leaves sqlite/, log/ and timeline/ in a JOB directory.
+
+    Example: profagent show -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 1
+    """
+    target = find_target(directory, session, job, workspace, counter_map)
+    choice = chosen_inferences(last, inference, LAST_INFERENCE)
+    found = show(target.database, session=target.session, job=target.job, choice=choice)
+    if directory is not None:
+        export_timeline(target.database, directory / "timeline")
+        write_log(directory, ["show"])
+    if as_json:
+        click.echo(msgspec.json.encode([shown_as_document(each) for each in found]))
+        return
+    for each in found:
+        for line in shown_as_text(each):
+            click.echo(line)

@@ -1,0 +1,92 @@
+"""What `export` and `show` work on: a JOB directory, or a session of a workspace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from profagent.cli import options
+from profagent.cli.running import run_until_stopped, tell
+from profagent.commands.counter_maps import read_map
+from profagent.commands.job_folder import imported_database
+from profagent.commands.workspace import Workspace
+from profagent.errors import UsageError
+from profagent.store.selection import Choice
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A database, the session and JOB in it (None: the newest, all), and the folder that results belong to."""
+
+    database: Path
+    folder: Path
+    session: int | None = None
+    job: str | None = None
+
+
+def target_options(function: F) -> F:
+    """`-dir JOB` or `--session N`, with what goes with them."""
+    for add in (
+        options.counter_map,
+        options.workspace,
+        click.option("--job", metavar="NAME", help="Only this JOB of the session."),
+        click.option("--session", type=int, metavar="N", help="A session of the workspace, in place of -dir."),
+        click.option(
+            "-dir",
+            "--collection-dir",
+            "directory",
+            type=click.Path(file_okay=False, path_type=Path),
+            metavar="JOB",
+            help="The JOB… directory, which holds data/ and info.json.0.",
+        ),
+    ):
+        function = add(function)
+    return function
+
+
+def choice_options(function: F) -> F:
+    """`--last N` and `--inference PIC`."""
+    for add in (
+        click.option("--inference", type=click.IntRange(min=0), metavar="PIC", help="The one at this picture count."),
+        click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences."),
+    ):
+        function = add(function)
+    return function
+
+
+def chosen_inferences(last: int | None, inference: int | None, default: Choice) -> Choice:
+    """The choice that the options make."""
+    return default if last is None and inference is None else Choice(last=last, inference=inference)
+
+
+def find_target(
+    directory: Path | None, session: int | None, job: str | None, workspace: Path | None, counter_map: Path | None
+) -> Target:
+    """What the options name; a JOB directory is imported first when needed. Raises UsageError, StoreError."""
+    if (directory is None) == (session is None):
+        raise UsageError("name either a JOB directory or a session", hint="-dir JOB… or --session N")
+    if directory is None:
+        return _session_target(Workspace.at(workspace), session, job, counter_map)
+    if job is not None or workspace is not None:
+        raise UsageError("--job and --workspace go with --session", hint="leave them out with -dir")
+    chosen = None if counter_map is None else read_map(counter_map)
+
+    async def work(_: asyncio.Event) -> Path:
+        return await imported_database(directory, chosen, tell=tell)
+
+    return Target(run_until_stopped(work), directory)
+
+
+def _session_target(workspace: Workspace, session: int | None, job: str | None, counter_map: Path | None) -> Target:
+    if counter_map is not None:
+        raise UsageError("--counter-map goes with -dir", hint="records of a session were decoded as they came")
+    return Target(workspace.database, workspace.root / "exports" / f"session-{session}", session, job)

@@ -1,0 +1,108 @@
+"""`demo`: the whole way on a simulated board of one's own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from profagent.commands.export import SummaryOptions, export_summary, export_timeline
+from profagent.commands.record import RecordOptions, record
+from profagent.commands.watch import WatchOptions, watch
+from profagent.errors import ProfagentError, UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from profagent.commands.workspace import Workspace
+    from profagent.export.live import Event
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """How long the simulated program runs, at which rate and with which network."""
+
+    workspace: Workspace
+    for_s: float = 5.0
+    rate: float = 10.0
+    model: str = "yolov5s"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """The recorded session's summary, and the folders with the exports."""
+
+    summary: dict[str, Any]
+    timelines: Path
+    tables: Path
+
+
+async def demo(
+    options: DemoOptions, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
+) -> DemoResult:
+    """Run the simulated board, show it live, record it, export it. Raises ProfagentError when a step fails."""
+    async with simulated_board(options) as address:
+        summary = await _capture(options, address, show, tell, stop)
+    tell("exporting")
+    folder = options.workspace.root / "exports" / f"session-{summary['session']}"
+    database, session = options.workspace.database, summary["session"]
+    await asyncio.to_thread(export_timeline, database, folder / "timeline", session=session)
+    tables = SummaryOptions(aggregate=True)
+    await asyncio.to_thread(export_summary, database, folder / "summary", session=session, options=tables)
+    return DemoResult(summary, folder / "timeline", folder / "summary")
+
+
+@asynccontextmanager
+async def simulated_board(options: DemoOptions) -> AsyncIterator[str]:
+    """A `profagentd --simulate` of our own on a free loopback port; gives its address."""
+    arguments = ("--listen", "127.0.0.1:0", "--simulate", "--model", options.model)
+    arguments += ("--rate", f"{options.rate:g}", "--for", f"{options.for_s:g}", "--log-level", "warning")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "profagentd", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        yield await _address(process)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+
+
+async def _address(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    async with asyncio.timeout(START_TIMEOUT_S):
+        line = (await process.stdout.readline()).decode()
+    address = line.rpartition(" serving ")[2].strip()
+    if not address:
+        raise ProfagentError(
+            "the simulated board did not start", hint="profagentd's own message above says why; is it installed?"
+        )
+    return address
+
+
+async def _capture(
+    options: DemoOptions, address: str, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
+) -> dict[str, Any]:
+    """Watch and record at the same time, as two clients, until the simulated program has finished."""
+    watching = asyncio.Event()
+    live = asyncio.create_task(watch(WatchOptions(address, from_start=True), show, tell, watching))
+    try:
+        return await record(RecordOptions(address, options.workspace, until_finished=True, backlog=True), tell, stop)
+    finally:
+        watching.set()
+        await _settled(live)
+
+
+async def _settled(live: asyncio.Task[Event]) -> None:
+    """Wait for the live view; that it lost a board that has just stopped is no error."""
+    try:
+        await live
+    except UnreachableError:
+        return

@@ -1,0 +1,61 @@
+"""A JOB directory as the vendor's commands use it: its database when it is there and fresh, its log."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from profagent import __version__
+from profagent.commands.importing import import_job, job_database
+from profagent.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from profagent.formats.countermap import CounterMap
+
+LOG_FILE = "log/profagent.log"
+
+
+async def imported_database(
+    directory: Path, counter_map: CounterMap | None = None, *, tell: Callable[[str], None]
+) -> Path:
+    """The JOB's database; imported first when it is missing or older than a file of the JOB, or for another map."""
+    database = job_database(directory)
+    if counter_map is not None or not _is_fresh(directory, database):
+        tell(f"importing {directory}")
+        imported = await import_job(directory, counter_map)
+        write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s"])
+    return database
+
+
+def write_log(directory: Path, lines: Iterable[str]) -> None:
+    """Add lines to the JOB's log; StoreError when that cannot be written."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    file = directory / LOG_FILE
+    try:
+        file.parent.mkdir(exist_ok=True)
+        with file.open("a", encoding="utf-8") as log:
+            log.writelines(f"{now} profagent {__version__} {line}\n" for line in lines)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {file}: {error.strerror}", hint="check the permissions and the free space of the JOB"
+        ) from error
+
+
+def _is_fresh(directory: Path, database: Path) -> bool:
+    try:
+        made_ns = database.stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
+    return all(changed_ns <= made_ns for changed_ns in _changes_ns(directory))
+
+
+def _changes_ns(directory: Path) -> Iterable[int]:
+    for folder in (directory, directory / "data"):
+        if not folder.is_dir():
+            continue
+        with os.scandir(folder) as entries:
+            yield from (entry.stat().st_mtime_ns for entry in entries if entry.is_file())
