@@ -258,13 +258,21 @@ class JobDecoder:
     def _new_join(self, path: str, name: LogName) -> Iterator[Change]:
         """A model's layers are known, or known better: records that came before are joined again."""
         key = (name.model or "", name.model_id or 0)
-        join = self._joins[key] = self._load_join(*key)
-        disagreements = join.disagreements() if join is not None else []
-        yield ContentLedger(path, tuple(Entry("note", "layer-counts", text) for text in disagreements))
+        self._joins[key] = self._load_join(*key)
+        yield ContentLedger(path, ())
+        yield from self._compared_counts(*key)
         for data_path in self._files.names():
             data_name = parse_log_name(data_path)
             if data_name is not None and _is_segments_of(data_name, key):
                 yield from self._redecoded(self._log(data_path, data_name, None))
+
+    def _compared_counts(self, model: str, model_id: int) -> Iterator[Change]:
+        """Where a model's layer table and its nets are both known: what they do not agree about."""
+        table, nets = self._layer_table(model, model_id), self._nets(model, model_id)
+        if table is not None and nets:
+            disagreements = LayerJoin(table, nets).disagreements()
+            entries = tuple(Entry("note", "layer-counts", text) for text in disagreements)
+            yield ContentLedger(f"data/{model}.{model_id}.layer.info", entries)
 
 
 def _is_segments_of(name: LogName, key: tuple[str, int]) -> bool:

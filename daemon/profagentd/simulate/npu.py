@@ -35,14 +35,15 @@ _LOWEST_PID, _PIDS = 1_000, 30_000
 class Npu:
     """Writes one JOB. Times go in and come out in microseconds since the epoch; writing raises OSError.
 
-    The same seed, options and times make the same bytes, and the same JOB name in a root without that name.
+    The same seed, options and times make the same bytes; JOB names come from `names`, else from the seed as well.
     """
 
-    def __init__(self, options: SimulationOptions, *, gaps: bool = True) -> None:
+    def __init__(self, options: SimulationOptions, *, gaps: bool = True, names: Random | None = None) -> None:
         """Read the network and draw its inferences; nothing is written yet. Raises DaemonError."""
         self._options = options
         self._network = _network(options)
         self._rng = Random(f"profagentd {options.seed}")
+        self._names = names or self._rng
         self._variants = Drawing(self._network, options.pictures, load_counters(), self._rng, gaps=gaps).variants()
         self._pid = _LOWEST_PID + int(self._rng.random() * _PIDS)
         self._next = self._variants[0]
@@ -92,7 +93,7 @@ class Npu:
         return begin_us + UNLOAD_US
 
     def _new_job(self) -> JobWriter:
-        job = JobWriter.create(self._options.root, self._rng)
+        job = JobWriter.create(self._options.root, self._names)
         job.rewrite_beside(MARKER, _marker(self._options, self._network).encode("utf-8"))
         job.rewrite_beside(f"info.json.{DEVICE_ID}", encode.info_json(FREQUENCY_MHZ))
         return job

@@ -7,6 +7,7 @@ import logging
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from random import SystemRandom
 from typing import TYPE_CHECKING, Callable, TypeVar
 
 from profagentd.errors import DaemonError
@@ -71,7 +72,8 @@ class _Simulation:
         self._thread = thread
 
     async def run(self) -> SimulationReport:
-        npu = await self._blocking(Npu, self._options)
+        # Like the runtime's, a JOB's name is not repeated: a host keeps JOBs of many runs side by side.
+        npu = await self._blocking(lambda options: Npu(options, names=SystemRandom()), self._options)
         try:
             await self._blocking(npu.load, self._clock.wall_us() - LOAD_US)
             pace = await self._infer(npu)
