@@ -86,7 +86,7 @@ class FileNames:
 
 
 def _reload(inference: InferenceRow) -> str:
-    return f".reload{inference.stretch - 1}" if inference.stretch > 1 else ""
+    return f".reload{inference.stretch}" if inference.stretch else ""
 
 
 def _with_model(before: str, model_name: str, after: str) -> str:

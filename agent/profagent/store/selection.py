@@ -27,7 +27,10 @@ class Choice(NamedTuple):
 
 
 class InferenceRow(NamedTuple):
-    """A chosen inference; `group` numbers device, model, model id and batch, `iter_id` all of its model's from 0."""
+    """A chosen inference. `group` numbers device, model, model id and batch, `iter_id` all of its model's from 0.
+
+    `stretch` is 0, and higher for a model that was loaded again under the same name.
+    """
 
     position: int
     group: int
@@ -170,7 +173,7 @@ GROUP BY c.file, r.layer_index ORDER BY c.file, min(g.net), min(r.sequence)
 _GROUPS = """
 SELECT file, file, min(iter_id), device_id, model, name, model_id,
        CASE WHEN count(DISTINCT ifnull(stream_id, -1)) = 1 THEN min(stream_id) END,
-       batch_num, min(input_pic_num), 0, 1, min(start_us),
+       batch_num, min(input_pic_num), 0, 0, min(start_us),
        CASE WHEN count(cache_hit) = count(*) THEN sum(cache_hit) END,
        CASE WHEN count(cache_miss) = count(*) THEN sum(cache_miss) END, sum(ticks)
 FROM chosen GROUP BY file ORDER BY file

@@ -26,7 +26,7 @@ def test_names_are_the_manual_s() -> None:
 
 
 def test_an_aggregate_says_so_where_the_pictures_stand() -> None:
-    row = inference_row(model_id=2, stretch=3)
+    row = inference_row(model_id=2, stretch=2)
     assert op_summary_name(row, 700, is_aggregate=True) == "op_summary_0.yolo.2.1.aggregate.0.2500.700"
     assert op_statistic_name(row, is_aggregate=True) == "op_statistic_0_2_aggregate"
 
@@ -37,7 +37,7 @@ def test_unknown_fields_are_na() -> None:
 
 
 def test_a_model_loaded_again_is_marked() -> None:
-    name = op_summary_name(inference_row(stretch=2), 700, is_aggregate=False)
+    name = op_summary_name(inference_row(stretch=1), 700, is_aggregate=False)
     assert name.endswith(".700.reload1")
 
 

@@ -82,10 +82,10 @@ def test_the_last_are_taken_of_each_model_and_keep_their_numbers(builder: Databa
 def test_an_inference_is_chosen_by_its_picture_count_in_every_load(builder: DatabaseBuilder, select: Any) -> None:
     session = builder.session()
     model = builder.model(builder.job(session))
-    for stretch, pic in ((1, 0), (1, 7), (2, 7)):
+    for stretch, pic in ((0, 0), (0, 7), (1, 7)):
         builder.inference(session, model, pic, stretch=stretch, start_us=START_US + 10 * stretch + pic)
-    assert [row.stretch for row in select(Choice(inference=7)).inferences()] == [1, 2]
-    assert [row.stretch for row in select(Choice(inference=7, last=1)).inferences()] == [2]
+    assert [row.stretch for row in select(Choice(inference=7)).inferences()] == [0, 1]
+    assert [row.stretch for row in select(Choice(inference=7, last=1)).inferences()] == [1]
     assert _picture_counts(select(Choice(inference=8))) == []
 
 
@@ -136,7 +136,7 @@ def test_only_records_of_chosen_inferences_come_from_a_file_of_two_loads(builder
     model = builder.model(builder.job(session))
     part = builder.new_part(session, model, "aicore")
     builder.aicore(builder.inference(session, model, 0), part, [10])
-    builder.aicore(builder.inference(session, model, 0, stretch=2, start_us=START_US + 5), part, [20], first=1)
+    builder.aicore(builder.inference(session, model, 0, stretch=1, start_us=START_US + 5), part, [20], first=1)
     builder.aicore(builder.inference(session, model, 1), builder.new_part(session, model, "aicore"), [30])
     assert [row.ticks for row in select(Choice(inference=0, last=1)).aicore()] == [20]
     assert [row.ticks for row in select(Choice(inference=1)).aicore()] == [30]

@@ -1,0 +1,53 @@
+"""Imports a sample JOB and exports it; `python -m tests.golden.write_exports` writes the golden files anew.
+
+Versions are left out: they change with every release.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from profagent.commands.export import SummaryOptions, export_summary, export_timeline
+from profagent.commands.importing import import_job
+
+GOLDEN = Path(__file__).parent / "exports"
+SAMPLES = Path(__file__).parents[1] / "data" / "jobs"
+JOBS = {
+    job.parent.name if job.parent != SAMPLES else "small": job for job in sorted(SAMPLES.rglob("JOB*")) if job.is_dir()
+}
+VERSIONS = re.compile(rb'"(profagent|daemon_version)": ?"[^"]*",\s*')
+
+
+def export_job(name: str, folder: Path) -> Path:
+    """Import a copy of the sample and export it; gives the JOB directory."""
+    job = folder / JOBS[name].name
+    shutil.copytree(JOBS[name], job)
+    database = asyncio.run(import_job(job)).database
+    export_summary(database, job / "summary", job=job.name)
+    export_summary(database, job / "aggregate", job=job.name, options=SummaryOptions("json", aggregate=True))
+    export_timeline(database, job / "timeline", job=job.name)
+    for file in {*job.glob("*/metadata.json"), *job.glob("timeline/*.json")}:
+        _leave_out_versions(file)
+    return job
+
+
+def _leave_out_versions(file: Path) -> None:
+    file.write_bytes(VERSIONS.sub(b"", file.read_bytes()))
+
+
+def write_all() -> None:
+    """Replace every golden file."""
+    shutil.rmtree(GOLDEN, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in JOBS:
+            job = export_job(name, Path(folder))
+            for part in ("summary", "aggregate", "timeline"):
+                shutil.copytree(job / part, GOLDEN / name / part)
+
+
+if __name__ == "__main__":
+    write_all()
