@@ -10,7 +10,7 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagentd import messages, requests
 from profagentd.clock import US_PER_S, Clock, moment
 from profagentd.refusal import Fault, Refusal
-from profagentd.stream import Stream
+from profagentd.stream import PAGE_ENTRIES, Stream
 from profagentd.supervisor import until_first
 from profagentd.turns import take_turns
 from profagentd.usage import usage
@@ -152,7 +152,7 @@ class Conversation:
     async def _pause(self) -> None:
         """Wait until something happens, a log is due, or it is time for a heartbeat."""
         now = self._site.clock.monotonic()
-        due = [self._spoke + HEARTBEAT_S, self._stream.next_due()]
+        due = [self._spoke + HEARTBEAT_S, self._stream.window.next_due()]
         if self._stream.is_short_of_room:
             due.append(now + ROOM_S)
         delay_s = min(each for each in due if each is not None) - now
@@ -192,7 +192,7 @@ class Conversation:
         return bool(views)
 
     async def _tell_released(self) -> bool:
-        handles = self._stream.take_released()
+        handles = self._stream.window.take_released(PAGE_ENTRIES)
         if handles:
             await self._write(wire.ServerMessage(released=wire.Released(handles=handles)))
         return bool(handles)
@@ -212,12 +212,12 @@ class Conversation:
 
     async def _send_logs(self) -> bool:
         now = moment(self._site.clock)
-        ready = self._stream.take_ready(TURN_LOGS, now.monotonic)
+        ready = self._stream.take_turns(TURN_LOGS, now.monotonic)
         if not ready:
             return False
         steps = await asyncio.to_thread(take_turns, ready, now)
-        self._stream.put_back(turn.log for turn in ready[len(steps) :])
-        events = [event for turn, step in zip(ready, steps) for event in self._stream.stepped(turn.log, step)]
+        self._stream.window.put_back(turn.log for turn in ready[len(steps) :])
+        events = [event for turn, step in zip(ready, steps) for event in self._stream.window.stepped(turn.log, step)]
         await self._send_events(events)
         return True
 
@@ -227,6 +227,6 @@ class Conversation:
 
     async def _send_heartbeat(self) -> None:
         used = await asyncio.to_thread(usage, self._site.roots)
-        heartbeat = messages.heartbeat(used, moment(self._site.clock), self._stream.lag_bytes)
+        heartbeat = messages.heartbeat(used, moment(self._site.clock), self._stream.window.lag_bytes)
         await self._write(wire.ServerMessage(heartbeat=heartbeat))
         self._spoke = self._site.clock.monotonic()

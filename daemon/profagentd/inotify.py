@@ -56,7 +56,7 @@ class Notice:
     @property
     def touch(self) -> Touch:
         """What happened to `name`."""
-        touch = Touch.WRITTEN if self.mask & (_MODIFY | _CLOSE_WRITE | _ATTRIB) else Touch.HINT
+        touch = Touch.WRITTEN if self.mask & (_MODIFY | _CLOSE_WRITE) else Touch.HINT
         touch |= Touch.MADE if self.mask & (_CREATE | _MOVED_TO) else Touch.HINT
         touch |= Touch.DELETED if self.mask & _DELETE else Touch.HINT
         return touch | (Touch.MOVED if self.mask & _MOVED_FROM else Touch.HINT)

@@ -13,7 +13,6 @@ from profagentd.walk import Page, Walk, look
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from profagentd.log import Log
     from profagentd.opening import Place
 
 # Names that are not files are told one by one up to so many.
@@ -36,12 +35,11 @@ class Names:
 
 
 class Selection:
-    """The names still to look at, and the logs that are announced."""
+    """The names still to look at, and what was told of those that are no logs."""
 
     def __init__(self, job: int, place: Place) -> None:
         self.job = job
         self.place = place
-        self.logs: dict[bytes, Log] = {}
         self.changes = Changes(walk=True)
         self.is_over = False
         self._walk: Walk | None = None
@@ -52,11 +50,6 @@ class Selection:
     def wants_look(self) -> bool:
         """Whether there are names to look at."""
         return bool(self.changes) or self._walk is not None
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing is to be looked at, asked or sent until something changes."""
-        return not self.wants_look and all(log.is_settled for log in self.logs.values())
 
     def next_names(self, limit: int) -> Names:
         """The next names to look at: changed ones first, then those of the walk."""

@@ -1,0 +1,146 @@
+"""The logs of a stream that are announced and not released: found by handle or path, in turn, bounded in number."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import TYPE_CHECKING
+
+from profagentd.log import Log, Phase
+from profagentd.refusal import Fault, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from profagentd.events import Event
+    from profagentd.following import Step
+    from profagentd.walk import Sighting
+
+WINDOW_LOGS = 4096
+# An incomplete log that did not change for so long gives way when others wait.
+IDLE_S = 1.0
+
+
+class Window:
+    """Each log has a turn when something is due for it; a turn that was taken comes back through `stepped`."""
+
+    def __init__(self) -> None:
+        self._logs: dict[int, Log] = {}
+        self._paths: dict[int, dict[bytes, Log]] = {}  # by JOB
+        self._handles = 0
+        self._ready: deque[Log] = deque()
+        self._waiting: list[tuple[float, int]] = []
+        self._released: list[int] = []
+
+    @property
+    def room(self) -> int:
+        """How many logs more may be announced."""
+        return WINDOW_LOGS - len(self._logs)
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes that are known and not yet sent."""
+        return sum(log.lag_bytes for log in self._logs.values())
+
+    def of_job(self, job: int) -> list[Log]:
+        """The logs of a JOB."""
+        return list(self._paths.get(job, {}).values())
+
+    def at(self, job: int, path: bytes) -> Log | None:
+        """The log at a path, if it is announced."""
+        return self._paths.get(job, {}).get(path)
+
+    def get(self, handle: int) -> Log | None:
+        """The log, or None when its handle is over. Refusal when there never was one."""
+        if not 0 < handle <= self._handles:
+            raise Refusal(Fault.INVALID, f"there is no log {handle} in this stream")
+        return self._logs.get(handle)
+
+    def add(self, job: int, sighting: Sighting, changed: float) -> Log:
+        """A log that is to be announced."""
+        self._handles += 1
+        log = Log(self._handles, job, sighting.path, sighting.kind, sighting.size, changed)
+        self._paths.setdefault(job, {})[log.path] = self._logs[log.handle] = log
+        return log
+
+    # Turns
+
+    def queue(self, log: Log) -> None:
+        """Something is due for it."""
+        log.waits_until = None
+        if log.queued:
+            log.touched = True
+        else:
+            log.queued = True
+            self._ready.append(log)
+
+    def take_ready(self, limit: int, now: float) -> list[Log]:
+        """Logs whose turn it is, at most `limit`; each must come back through `stepped` or `put_back`."""
+        while self._waiting and self._waiting[0][0] <= now:
+            due, handle = heapq.heappop(self._waiting)
+            log = self._logs.get(handle)
+            if log and log.waits_until == due:
+                self.queue(log)
+        taken: list[Log] = []
+        while self._ready and len(taken) < limit:
+            log = self._ready.popleft()
+            if log.phase is not Phase.OVER:
+                taken.append(log)
+        return taken
+
+    def put_back(self, logs: Iterable[Log]) -> None:
+        """These did not have their turn after all; they stay first, in this order."""
+        self._ready.extendleft(reversed(list(logs)))
+
+    def stepped(self, log: Log, step: Step) -> tuple[Event, ...]:
+        """The log had its turn; what the client is to be told of it."""
+        if log.handle not in self._logs:
+            return ()  # it was given up meanwhile
+        if log.phase is Phase.OVER:
+            self.forget(log)
+            return step.events
+        is_due = step.again or log.touched
+        log.queued = log.touched = False
+        if is_due:
+            self.queue(log)
+        elif step.due is not None:
+            log.waits_until = step.due
+            heapq.heappush(self._waiting, (step.due, log.handle))
+        self.release_delivered(log)
+        return step.events
+
+    def next_due(self) -> float | None:
+        """Monotonic time at which a log wants a look though nothing changed; None without such a log."""
+        return self._waiting[0][0] if self._waiting else None
+
+    # Ends
+
+    def forget(self, log: Log) -> None:
+        """The handle is over."""
+        log.phase = Phase.OVER
+        del self._logs[log.handle]
+        paths = self._paths[log.job]
+        del paths[log.path]
+        if not paths:
+            del self._paths[log.job]
+
+    def release(self, log: Log) -> None:
+        """The handle is over, which the client is to be told."""
+        self._released.append(log.handle)
+        self.forget(log)
+
+    def release_delivered(self, log: Log) -> None:
+        """Release the log if it is complete and the client has said so."""
+        if log.is_delivered:
+            self.release(log)
+
+    def release_idle(self, now: float, limit: int) -> None:
+        """Let logs that do not change give way to others, those first that did not change for longest."""
+        idle = [log for log in self._logs.values() if log.is_idle and now - log.changed >= IDLE_S]
+        for log in heapq.nsmallest(limit, idle, key=lambda each: each.changed):
+            self.release(log)
+
+    def take_released(self, limit: int) -> list[int]:
+        """Released handles that the client is to be told, at most `limit`."""
+        released, self._released = self._released[:limit], self._released[limit:]
+        return released

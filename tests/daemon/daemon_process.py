@@ -1,0 +1,79 @@
+"""A real daemon in a process of its own, and JOB directories for it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import string
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from profagentd import __version__
+
+IMPORT_ROOTS = [str(Path(__file__).parents[2] / each) for each in ("protos", "daemon")]
+START = f"profagentd {__version__} serving "
+AICORE_DONE = b"file_len:%d\nstart_time:5\nend_time:6\ncache_hit:2\ncache_mis:1\n"
+API_DONE = b"file_len:%d\nstart_time:5\nend_time:6\npid:7\ntid:7\n"
+
+
+class Daemon:
+    """A running daemon; its log goes to the test's output."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+        self.process = process
+        self.address = address
+
+    def stop(self) -> int:
+        """Ask it to end; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line of a daemon."""
+    return [sys.executable, "-m", "profagentd", *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Variables with which the daemon finds its code, whether it is installed or not."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(IMPORT_ROOTS), "GRPC_VERBOSITY": "ERROR"}
+
+
+@contextmanager
+def running(*arguments: str | Path, listen: str = "127.0.0.1:0") -> Iterator[Daemon]:
+    """A daemon that serves; it is ended in any case."""
+    process = subprocess.Popen(
+        command("--listen", listen, *map(str, arguments)), env=environment(), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith(START), line
+        yield Daemon(process, line[len(START) :].strip())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def job_name(number: int = 0) -> str:
+    """A JOB directory's name."""
+    letters = random.Random(number)
+    return "JOB" + "".join(letters.choice(string.ascii_uppercase) for _ in range(29))
+
+
+def make_job(root: Path, number: int = 0) -> Path:
+    """A JOB directory as the runtime begins it."""
+    job = root / job_name(number)
+    (job / "data").mkdir(parents=True)
+    (job / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "700"}]}')
+    return job
+
+
+def content(job: Path) -> dict[bytes, bytes]:
+    """The bytes of each file of a JOB, by its path inside."""
+    files = [path for path in job.rglob("*") if path.is_file()]
+    return {os.fsencode(path.relative_to(job)): path.read_bytes() for path in files}

@@ -1,0 +1,385 @@
+"""The conversation of Follow: what a client may do, what it may not, and that one client is no other's concern."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from profagent_wire.v1 import board_pb2 as wire
+from tests.daemon.daemon_process import AICORE_DONE, Daemon, content, make_job, running
+from tests.daemon.wire_client import Client, Copy, connect, digest, following, message, open_message
+
+NAME = "aicore.0.model.3.0.1.1.0"
+RECORD = bytes(range(256))
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A JOB with one complete data log."""
+    made = make_job(tmp_path)
+    (made / "data" / NAME).write_bytes(RECORD * 4)
+    (made / "data" / f"{NAME}.done").write_bytes(AICORE_DONE % 1024)
+    return made
+
+
+@pytest.fixture
+def daemon(job: Path, tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that serves it."""
+    with running("--root", tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+async def client(daemon: Daemon) -> AsyncIterator[Client]:
+    """A client whose stream is not opened."""
+    async with following(daemon.address) as opened:
+        yield opened
+
+
+async def refused(client: Client, *messages: wire.ClientMessage) -> tuple[grpc.StatusCode, str]:
+    """Code and text with which the server answers these messages."""
+    for each in messages:
+        await client.say(each)
+    client.is_mute = True
+    code = await client.until_ended()
+    return code, await client.call.details()
+
+
+async def opened_with_log(client: Client) -> int:
+    """Follow the JOB without answering; the handle of its data log."""
+    client.answers = False
+    handles: dict[bytes, int] = {}
+    original = client._on_announced
+
+    async def note(announced: wire.Announced) -> None:
+        handles.update({log.path: log.handle for log in announced.logs})
+        await original(announced)
+
+    client._on_announced = note  # type: ignore[method-assign]
+    await client.start()
+    await client.until(lambda: client.has(NAME))
+    return handles[b"data/" + NAME.encode()]
+
+
+async def test_the_welcome_comes_first_and_describes_the_board(client: Client, tmp_path: Path) -> None:
+    await client.start()
+    await client.until(lambda: client.welcome is not None)
+    assert client.welcome is not None
+    assert client.welcome.heartbeat_us == 5_000_000
+    assert client.welcome.description.protocol == wire.ProtocolVersion(major=1, minor=0)
+    assert list(client.welcome.description.roots) == [str(tmp_path)]
+    assert not client.is_listed
+
+
+@pytest.mark.parametrize(
+    "first", [message(select=wire.Select()), message(heartbeat=wire.Heartbeat()), wire.ClientMessage()]
+)
+async def test_a_stream_begins_with_open(client: Client, first: wire.ClientMessage) -> None:
+    code, _ = await refused(client, first)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_open_comes_once(client: Client) -> None:
+    code, _ = await refused(client, open_message(), open_message())
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_another_major_version_is_refused_with_both_versions(client: Client) -> None:
+    code, text = await refused(client, open_message(major=2, minor=7))
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+    assert "2.7" in text
+    assert "1.0" in text
+
+
+async def test_another_minor_version_is_welcome(client: Client) -> None:
+    await client.say(open_message(minor=99))
+    await client.until(lambda: client.is_listed)
+
+
+@pytest.mark.parametrize("consumer", ["", "a b", "a/b", "x" * 65, "ä"])
+async def test_a_consumer_has_a_plain_name(client: Client, consumer: str) -> None:
+    code, _ = await refused(client, open_message(consumer))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_consumer_of_64_characters_is_welcome(client: Client) -> None:
+    await client.start("A-z_0.9" + "x" * 57)
+    await client.until(lambda: client.is_listed)
+
+
+async def test_a_job_that_is_not_selected_costs_only_its_status(client: Client, job: Path) -> None:
+    client.follows = lambda _: False
+    await client.start()
+    await client.until(lambda: client.is_listed)
+    (job / "data" / "more").write_bytes(b"x")
+    client.is_mute = True
+    await client.call.done_writing()
+    assert await client.until_ended() is grpc.StatusCode.OK
+    assert list(client.jobs) == [job.name]
+    assert client.copies == {}
+
+
+@pytest.mark.parametrize("handle", [0, 7, 2**32 - 1])
+async def test_selecting_an_unknown_job_ends_the_stream(client: Client, handle: int) -> None:
+    code, _ = await refused(client, open_message(), message(select=wire.Select(follow=[handle])))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_unfollowing_releases_and_following_again_announces_anew(client: Client, job: Path) -> None:
+    client.acknowledges = False
+    await client.start()
+    await client.until(lambda: client.mirror(job.name) == content(job))
+    handle = client.jobs[job.name].handle
+    await client.say(message(select=wire.Select(unfollow=[handle])))
+    await client.until(lambda: client.open_logs == 0)
+    await client.say(message(select=wire.Select(follow=[handle])))
+    await client.until(lambda: client.copy(NAME).announced == 2)
+    await client.until(lambda: client.copy(NAME).starts == [wire.START_REASON_NEW, wire.START_REASON_SAME])
+
+
+@pytest.mark.parametrize(
+    ("name", "message_of"),
+    [
+        ("Select", lambda: message(select=wire.Select(follow=[1] * 600, unfollow=[1] * 401))),
+        ("Holdings", lambda: message(holdings=wire.Holdings(logs=[wire.Holding(handle=1)] * 1001))),
+        ("Acknowledge", lambda: message(acknowledge=wire.Acknowledge(logs=[wire.Acknowledgement(handle=1)] * 1001))),
+    ],
+)
+async def test_more_than_a_thousand_entries_end_the_stream(client: Client, name: str, message_of: object) -> None:
+    code, text = await refused(client, open_message(), message_of())  # type: ignore[operator]
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert name in text
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        message(holdings=wire.Holdings(logs=[wire.Holding(handle=999)])),
+        message(acknowledge=wire.Acknowledge(logs=[wire.Acknowledgement(handle=999)])),
+        message(acknowledge=wire.Acknowledge(logs=[wire.Acknowledgement(handle=0)])),
+    ],
+)
+async def test_an_unknown_log_ends_the_stream(client: Client, unknown: wire.ClientMessage) -> None:
+    code, text = await refused(client, open_message(), unknown)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "no log" in text
+
+
+async def test_no_byte_comes_before_the_holding(client: Client) -> None:
+    await opened_with_log(client)
+    with pytest.raises(asyncio.TimeoutError):
+        await client.until(lambda: client.chunks > 0, patience_s=0.5)
+
+
+async def test_a_log_has_one_holding(client: Client) -> None:
+    handle = await opened_with_log(client)
+    holding = message(holdings=wire.Holdings(logs=[wire.Holding(handle=handle)]))
+    code, _ = await refused(client, holding, holding)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    "holding",
+    [wire.Holding(offset=5, prefix_digest=bytes(16)), wire.Holding(generation=1, offset=5, prefix_digest=b"")],
+)
+async def test_a_holding_makes_sense_or_ends_the_stream(client: Client, holding: wire.Holding) -> None:
+    holding.handle = await opened_with_log(client)
+    code, _ = await refused(client, message(holdings=wire.Holdings(logs=[holding])))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_skipped_log_is_over_until_it_changes(client: Client, job: Path) -> None:
+    client.wants = lambda key: not key[1].endswith(NAME.encode())
+    await client.start()
+    await client.until(lambda: job.name in client.jobs and client.jobs[job.name].caught_up)
+    assert client.copy(NAME).announced == 1
+    assert client.copy(NAME).starts == []
+    with (job / "data" / NAME).open("ab") as file:
+        file.write(RECORD)
+    await client.until(lambda: client.copy(NAME).announced >= 2)
+
+
+def holding(client: Client, job: Path, name: str, generation: int, data: bytes) -> Copy:
+    """Let the client hold this of a log before its stream begins."""
+    copy = client.copies[(job.name, b"data/" + name.encode())] = Copy(generation=generation, data=bytearray(data))
+    return copy
+
+
+async def test_a_prefix_that_is_held_is_gone_on_from(client: Client, job: Path) -> None:
+    held = holding(client, job, NAME, 5, RECORD * 2)
+    await client.start()
+    await client.until(lambda: held.is_complete)
+    assert held.starts == [wire.START_REASON_SAME]
+    assert (held.generation, bytes(held.data)) == (5, RECORD * 4)
+    assert client.chunks > 0
+
+
+async def test_what_is_held_whole_is_completed_without_a_byte(client: Client, job: Path) -> None:
+    held = [holding(client, job, NAME, 2, RECORD * 4), holding(client, job, f"{NAME}.done", 3, AICORE_DONE % 1024)]
+    await client.start()
+    await client.until(lambda: all(copy.is_complete for copy in held))
+    assert [copy.generation for copy in held] == [2, 3]
+    assert client.chunks == 1  # info.json.0
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [(NAME, b"other" + RECORD), (NAME, RECORD * 5), (f"{NAME}.done", b"file_len:"), (f"{NAME}.done", b"other" * 200)],
+    ids=["other bytes", "longer than the file", "a part of a snapshot", "longer than the snapshot"],
+)
+async def test_another_prefix_begins_a_new_generation(client: Client, job: Path, name: str, data: bytes) -> None:
+    held = holding(client, job, name, 5, data)
+    await client.start()
+    await client.until(lambda: held.is_complete)
+    assert held.starts == [wire.START_REASON_DIFFERENT]
+    assert (held.generation, bytes(held.data)) == (6, (job / "data" / name).read_bytes())
+
+
+async def test_two_clients_go_on_from_their_own_offsets(daemon: Daemon, job: Path) -> None:
+    async with following(daemon.address) as one, following(daemon.address) as other:
+        ahead, behind = holding(one, job, NAME, 1, RECORD * 3), holding(other, job, NAME, 1, RECORD)
+        await one.start("one")
+        await other.start("other")
+        await asyncio.gather(one.until(lambda: ahead.is_complete), other.until(lambda: behind.is_complete))
+        assert ahead.data == behind.data == RECORD * 4
+
+
+async def test_a_delivered_log_is_released_and_nothing_else(client: Client, job: Path) -> None:
+    (job / "data" / "aicore.0.model.3.0.1.1.1").write_bytes(RECORD)
+    await client.start()
+    await client.until(lambda: job.name in client.jobs and client.jobs[job.name].caught_up)
+    await client.until(lambda: client.open_logs == 1)
+    assert len(client.released) == 3
+
+
+@pytest.mark.parametrize(
+    "acknowledgement",
+    [
+        wire.Acknowledgement(generation=1, offset=1025),
+        wire.Acknowledgement(generation=2, offset=1),
+        wire.Acknowledgement(generation=1, offset=2**64 - 1),
+        wire.Acknowledgement(generation=1, offset=1, complete=True),
+    ],
+    ids=["beyond the end", "a later generation", "absurd", "a completion that was not told"],
+)
+async def test_an_acknowledgement_beyond_what_was_sent_ends_the_stream(
+    client: Client, job: Path, acknowledgement: wire.Acknowledgement
+) -> None:
+    (job / "data" / f"{NAME}.done").unlink()
+    handle = await opened_with_log(client)
+    await client.say(message(holdings=wire.Holdings(logs=[wire.Holding(handle=handle)])))
+    client.acknowledges = False
+    await client.until(lambda: client.chunks > 0)
+    acknowledgement.handle = handle
+    code, _ = await refused(client, message(acknowledge=wire.Acknowledge(logs=[acknowledgement])))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_late_acknowledgement_of_a_released_log_is_fine(client: Client, job: Path) -> None:
+    await client.start()
+    await client.until(lambda: client.has(NAME) and client.open_logs == 0)
+    late = [wire.Acknowledgement(handle=handle, generation=9, offset=9) for handle in client.released]
+    await client.say(message(acknowledge=wire.Acknowledge(logs=late)))
+    (job / "data" / "later").write_bytes(b"x")
+    await client.until(lambda: client.has("later"))
+
+
+async def test_a_client_that_half_closes_is_let_go(client: Client) -> None:
+    await client.start()
+    await client.until(lambda: client.is_listed)
+    client.is_mute = True
+    await client.call.done_writing()
+    assert await client.until_ended() is grpc.StatusCode.OK
+
+
+async def test_the_server_gives_signs_of_life(client: Client, tmp_path: Path) -> None:
+    await client.start()
+    await client.until(lambda: bool(client.heartbeats))
+    heartbeat = client.heartbeats[0]
+    assert heartbeat.rss_bytes > 0
+    assert heartbeat.cpu_us > 0
+    assert len(heartbeat.free_bytes) == 1
+    assert heartbeat.clocks.wall_us > 0
+
+
+async def test_a_client_that_never_reads_holds_up_no_other(daemon: Daemon, job: Path) -> None:
+    async with following(daemon.address) as slow, following(daemon.address) as fast:
+        await slow.start("slow")
+        await slow.until(lambda: job.name in slow.jobs and slow.jobs[job.name].caught_up)
+        await fast.start("fast")
+        size = 0
+        for _ in range(8):
+            with (job / "data" / NAME).open("ab") as file:
+                file.write(bytes(4_000_000))
+            size += 4_000_000
+            await fast.until(lambda: fast.has(NAME) and len(fast.copy(NAME).data) == size + 1024)  # noqa: B023
+        assert fast.mirror(job.name) == content(job)
+        await fast.until(lambda: bool(fast.heartbeats))
+        assert fast.heartbeats[-1].rss_bytes < 100_000_000
+        await slow.until(lambda: len(slow.copy(NAME).data) == size + 1024)
+
+
+async def test_a_client_that_is_silent_is_given_up(client: Client) -> None:
+    await client.start()
+    began = time.monotonic()
+    client.is_mute = True
+    assert await client.until_ended() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert time.monotonic() - began > 14
+
+
+async def test_a_stop_says_goodbye_and_ends_within_five_seconds(daemon: Daemon, job: Path) -> None:
+    async with following(daemon.address) as client, following(daemon.address) as silent:
+        await silent.start("silent")
+        await client.start()
+        await client.until(lambda: client.has(NAME))
+        client.is_mute = True
+        began = time.monotonic()
+        stopped = asyncio.get_running_loop().run_in_executor(None, daemon.stop)
+        assert await client.until_ended() is grpc.StatusCode.OK
+        assert await stopped == 0
+        assert time.monotonic() - began < 5
+        assert client.goodbye is not None
+        assert client.goodbye.retry_after_us > 0
+
+
+async def test_jobs_are_listed_oldest_first(daemon: Daemon, job: Path, tmp_path: Path) -> None:
+    second = make_job(tmp_path, 1)
+    async with connect(daemon.address) as stub, following(daemon.address) as client:
+        await client.start()
+        await client.until(lambda: second.name in client.jobs)
+        listed = await stub.ListJobs(wire.ListJobsRequest())
+        assert [each.name for each in listed.jobs] == [job.name, second.name]
+        assert listed.next_page_token == ""
+        assert all(each.handle == 0 and not each.caught_up for each in listed.jobs)
+
+
+async def test_clocks_are_read_at_both_ends_of_an_exchange(daemon: Daemon) -> None:
+    async with connect(daemon.address) as stub:
+        before = time.time_ns() // 1000
+        reply = await stub.SyncClock(wire.SyncClockRequest())
+        after = time.time_ns() // 1000
+        assert before <= reply.received.wall_us <= reply.sent.wall_us <= after
+        assert 0 < reply.received.monotonic_us <= reply.sent.monotonic_us
+
+
+async def test_describe_tells_the_board(daemon: Daemon) -> None:
+    async with connect(daemon.address) as stub:
+        description = await stub.Describe(wire.DescribeRequest())
+        assert description.daemon_version
+        assert not description.simulated
+        assert description.npu_clock_mhz == 0
+
+
+async def test_a_prefix_is_compared_by_its_digest(client: Client, job: Path) -> None:
+    handle = await opened_with_log(client)
+    held = wire.Holding(handle=handle, generation=4, offset=256, prefix_digest=digest(RECORD))
+    copy = client.copy(NAME)
+    copy.generation, copy.data = 4, bytearray(RECORD)
+    await client.say(message(holdings=wire.Holdings(logs=[held])))
+    await client.until(lambda: copy.is_complete)
+    assert copy.starts == [wire.START_REASON_SAME]

@@ -1,0 +1,380 @@
+"""A real daemon, real gRPC, real files: whatever happens to a JOB, the client's copies become the board's files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from profagent_wire.v1 import board_pb2 as wire
+from tests.daemon.daemon_process import AICORE_DONE, API_DONE, Daemon, content, job_name, make_job, running
+from tests.daemon.wire_client import Client, connect, following
+
+JOBS = Path(__file__).parents[1] / "data" / "jobs"
+NAME = "aicore.0.model.3.0.1.1.0"
+RECORD = bytes(range(256))
+
+
+@pytest.fixture(params=[(), ("--scan",)], ids=["inotify", "scan"])
+def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon over an empty root, once for each way to watch."""
+    with running("--root", tmp_path, *request.param) as started:
+        yield started
+
+
+@pytest.fixture
+async def client(daemon: Daemon) -> AsyncIterator[Client]:
+    """A client that follows everything."""
+    async with following(daemon.address) as opened:
+        await opened.start()
+        await opened.until(lambda: opened.is_listed)
+        yield opened
+
+
+def holds(client: Client, job: Path) -> Callable[[], bool]:
+    """Whether the client's copies are the JOB's files."""
+    return lambda: client.mirror(job.name) == content(job)
+
+
+async def test_a_job_that_is_there_is_copied(tmp_path: Path) -> None:
+    shutil.copytree(JOBS / "runtime-api", tmp_path / "runtime-api")
+    (job,) = tmp_path.glob("runtime-api/JOB*")
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(lambda: job.name in client.jobs)
+            await client.until(lambda: client.jobs[job.name].caught_up)
+            assert client.mirror(job.name) == content(job)
+            assert client.losses == []
+
+
+@pytest.mark.parametrize("folder", ["runtime-json", "runtime-reload", "runtime-edge", "runtime-misc"])
+async def test_every_job_of_the_runtime_is_copied_with_its_strange_names(folder: str, tmp_path: Path) -> None:
+    shutil.copytree(JOBS / folder, tmp_path / folder)
+    jobs = list(tmp_path.rglob("JOB" + "?" * 29))
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(lambda: len(client.jobs) == len(jobs))
+            await client.until(lambda: all(job.caught_up for job in client.jobs.values()))
+            for job in jobs:
+                assert client.mirror(job.name) == content(job)
+
+
+async def test_a_job_made_later_is_found_and_followed(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path / "app" / "output")
+    (job / "data" / NAME).write_bytes(RECORD * 3)
+    await client.until(holds(client, job))
+    assert client.jobs[job.name].state == wire.JOB_STATE_OPEN
+    assert client.jobs[job.name].directory == str(job)
+
+
+async def test_a_log_that_grows_at_odd_places_is_one_generation(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    whole = RECORD * 40
+    for end in (1, 255, 256, 300, 1111, 5000, len(whole)):
+        with (job / "data" / NAME).open("ab") as file:
+            file.write(whole[file.tell() : end])
+        await client.until(holds(client, job))
+    assert client.copy(NAME).generation == 1
+    assert client.copy(NAME).starts == [wire.START_REASON_NEW]
+    assert not client.copy(NAME).is_complete
+
+
+async def test_a_log_is_complete_when_its_done_parses(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    (job / "data" / NAME).write_bytes(RECORD)
+    await client.until(holds(client, job))
+    (job / "data" / f"{NAME}.done").write_bytes(b"file_len:")
+    await client.until(lambda: client.has(f"{NAME}.done") and client.copy(f"{NAME}.done").is_complete)
+    assert not client.copy(NAME).is_complete
+    (job / "data" / f"{NAME}.done").write_bytes(AICORE_DONE % 256)
+    await client.until(lambda: client.copy(NAME).is_complete)
+    await client.until(holds(client, job))
+
+
+async def test_a_done_may_come_before_its_data(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    (job / "data" / f"{NAME}.done").write_bytes(AICORE_DONE % 768)
+    await client.until(holds(client, job))
+    (job / "data" / NAME).write_bytes(RECORD * 2)
+    await client.until(lambda: client.has(NAME) and client.copy(NAME).is_complete)
+    assert len(client.copy(NAME).data) == 512
+
+
+async def test_a_complete_log_may_grow_again(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    for load in (1, 2):
+        with (job / "data" / NAME).open("ab") as file:
+            file.write(RECORD * load)
+        (job / "data" / f"{NAME}.done").write_bytes(AICORE_DONE % (256 * load))
+        size = 256 if load == 1 else 768
+        await client.until(lambda size=size: holds(client, job)() and len(client.copy(NAME).data) == size)  # type: ignore[misc]
+        await client.until(lambda: client.copy(NAME).is_complete)
+        await client.until(lambda: client.open_logs == 0)
+    assert client.copy(NAME).generation == 1
+
+
+async def test_a_rewritten_snapshot_is_sent_again_whole(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    info = job / "data" / "model.0.layer.info"
+    for generation, text in enumerate((b"first", b"second, longer", b"third"), 1):
+        info.write_bytes(text)
+        await client.until(
+            lambda: client.has(info.name) and client.copy(info.name).is_complete and holds(client, job)()
+        )
+        assert client.copy(info.name).generation == generation
+    assert client.copy(info.name).kind == wire.LOG_KIND_SNAPSHOT
+
+
+async def test_a_snapshot_that_is_merely_touched_is_not_sent_again(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    info = job / "data" / "model.0.layer.info"
+    info.write_bytes(b"same")
+    await client.until(lambda: client.has(info.name) and client.copy(info.name).is_complete)
+    info.write_bytes(b"same")
+    (job / "data" / "later").write_bytes(b"x")
+    await client.until(holds(client, job))
+    assert client.copy(info.name).generation == 1
+
+
+async def test_a_snapshot_of_many_chunks_is_copied(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    (job / "core").write_bytes(os.urandom(1_500_000))
+    await client.until(holds(client, job))
+    await client.until(lambda: client.copies[(job.name, b"core")].is_complete)
+
+
+@pytest.mark.parametrize("size", [100, 256 * 3, 256 * 9], ids=["smaller", "equal", "larger"])
+async def test_a_data_log_made_anew_is_a_new_generation(client: Client, tmp_path: Path, size: int) -> None:
+    job = make_job(tmp_path)
+    path = job / "data" / NAME
+    path.write_bytes(RECORD * 3)
+    await client.until(holds(client, job))
+    path.unlink()
+    path.write_bytes(bytes(size))
+    (job / "data" / f"{NAME}.done").write_bytes(AICORE_DONE % size)
+    await client.until(lambda: holds(client, job)() and client.copy(NAME).is_complete)
+    assert client.copy(NAME).generation == 2
+
+
+async def test_a_data_log_that_shrank_is_a_new_generation(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    path = job / "data" / NAME
+    path.write_bytes(RECORD * 3)
+    await client.until(holds(client, job))
+    os.truncate(path, 256)
+    await client.until(holds(client, job))
+    assert client.copy(NAME).generation == 2
+    assert client.copy(NAME).starts[-1] == wire.START_REASON_RECREATED
+
+
+async def test_a_removed_log_is_told_with_what_was_sent(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    (job / "data" / NAME).write_bytes(RECORD)
+    await client.until(holds(client, job))
+    (job / "data" / NAME).unlink()
+    await client.until(lambda: client.copy(NAME).is_removed)
+    removed = client.copy(NAME).removed
+    assert removed is not None
+    assert (removed.generation, removed.sent, removed.size) == (1, 256, 256)
+
+
+async def test_a_removed_job_is_told_after_its_logs(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    (job / "data" / NAME).write_bytes(RECORD)
+    await client.until(holds(client, job))
+    shutil.rmtree(job)
+    await client.until(lambda: client.jobs[job.name].state == wire.JOB_STATE_REMOVED)
+    assert client.copy(NAME).is_removed
+    assert client.open_logs == 0
+
+
+async def test_what_is_no_file_is_told_once_and_not_followed(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"not yours")
+    (job / "data" / "link.0.layer.info").symlink_to(secret)
+    os.mkfifo(job / "data" / "aicore.0.fifo.3.0.1.1.0")
+    (job / "data" / "aicore.0.directory.3.0.1.1.0").mkdir()
+    (job / "elsewhere").symlink_to(tmp_path)
+    await client.until(lambda: len(client.losses) == 4)
+    (job / "data" / NAME).write_bytes(RECORD)
+    await client.until(lambda: client.has(NAME) and len(client.copy(NAME).data) == 256)
+    assert {loss.reason for loss in client.losses} == {"not-a-file"}
+    assert len(client.losses) == 4
+    assert all(loss.job and not loss.handle for loss in client.losses)
+    assert set(client.mirror(job.name)) == {b"info.json.0", b"data/" + NAME.encode()}
+
+
+async def test_a_log_replaced_by_a_link_is_removed_and_told(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    (job / "data" / NAME).write_bytes(RECORD)
+    await client.until(holds(client, job))
+    (job / "data" / NAME).unlink()
+    (job / "data" / NAME).symlink_to("/etc/passwd")
+    await client.until(lambda: client.copy(NAME).is_removed)
+    assert bytes(client.copy(NAME).data) == RECORD
+
+
+async def test_names_that_are_no_text_are_copied(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    name = b"aicore.0.\xff\xfe\xe4\xba.3.0.1.1.0"
+    (job / "data" / os.fsdecode(name)).write_bytes(RECORD)
+    os.symlink("x", os.path.join(os.fsencode(job), b"data", b"\xff"))
+    await client.until(holds(client, job))
+    await client.until(lambda: bool(client.losses))
+    assert "\\xff" in client.losses[0].detail
+
+
+async def test_foreign_files_are_copied_as_snapshots(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    (job / "data" / "notes.txt").write_bytes(b"")
+    (job / "aicore.txt").write_bytes(b"mine")
+    await client.until(holds(client, job))
+    assert client.copies[(job.name, b"aicore.txt")].kind == wire.LOG_KIND_SNAPSHOT
+
+
+async def test_a_job_is_finished_two_seconds_after_its_last_log(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    data = job / "data"
+    (data / "model.0.net.info").write_bytes(b"x")
+    for name, done in ((NAME, AICORE_DONE), ("acl_api.0.model.0", API_DONE)):
+        (data / name).write_bytes(RECORD)
+        (data / f"{name}.done").write_bytes(done % 256)
+    (data / "aicore.0.model.3.0.1.1.1").write_bytes(b"")
+    await client.until(lambda: job.name in client.jobs)
+    await client.until(lambda: client.jobs[job.name].state == wire.JOB_STATE_FINISHED)
+    await client.until(lambda: client.jobs[job.name].caught_up)
+    assert client.mirror(job.name) == content(job)
+    (data / "aicore.0.model.3.0.1.1.1").write_bytes(RECORD)
+    await client.until(lambda: client.jobs[job.name].state == wire.JOB_STATE_OPEN)
+    await client.until(holds(client, job))
+
+
+async def test_a_job_is_quiet_after_the_time_that_was_set(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    (job / "data" / NAME).write_bytes(RECORD)
+    with running("--root", tmp_path, "--quiet-after", "1.0") as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(lambda: job.name in client.jobs)
+            await client.until(lambda: client.jobs[job.name].state == wire.JOB_STATE_QUIET)
+            assert client.welcome is not None
+            assert client.welcome.description.quiet_after_us == 1_000_000
+
+
+async def test_a_root_may_be_made_later(tmp_path: Path) -> None:
+    with running("--root", tmp_path / "later") as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(lambda: client.is_listed)
+            job = make_job(tmp_path / "later")
+            await client.until(lambda: job.name in client.jobs)
+
+
+async def test_a_job_moved_within_a_root_is_followed_at_its_new_place(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path / "a")
+    await client.until(holds(client, job))
+    (tmp_path / "b").mkdir()
+    moved = job.rename(tmp_path / "b" / job.name)
+    (moved / "data" / NAME).write_bytes(RECORD)
+    await client.until(lambda: client.jobs[job.name].directory == str(moved))
+    await client.until(holds(client, moved))
+
+
+async def test_two_directories_of_one_name_are_not_mixed(client: Client, tmp_path: Path) -> None:
+    first = make_job(tmp_path / "a")
+    await client.until(holds(client, first))
+    second = make_job(tmp_path / "b")
+    (second / "data" / NAME).write_bytes(RECORD)
+    (first / "data" / "mine").write_bytes(b"1")
+    await client.until(holds(client, first))
+    assert client.jobs[job_name()].directory == str(first)
+
+
+async def test_a_removed_log_that_was_never_seen_is_a_loss(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(holds(client, job))
+            (job / "data" / NAME).write_bytes(RECORD)
+            (job / "data" / NAME).unlink()
+            await client.until(lambda: bool(client.losses) or client.has(NAME))
+            if client.losses:
+                assert client.losses[0].reason == "removed-unseen"
+            else:
+                await client.until(lambda: client.copy(NAME).is_removed)
+
+
+async def test_twenty_thousand_files_are_copied_through_the_window(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    for number in range(10_000):
+        name = job / "data" / f"aicore.0.model.3.0.1.1.{number}"
+        name.write_bytes(b"%d" % number)
+        name.with_name(f"{name.name}.done").write_bytes(AICORE_DONE % number)
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(lambda: job.name in client.jobs and client.jobs[job.name].caught_up)
+            assert len(client.copies) == 20_001
+            assert client.mirror(job.name) == content(job)
+
+
+async def test_incomplete_logs_give_way_when_there_are_too_many(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    for number in range(6_000):
+        (job / "data" / f"aicore.0.model.3.0.1.1.{number}").write_bytes(b"%d" % number)
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(lambda: job.name in client.jobs and client.jobs[job.name].caught_up)
+            assert client.mirror(job.name) == content(job)
+            late = job / "data" / "aicore.0.model.3.0.1.1.0"
+            with late.open("ab") as file:
+                file.write(RECORD)
+            await client.until(lambda: len(client.copy(late.name).data) == 257)
+            assert client.copy(late.name).generation == 1
+
+
+async def test_a_lost_notice_is_made_up_for(tmp_path: Path) -> None:
+    """More changes at once than the kernel keeps notices of."""
+    job = make_job(tmp_path)
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(holds(client, job))
+            daemon.process.send_signal(signal.SIGSTOP)
+            files = limit // 3 + 100
+            for number in range(files):
+                (job / "data" / f"aicore.0.model.3.0.1.1.{number}").write_bytes(b"%d" % number)
+            daemon.process.send_signal(signal.SIGCONT)
+            await client.until(lambda: len(client.copies) == files + 1)
+            await client.until(lambda: all(copy.data for copy in client.copies.values()))
+            assert client.mirror(job.name) == content(job)
+
+
+async def test_the_daemon_answers_others_while_it_walks_a_large_job(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    for number in range(30_000):
+        (job / "data" / f"aicore.0.model.3.0.1.1.{number}").touch()
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client, connect(daemon.address) as stub:
+            await client.start()
+            walk = asyncio.ensure_future(client.until(lambda: len(client.copies) == 30_001))
+            slowest_s = 0.0
+            while not walk.done():
+                asked = time.monotonic()
+                await stub.SyncClock(wire.SyncClockRequest())
+                slowest_s = max(slowest_s, time.monotonic() - asked)
+                await asyncio.sleep(0.01)
+            await walk
+            assert slowest_s < 1.0
