@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profagent.ingest.assess import RING_CALLS, ring_entry
-from profagent.store.records import RECORDS_PER_PART
+from profagent.store.parts import RECORDS_PER_PART
 
 if TYPE_CHECKING:
     import sqlite3
@@ -32,20 +32,23 @@ def note_full_rings(connection: sqlite3.Connection, session: int, board: int, jo
         (board, job),
     ).fetchall()
     for log, model, job_number in logs:
-        connection.execute("DELETE FROM ledger_entry WHERE log = ? AND reason = 'ring-full'", (log,))
         calls = most_calls_between(_call_ends(connection, log), _flushes(connection, model))
+        told = connection.execute("SELECT count FROM ledger_entry WHERE log = ? AND origin = 'ring'", (log,)).fetchone()
+        if told is not None and told[0] == calls:
+            continue
+        connection.execute("DELETE FROM ledger_entry WHERE log = ? AND origin = 'ring'", (log,))
         if calls >= RING_CALLS:
             entry = ring_entry(calls)
             connection.execute(
                 "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, count)"
-                " VALUES (?, ?, ?, 'content', ?, ?, ?, ?)",
+                " VALUES (?, ?, ?, 'ring', ?, ?, ?, ?)",
                 (session, job_number, log, entry.grade, entry.reason, entry.detail, entry.count),
             )
 
 
 def _call_ends(connection: sqlite3.Connection, log: int) -> NDArray[np.int64]:
     rows = connection.execute(
-        f"SELECT end_us FROM part JOIN api ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - a constant
+        f"SELECT end_us FROM part CROSS JOIN api ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - a constant
         f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE log = ?",
         (log,),
     )
