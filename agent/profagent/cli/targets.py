@@ -83,7 +83,7 @@ def find_target(
     async def work(_: asyncio.Event) -> Path:
         return await imported_database(directory, chosen, tell=tell)
 
-    return Target(run_until_stopped(work), directory)
+    return Target(run_until_stopped(work), directory, job=directory.resolve().name)
 
 
 def _session_target(workspace: Workspace, session: int | None, job: str | None, counter_map: Path | None) -> Target:
