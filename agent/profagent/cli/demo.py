@@ -32,9 +32,9 @@ def command(*, for_text: str, rate: float, model: str) -> int:
     result = run_until_stopped(lambda stop: demo(chosen, show_text, tell, stop))
     for line in summary_lines(result.summary):
         click.echo(line)
-    click.echo(f"  timeline: {result.timelines}  (open a file in ui.perfetto.dev or chrome://tracing)")
-    click.echo(f"  tables:   {result.tables}  (op_summary, op_statistic, acl_statistic)")
-    click.echo("Look next:")
+    click.echo(f"  exports:  {result.exports}")
+    click.echo("What to look at:")
+    click.echo("  timeline/…/task_time_*.json   drop it on ui.perfetto.dev or chrome://tracing")
+    click.echo("  summary/…/op_summary_*.csv    each layer of each inference; aggregate/ has the means")
     click.echo(f"  profagent show --session {result.summary['session']} --workspace {root}")
-    click.echo(f"  sqlite3 {result.summary['database']} 'SELECT * FROM op_records LIMIT 5'")
     return 0 if result.summary["complete"] else IncompleteError.exit_code

@@ -36,11 +36,10 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """The recorded session's summary, and the folders with the exports."""
+    """The recorded session's summary, and the folder with the exports."""
 
     summary: dict[str, Any]
-    timelines: Path
-    tables: Path
+    exports: Path
 
 
 async def demo(
@@ -51,11 +50,14 @@ async def demo(
         summary = await _capture(options, address, show, tell, stop)
     tell("exporting")
     folder = options.workspace.root / "exports" / f"session-{summary['session']}"
-    database, session = options.workspace.database, summary["session"]
-    await asyncio.to_thread(export_timeline, database, folder / "timeline", session=session)
-    tables = SummaryOptions(aggregate=True)
-    await asyncio.to_thread(export_summary, database, folder / "summary", session=session, options=tables)
-    return DemoResult(summary, folder / "timeline", folder / "summary")
+    await asyncio.to_thread(_export, options.workspace.database, folder, summary["session"])
+    return DemoResult(summary, folder)
+
+
+def _export(database: Path, folder: Path, session: int) -> None:
+    export_timeline(database, folder / "timeline", session=session)
+    export_summary(database, folder / "summary", session=session)
+    export_summary(database, folder / "aggregate", session=session, options=SummaryOptions(aggregate=True))
 
 
 @asynccontextmanager

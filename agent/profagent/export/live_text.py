@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "N/A"
 US_PER_MS = 1000.0
+LONGEST_NAME = 24
 
 
 def line_of(event: Event) -> str:
@@ -32,7 +33,7 @@ def line_of(event: Event) -> str:
 
 def _inference(event: Event) -> str:
     slowest = "  ".join(
-        f"{layer['layer_name'] or UNKNOWN} {_ms(layer['duration_us'])} {_percent(layer['share'])}"
+        f"{_short(layer['layer_name'])} {_ms(layer['duration_us'])} {_percent(layer['share'])}"
         for layer in event["slowest"]
     )
     who = f"{event['model']}.{event['model_id']} picture {event['current_pic_count']}"
@@ -52,6 +53,13 @@ def _record(event: Event) -> str:
         if name in event
     )
     return f"{who}  {event['unit']} {event['segment']}.{event['sequence']}  {layer}  {_us(event['duration_us'])}{busy}"
+
+
+def _short(layer_name: str | None) -> str:
+    """A layer's name for a line that has several; of fused ones the first, and how many there are more."""
+    first, *others = (layer_name or UNKNOWN).split("+")
+    name = first if len(first) <= LONGEST_NAME else first[: LONGEST_NAME - 1] + "…"
+    return f"{name}+{len(others)}" if others else name
 
 
 def _clock(time_us: int | None) -> str:
