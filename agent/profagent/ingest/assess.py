@@ -87,7 +87,7 @@ def _of_records(facts: LogFacts) -> Iterator[Entry]:
     if facts.missing.count:
         yield facts.missing.entry("note", "sequence-gap", "records missing from the sequence: the runtime's filter")
     if facts.jumped.count:
-        yield facts.jumped.entry("note", "sequence-jump", "records missing: more than the runtime's filter can leave out")
+        yield facts.jumped.entry("note", "sequence-jump", "records missing: more than the runtime's filter leaves out")
     if facts.nameless.count:
         yield facts.nameless.entry("note", "no-layer", "records without a known layer: shown without a name")
     if facts.without_magic.count:

@@ -32,7 +32,7 @@ class LogAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class LogReset:
-    """The log's rows are void: another generation begins, or its bytes are decoded anew."""
+    """The log's rows are void: another generation begins."""
 
     path: str
 
@@ -86,6 +86,17 @@ class SegmentRecords:
     layer_index: NDArray[np.int32]
     columns: Mapping[str, NDArray[Any]]
     counters: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Redecoded:
+    """All rows of an aicore or aicpu log once more, from bytes that were decoded before; the earlier ones are void.
+
+    Its records stay with the sessions that fetched them. `records` is None where there is no whole one.
+    """
+
+    path: str
+    records: SegmentRecords | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +154,7 @@ Change = (
     | SimulatedKnown
     | LayersKnown
     | SegmentRecords
+    | Redecoded
     | ApiRecords
     | InferenceTimed
     | ContentLedger
@@ -152,7 +164,10 @@ Change = (
 
 @dataclass(frozen=True, slots=True)
 class JobChanges:
-    """Changes of one JOB, in the order in which they are to be applied. `state` None leaves it as it is."""
+    """Changes of one JOB, in the order in which they are to be applied. `state` None leaves it as it is.
+
+    An empty `job` stands for the board itself, of which only a LinkLedger can speak.
+    """
 
     job: str
     directory: str

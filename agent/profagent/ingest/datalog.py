@@ -26,7 +26,10 @@ _DTYPES = {LogKind.AICORE: AICORE_DTYPE, LogKind.AICPU: AICPU_DTYPE, LogKind.ACL
 
 
 class DataLog:
-    """Decoding state of one log. `done` is what its `.done` says now, None before there is one."""
+    """Decoding state of one log.
+
+    `done` is what its `.done` says now, None before there is one. `settled`: the board vouched for its end.
+    """
 
     def __init__(self, path: str, name: LogName, *, last_stretch_record: int | None = None) -> None:
         """`last_stretch_record`: where the last inference begins, when the `.done`'s length has shown it."""
@@ -35,7 +38,8 @@ class DataLog:
         self.facts = LogFacts(RECORD_BYTES[name.kind])
         self.done: Done | None = None
         self.settled = False
-        self._records = 0
+        self.records = 0
+        self.last_stretch_record = last_stretch_record
         self._pending = b""
         self._splitter = Splitter(last_stretch_record=last_stretch_record)
         self._ticks_before = 0
@@ -52,7 +56,7 @@ class DataLog:
         self._pending = data[len(records) * self.facts.record_bytes :]
         if not len(records):
             return None
-        first, self._records = self._records, self._records + len(records)
+        first, self.records = self.records, self.records + len(records)
         if self.name.kind is LogKind.ACL_API:
             return self._calls(first, records)
         return self._segments(first, records, join, counter_map)
@@ -122,11 +126,10 @@ class DataLog:
         """Ticks, and for each record the sum of those before it in its segment."""
         ticks = records["ticks"].astype(np.int64)
         before = np.cumsum(ticks) - ticks
-        starts = np.flatnonzero(np.diff(ordinal, prepend=self._ordinal))
-        carried = np.full(len(ticks), self._ticks_before)
-        for start in starts.tolist():
-            carried[start:] = -before[start]
-        before += carried
+        begins = np.diff(ordinal, prepend=self._ordinal) != 0
+        # A segment that goes on from earlier bytes carries their ticks on; one that begins here starts from 0.
+        carried = np.concatenate(([self._ticks_before], -before[begins]))
+        before += carried[np.cumsum(begins)]
         self._ordinal, self._ticks_before = int(ordinal[-1]), int(before[-1] + ticks[-1])
         return {"ticks": ticks, "ticks_before": before}
 

@@ -13,7 +13,7 @@ from profagent.formats.info_json import looks_like_hi3519
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest.changes import Entry, LinkLedger
 from profagent.ingest.decode import DONE_SUFFIX, SIMULATED_MARKER, JobDecoder
-from profagent.ingest.mirror import DIGEST_BYTES, digest_of
+from profagent.ingest.mirror import DIGEST_BYTES, LARGEST_CONTENT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,8 @@ def list_job(directory: Path) -> JobListing:
     """Look into a JOB directory. Raises UsageError when it is none, UnsupportedBoardError for another SoC's."""
     try:
         top = list(_entries(directory, ""))
-        data = list(_entries(directory / "data", "data/")) if (directory / "data").is_dir() else []
+        has_data = any(path == "data" and stat.S_ISDIR(mode) for path, mode in top)
+        data = list(_entries(directory / "data", "data/")) if has_data else []
     except OSError as error:
         raise UsageError(
             f"cannot read the JOB directory {directory}: {error.strerror}", hint="name a JOB… directory with -dir"
@@ -68,18 +69,20 @@ def list_job(directory: Path) -> JobListing:
 
 
 class LocalJob:
-    """The files of a JOB directory, for decoding."""
+    """The files of a JOB directory, for decoding. Only regular files that its listing has are read."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._decoder = JobDecoder(self)
+        self._files: frozenset[str] = frozenset()
+        self._to_come = ""
 
     def read(self, path: str, size: int | None = None) -> bytes | None:
-        """The first `size` bytes of a file, or all; None when there is none."""
-        try:
-            with (self.directory / path).open("rb") as file:
-                return file.read() if size is None else file.read(size)
-        except (FileNotFoundError, IsADirectoryError):
+        """The first `size` bytes of a file, or all; None when there is none, or its turn has not come."""
+        if path not in self._files or path == self._to_come:
             return None
+        with (self.directory / path).open("rb") as file:
+            return file.read() if size is None else file.read(size)
 
     def names(self) -> list[str]:
         """Nothing: tables of layers are read before any data."""
@@ -87,44 +90,52 @@ class LocalJob:
 
     def changes(self, listing: JobListing, counter_map: CounterMap | None) -> Iterator[list[Change]]:
         """What the JOB's files mean, a list for each file. Raises UnsupportedBoardError."""
-        decoder = JobDecoder(self, counter_map)
-        files = set(listing.files)
+        self._files = frozenset(listing.files)
+        self._decoder = JobDecoder(self, counter_map)
         for path in listing.files:
-            if path.removesuffix(DONE_SUFFIX) == path or path.removesuffix(DONE_SUFFIX) not in files:
-                yield list(self._file(decoder, path, has_done=path + DONE_SUFFIX in files))
+            if not path.endswith(DONE_SUFFIX) or path.removesuffix(DONE_SUFFIX) not in self._files:
+                yield list(self._file(path))
         yield [LinkLedger(None, not_a_file(path)) for path in listing.others]
 
     def end(self, unsettled: list[str], orphans: list[str]) -> list[Change]:
         """What is left to say when all files are read; the arguments come from the store."""
-        return list(JobDecoder(self).end(unsettled, orphans))
+        return list(self._decoder.end(unsettled, orphans))
 
-    def _file(self, decoder: JobDecoder, path: str, *, has_done: bool) -> Iterator[Change]:
+    def _file(self, path: str) -> Iterator[Change]:
         name = parse_log_name(path)
         try:
-            if name is None or not name.is_data:
-                yield from self._snapshot(decoder, path)
-                return
-            digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-            yield from decoder.begin(path, GENERATION, 0)
-            size = 0
-            for data in self._blocks(path):
-                digest.update(data)
-                yield from decoder.append(path, GENERATION, size, data)
-                size += len(data)
-            if has_done:
-                yield from self._snapshot(decoder, path + DONE_SUFFIX)
-            if decoder.has_done(path):
-                yield from decoder.complete(path, GENERATION, size, digest.digest())
+            if name is not None and name.is_data:
+                yield from self._data(path)
+            else:
+                yield from self._snapshot(path)
         except OSError as error:
             yield LinkLedger(path, Entry("loss", "unreadable", f"cannot be read: {error.strerror}"))
 
-    def _snapshot(self, decoder: JobDecoder, path: str) -> Iterator[Change]:
-        data = (self.directory / path).read_bytes()
-        yield from decoder.snapshot(path, GENERATION, data, digest_of(data))
+    def _data(self, path: str) -> Iterator[Change]:
+        """A data log, then its `.done`: what the file says in the end is decoded once."""
+        decoder, digest, size = self._decoder, hashlib.blake2b(digest_size=DIGEST_BYTES), 0
+        self._to_come = path + DONE_SUFFIX
+        yield from decoder.begin(path, GENERATION, 0)
+        for data in self._blocks(path, READ_BYTES):
+            digest.update(data)
+            yield from decoder.append(path, GENERATION, size, data)
+            size += len(data)
+        self._to_come = ""
+        if path + DONE_SUFFIX in self._files:
+            yield from self._snapshot(path + DONE_SUFFIX)
+        if decoder.has_done(path):
+            yield from decoder.complete(path, GENERATION, size, digest.digest())
 
-    def _blocks(self, path: str) -> Iterator[bytes]:
+    def _snapshot(self, path: str) -> Iterator[Change]:
+        digest, beginning, size = hashlib.blake2b(digest_size=DIGEST_BYTES), b"", 0
+        for data in self._blocks(path, LARGEST_CONTENT_BYTES):
+            digest.update(data)
+            beginning, size = beginning or data, size + len(data)
+        yield from self._decoder.snapshot(path, GENERATION, beginning, digest.digest(), size=size)
+
+    def _blocks(self, path: str, size: int) -> Iterator[bytes]:
         with (self.directory / path).open("rb") as file:
-            while data := file.read(READ_BYTES):
+            while data := file.read(size):
                 yield data
 
 

@@ -1,33 +1,46 @@
 """The byte-identical copy of one JOB directory on the host's disk.
 
 Data files grow in place; snapshots are put together beside the mirror and replace their file by rename; a file whose
-generation ends is kept in `superseded`. No name that a board sends leads out of the JOB's directory.
+generation ends is kept in `superseded`. No name that a board sends leads out of the JOB's directory, and no symbolic
+link in a file's place is followed.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
+import stat
 from collections import OrderedDict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 DIGEST_BYTES = 16
 # Enough for the logs that one batch touches; a file beyond that is opened again.
 OPEN_FILES = 64
 READ_BYTES = 1 << 20
+# No file of the runtime that is read whole comes near it; a foreign one may be of any size.
+LARGEST_CONTENT_BYTES = 64 << 20
 LONGEST_PATH_BYTES = 1024
+LONGEST_NAME_BYTES = 255
+# A link stands there, or something that is no file: nothing that this mirror made.
+_NOT_OURS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO})
+# A fifo would block in open without O_NONBLOCK; regular files do not care.
+_OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def checked_path(path: bytes) -> str:
     """The path of a log inside its JOB, as text for the file system; FormatError when it could lead elsewhere."""
     parts = path.split(b"/")
-    if len(path) > LONGEST_PATH_BYTES or b"\0" in path or any(part in (b"", b".", b"..") for part in parts):
+    is_too_long = len(path) > LONGEST_PATH_BYTES or max(map(len, parts)) > LONGEST_NAME_BYTES
+    if is_too_long or b"\0" in path or any(part in (b"", b".", b"..") for part in parts):
         raise FormatError(
             file=repr(path[:80]), offset=0, expected="a relative path without '.' or '..'", found=f"{len(path)} bytes"
         )
@@ -35,15 +48,16 @@ def checked_path(path: bytes) -> str:
 
 
 def syncfs(directory: Path) -> None:
-    """Make everything that was written to the file system of `directory` durable; OSError when that fails."""
+    """Make everything that was written to the file system of `directory` durable; StoreError when that fails."""
     libc = ctypes.CDLL(None, use_errno=True)
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if libc.syncfs(handle) != 0:
-            error = ctypes.get_errno()
-            raise OSError(error, os.strerror(error), str(directory))
-    finally:
-        os.close(handle)
+    with _translated(f"cannot make {directory} durable"):
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if libc.syncfs(handle) != 0:
+                error = ctypes.get_errno()
+                raise OSError(error, os.strerror(error), str(directory))
+        finally:
+            os.close(handle)
 
 
 def digest_of(data: bytes) -> bytes:
@@ -52,7 +66,10 @@ def digest_of(data: bytes) -> bytes:
 
 
 class JobMirror:
-    """One JOB's files in `directory`; what is not part of it stands in `incoming` and `superseded`, same file system."""
+    """One JOB's files in `directory`; what is not part of it stands in `incoming` and `superseded`, same file system.
+
+    Whatever the disk refuses raises StoreError.
+    """
 
     def __init__(self, directory: Path, *, incoming: Path, superseded: Path) -> None:
         self.directory = directory
@@ -62,52 +79,50 @@ class JobMirror:
 
     def begin(self, path: str, generation: int, offset: int, *, snapshot: bool) -> None:
         """Make ready for bytes from `offset` on: cut an uncommitted tail, or set an earlier generation aside."""
-        if snapshot:
-            self._begin_snapshot(path, offset)
-            return
         self._forget(path)
-        target = self.directory / path
-        if offset == 0:
-            self._set_aside(path, generation)
-            self._write_at(target, 0, b"", fresh=True)
-        elif target.stat(follow_symlinks=False).st_size > offset:
-            os.truncate(target, offset)
+        with _translated(f"cannot write {path} into the mirror"):
+            if offset == 0:
+                if not snapshot:
+                    self._set_aside(path, generation)
+                _make_anew((self._incoming if snapshot else self.directory) / path)
+            elif snapshot:
+                # Nothing comes: it is there already.
+                (self._incoming / path).unlink(missing_ok=True)
+            elif self._cut(path, offset) < offset:
+                raise _lost(path)
 
     def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
         """Write bytes at `offset`, which is where the file ends."""
-        if snapshot:
-            self._write_at(self._incoming / path, offset, data)
-            return
-        handle = self._handle(path)
-        written = 0
-        while written < len(data):
-            written += os.pwrite(handle, data[written:], offset + written)
+        with _translated(f"cannot write {path} into the mirror"):
+            if snapshot:
+                handle = os.open(self._incoming / path, os.O_WRONLY | _OPEN_FLAGS)
+                try:
+                    _write_all(handle, offset, data)
+                finally:
+                    os.close(handle)
+            else:
+                _write_all(self._handle(path), offset, data)
 
     def finish_snapshot(self, path: str) -> bytes | None:
-        """Let a snapshot that has arrived whole take its place; returns its content, None when none came."""
-        try:
-            content = (self._incoming / path).read_bytes()
-        except FileNotFoundError:
-            return None
-        target = self.directory / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (self._incoming / path).replace(target)
-        return content
+        """Let a snapshot that has arrived whole take its place; returns what it begins with, None when none came."""
+        with _translated(f"cannot write {path} into the mirror"):
+            content = _read(self._incoming / path, LARGEST_CONTENT_BYTES)
+            if content is not None:
+                target = self.directory / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (self._incoming / path).replace(target)
+            return content
 
     def cut(self, path: str, offset: int) -> None:
         """Drop bytes of a data file past `offset`: they were written but not committed."""
         self._forget(path)
-        target = self.directory / path
-        if target.is_file() and target.stat().st_size > offset:
-            os.truncate(target, offset)
+        with _translated(f"cannot cut {path} in the mirror"):
+            self._cut(path, offset)
 
     def read(self, path: str, size: int | None = None) -> bytes | None:
         """The first `size` bytes of a mirrored file, or all; None when there is no such file."""
-        try:
-            with (self.directory / path).open("rb") as file:
-                return file.read() if size is None else file.read(size)
-        except FileNotFoundError:
-            return None
+        with _translated(f"cannot read {path} in the mirror"):
+            return _read(self.directory / path, size)
 
     def names(self) -> list[str]:
         """Paths of all mirrored files of this JOB."""
@@ -121,13 +136,16 @@ class JobMirror:
         """Digest of the first `offset` bytes; None when the mirror holds fewer."""
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         left = offset
-        try:
-            with (self.directory / path).open("rb") as file:
-                while left and (block := file.read(min(left, READ_BYTES))):
+        with _translated(f"cannot read {path} in the mirror"):
+            handle = _opened(self.directory / path, os.O_RDONLY)
+            if handle is None:
+                return None
+            try:
+                while left and (block := os.read(handle, min(left, READ_BYTES))):
                     digest.update(block)
                     left -= len(block)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            return None
+            finally:
+                os.close(handle)
         return None if left else digest.digest()
 
     def close(self) -> None:
@@ -136,40 +154,34 @@ class JobMirror:
             os.close(handle)
         self._open.clear()
 
-    def _begin_snapshot(self, path: str, offset: int) -> None:
-        """A snapshot comes whole from 0; from another offset nothing comes, it is there already."""
-        if offset == 0:
-            self._write_at(self._incoming / path, 0, b"", fresh=True)
-        else:
-            (self._incoming / path).unlink(missing_ok=True)
-
-    def _set_aside(self, path: str, generation: int) -> None:
-        target = self.directory / path
-        if generation > 1 and target.is_file():
-            kept = self._superseded / f"{path}.{generation - 1}"
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            target.replace(kept)
-
-    def _write_at(self, target: Path, offset: int, data: bytes, *, fresh: bool = False) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_TRUNC if fresh else 0)
-        handle = os.open(target, flags, 0o644)
+    def _cut(self, path: str, offset: int) -> int:
+        """Cut the file to `offset` bytes; returns its size before, 0 when there is none."""
+        handle = _opened(self.directory / path, os.O_WRONLY)
+        if handle is None:
+            return 0
         try:
-            os.pwrite(handle, data, offset)
+            size = os.fstat(handle).st_size
+            if size > offset:
+                os.ftruncate(handle, offset)
+            return size
         finally:
             os.close(handle)
+
+    def _set_aside(self, path: str, generation: int) -> None:
+        """Keep an earlier generation; where it is kept already, what stands in its place was never committed."""
+        target, kept = self.directory / path, self._superseded / f"{path}.{generation - 1}"
+        if generation > 1 and _stands(target) and not _stands(kept):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            target.replace(kept)
 
     def _handle(self, path: str) -> int:
         handle = self._open.get(path)
         if handle is None:
             if len(self._open) >= OPEN_FILES:
                 os.close(self._open.popitem(last=False)[1])
-            try:
-                handle = os.open(self.directory / path, os.O_WRONLY | os.O_NOFOLLOW)
-            except FileNotFoundError as error:
-                raise StoreError(
-                    f"the mirror lost {path}", hint="start the capture again: it fetches what is missing"
-                ) from error
+            handle = _opened(self.directory / path, os.O_WRONLY)
+            if handle is None:
+                raise _lost(path)
             self._open[path] = handle
         self._open.move_to_end(path)
         return handle
@@ -178,3 +190,56 @@ class JobMirror:
         handle = self._open.pop(path, None)
         if handle is not None:
             os.close(handle)
+
+
+def _stands(file: Path) -> bool:
+    return file.is_symlink() or file.exists()
+
+
+def _opened(file: Path, access: int) -> int | None:
+    """A descriptor of a regular file; None where there is none."""
+    try:
+        handle = os.open(file, access | _OPEN_FLAGS)
+    except OSError as error:
+        if error.errno in _NOT_OURS:
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    return None
+
+
+def _read(file: Path, size: int | None) -> bytes | None:
+    handle = _opened(file, os.O_RDONLY)
+    if handle is None:
+        return None
+    with os.fdopen(handle, "rb") as opened:
+        return opened.read() if size is None else opened.read(size)
+
+
+def _make_anew(file: Path) -> None:
+    """An empty file, whatever stood in its place."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS, 0o644))
+
+
+def _write_all(handle: int, offset: int, data: bytes) -> None:
+    written = 0
+    while written < len(data):
+        written += os.pwrite(handle, data[written:], offset + written)
+
+
+def _lost(path: str) -> StoreError:
+    return StoreError(f"the mirror lost bytes of {path}", hint="start the capture again: it fetches what is missing")
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{what}: {error.strerror}", hint="check the disk, its free space and the permissions of the workspace"
+        ) from error

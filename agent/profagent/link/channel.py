@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import grpc
 import grpc.aio
 
 from profagent.errors import ProtocolError, UnreachableError
-from profagent.link.messages import Clocks
 from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, to_wire
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
@@ -17,7 +17,7 @@ from profagent_wire.v1 import board_pb2_grpc
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from profagent.link.messages import Board, ClientMessage, ServerMessage
+    from profagent.link.messages import Board, ClientMessage, Clocks, ServerMessage
 
 DEFAULT_PORT = 50151
 CALL_TIMEOUT_S = 10.0
@@ -57,7 +57,7 @@ class Stream:
             await self._call.write(to_wire(message))
         except grpc.aio.AioRpcError as error:
             raise _translated(error, self._address) from error
-        except grpc.aio.UsageError as error:
+        except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             raise _gone(self._address, "the stream has ended") from error
 
     async def receive(self) -> ServerMessage:
@@ -83,7 +83,8 @@ class Channel:
 
     def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
         self.address = address
-        self._stub = board_pb2_grpc.BoardStub(channel)
+        # The generated types have a name of their own for a stub on an asyncio channel.
+        self._stub = cast("board_pb2_grpc.BoardAsyncStub", board_pb2_grpc.BoardStub(channel))
 
     async def describe(self) -> Board:
         """Who the board is. Raises UnreachableError."""

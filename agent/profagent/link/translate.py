@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from profagent.errors import ProtocolError
 from profagent.link import messages as m
 from profagent_wire.v1 import board_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _STATES = {
     pb.JOB_STATE_OPEN: "open",
@@ -39,27 +44,9 @@ def to_wire(message: m.ClientMessage) -> pb.ClientMessage:
 
 
 def from_wire(message: pb.ServerMessage) -> m.ServerMessage | None:
-    """A server message as a value; None for one that a newer minor version added."""
+    """A server message as a value; None for one that a newer minor version added. Raises ProtocolError."""
     kind = message.WhichOneof("message")
-    match kind:
-        case "welcome":
-            return m.Welcome(board_from_wire(message.welcome.description), message.welcome.heartbeat_us)
-        case "job_status":
-            return job_from_wire(message.job_status)
-        case "jobs_listed":
-            return m.JobsListed()
-        case "announced":
-            return m.Announced(tuple(_announced(log) for log in message.announced.logs))
-        case "batch":
-            events = (_event(event) for event in message.batch.events)
-            return m.Batch(tuple(event for event in events if event is not None))
-        case "released":
-            return m.Released(tuple(message.released.handles))
-        case "heartbeat":
-            return _heartbeat(message.heartbeat)
-        case "goodbye":
-            return m.Goodbye(message.goodbye.reason, message.goodbye.retry_after_us)
-    return None
+    return None if kind is None else _READERS[kind](getattr(message, kind))
 
 
 def board_from_wire(description: pb.Description) -> m.Board:
@@ -102,9 +89,7 @@ def _holding(log: m.Holding) -> pb.Holding:
 
 
 def _acknowledgement(log: m.Acknowledgement) -> pb.Acknowledgement:
-    return pb.Acknowledgement(
-        handle=log.handle, generation=log.generation, offset=log.offset, complete=log.complete
-    )
+    return pb.Acknowledgement(handle=log.handle, generation=log.generation, offset=log.offset, complete=log.complete)
 
 
 def _announced(log: pb.AnnouncedLog) -> m.AnnouncedLog:
@@ -139,3 +124,28 @@ def _heartbeat(beat: pb.Heartbeat) -> m.Heartbeat:
     return m.Heartbeat(
         clocks_from_wire(beat.clocks), beat.cpu_us, beat.rss_bytes, tuple(beat.free_bytes), beat.lag_bytes
     )
+
+
+def _welcome(welcome: pb.Welcome) -> m.Welcome:
+    return m.Welcome(board_from_wire(welcome.description), welcome.heartbeat_us)
+
+
+def _announced_page(page: pb.Announced) -> m.Announced:
+    return m.Announced(tuple(_announced(log) for log in page.logs))
+
+
+def _batch(batch: pb.Batch) -> m.Batch:
+    events = (_event(event) for event in batch.events)
+    return m.Batch(tuple(event for event in events if event is not None))
+
+
+_READERS: dict[str, Callable[[Any], m.ServerMessage]] = {
+    "welcome": _welcome,
+    "job_status": job_from_wire,
+    "jobs_listed": lambda _: m.JobsListed(),
+    "announced": _announced_page,
+    "batch": _batch,
+    "released": lambda released: m.Released(tuple(released.handles)),
+    "heartbeat": _heartbeat,
+    "goodbye": lambda goodbye: m.Goodbye(goodbye.reason, goodbye.retry_after_us),
+}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from profagent.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 SCHEMA_VERSION = 1
@@ -20,22 +21,33 @@ CACHE_KIB = 32_768
 def open_for_writing(file: Path, *, durable: bool = True) -> sqlite3.Connection:
     """The database at `file`, made or brought up to date; where it is `durable`, every commit is when it returns.
 
-    Raises StoreError when it cannot be opened or was written by a newer profagent.
+    Foreign keys are declared and not enforced: a deleted segment would be looked for in every record there is. Raises
+    StoreError when it cannot be opened, is of another program, or was written by a newer profagent.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    except (OSError, sqlite3.Error) as error:
+        raise _unusable(file, error) from error
+    try:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         connection.execute(f"PRAGMA journal_mode = {'WAL' if durable else 'OFF'}")
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
-        connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         _bring_up_to_date(connection, file)
-    except (OSError, sqlite3.Error) as error:
-        raise StoreError(
-            f"cannot open the database {file}: {error}", hint="check the path, its permissions and the free space"
-        ) from error
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise _unusable(file, error) from error
+        raise
     return connection
+
+
+def migrate(connection: sqlite3.Connection, version: int, scripts: Mapping[int, str]) -> None:
+    """Run the scripts that lead on from `version`, each in a transaction of its own; each sets its `user_version`."""
+    for number in sorted(scripts):
+        if number > version:
+            connection.executescript(f"BEGIN IMMEDIATE; {scripts[number]}; COMMIT;")
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, file: Path) -> None:
@@ -46,11 +58,19 @@ def _bring_up_to_date(connection: sqlite3.Connection, file: Path) -> None:
             hint="use the newer profagent that wrote it",
         )
     if version == 0:
-        connection.executescript(f"BEGIN IMMEDIATE; {_script('schema.sql')}; COMMIT;")
-        return
-    for number in range(version + 1, SCHEMA_VERSION + 1):
-        connection.executescript(f"BEGIN IMMEDIATE; {_script(f'migrations/{number:04}.sql')}; COMMIT;")
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if tables:
+            raise StoreError(f"{file} is a database of another program", hint="name another workspace or file")
+        migrate(connection, 0, {SCHEMA_VERSION: _script("schema.sql")})
+    else:
+        migrate(connection, version, {n: _script(f"migrations/{n:04}.sql") for n in range(2, SCHEMA_VERSION + 1)})
 
 
 def _script(name: str) -> str:
     return resources.files("profagent.store").joinpath(name).read_text("utf-8")
+
+
+def _unusable(file: Path, error: Exception) -> StoreError:
+    return StoreError(
+        f"cannot open the database {file}: {error}", hint="check the path, its permissions and the free space"
+    )

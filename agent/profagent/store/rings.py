@@ -28,7 +28,8 @@ def most_calls_between(call_ends: NDArray[np.int64], flushes: NDArray[np.int64])
 def note_full_rings(connection: sqlite3.Connection, session: int, board: int, job: str) -> None:
     """Write a note for each acl_api log that has as many calls between known flushes as the ring holds."""
     logs = connection.execute(
-        "SELECT log, model, job.job FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND kind = 'acl_api'",
+        "SELECT log, model, job.job FROM log JOIN job USING (job)"
+        " WHERE board = ? AND job.name = ? AND kind = 'acl_api'",
         (board, job),
     ).fetchall()
     for log, model, job_number in logs:

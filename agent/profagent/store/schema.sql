@@ -95,10 +95,10 @@ CREATE TABLE part (
 );
 CREATE INDEX part_of_log ON part (log);                     -- the parts to continue or to drop
 
--- One sampled inference. `stretch` counts inferences in one file: a model loaded again starts at 1.
+-- One sampled inference. `stretch` counts inferences in one file: 0, then 1 when the model was loaded again.
 CREATE TABLE inference (
     inference         INTEGER PRIMARY KEY,
-    session           INTEGER NOT NULL REFERENCES session,
+    session           INTEGER NOT NULL REFERENCES session, -- the one that fetched its first record
     model             INTEGER NOT NULL REFERENCES model,
     device_id         INTEGER NOT NULL,
     stream_id         INTEGER,          -- NULL where file names carry none
@@ -119,6 +119,7 @@ CREATE UNIQUE INDEX inference_of_file ON inference          -- the inference tha
 -- A network segment of an inference, on one of the two units.
 CREATE TABLE segment (
     segment    INTEGER PRIMARY KEY,
+    log        INTEGER NOT NULL REFERENCES log,
     inference  INTEGER NOT NULL REFERENCES inference,
     kind       TEXT NOT NULL,           -- aicore or aicpu
     ordinal    INTEGER NOT NULL,        -- position in its file, over all stretches
@@ -128,6 +129,7 @@ CREATE TABLE segment (
     ticks      INTEGER NOT NULL         -- sum over its records; 0 for aicpu
 );
 CREATE INDEX segment_of_inference ON segment (inference);   -- placing segments in time
+CREATE INDEX segment_of_log ON segment (log, ordinal);      -- the segment to continue, or all to drop
 
 CREATE TABLE aicore (
     record          INTEGER PRIMARY KEY,
@@ -153,7 +155,7 @@ CREATE TABLE aicpu (
     segment     INTEGER NOT NULL REFERENCES segment,
     sequence    INTEGER NOT NULL,
     layer_index INTEGER,
-    begin_us    INTEGER NOT NULL,
+    begin_us    INTEGER NOT NULL,       -- times from 2^63 on, here and in api, are REAL
     end_us      INTEGER NOT NULL
 );
 
@@ -185,7 +187,8 @@ CREATE TABLE ledger_entry (
     session INTEGER NOT NULL REFERENCES session,
     job     INTEGER REFERENCES job,
     log     INTEGER REFERENCES log,
-    origin  TEXT NOT NULL,              -- content: follows from the log's bytes; link: happened on the way
+    origin  TEXT NOT NULL,              -- content: follows from the log's bytes; ring: from its calls' times;
+                                        -- link: happened on the way
     grade   TEXT NOT NULL CHECK (grade IN ('loss', 'note')),
     reason  TEXT NOT NULL,
     detail  TEXT NOT NULL,
@@ -212,24 +215,24 @@ SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS mod
 FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
 
 CREATE VIEW op_records AS
-SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
+SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
        i.batch_num, i.input_pic_num, i.current_pic_count, g.net AS segment, r.sequence, r.layer_index, l.layer_id,
        NULL AS ori_layer_name, l.name AS layer_name, l.type AS layer_type,
        g.start_us + r.ticks_before * 100.0 / j.frequency_mhz AS start_us,
        r.ticks * 100.0 / j.frequency_mhz AS duration_us, r.ticks,
        r.mac_busy, r.mac_ppen, r.vec_busy, r.vec_ppen, r.dstr, r.dtrans, r.dld, r.wld,
        r.ddr_read_bytes, r.ddr_write_bytes
-FROM aicore r
+FROM aicore r JOIN part p ON p.part = r.record >> 24
 JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m USING (model) JOIN job j USING (job)
 JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_index = r.layer_index;
 
 CREATE VIEW aicpu_records AS
-SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
+SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
        i.batch_num, i.input_pic_num, i.current_pic_count, g.net AS segment, r.sequence, r.layer_index, l.layer_id,
        NULL AS ori_layer_name, l.name AS layer_name, l.type AS layer_type,
        r.begin_us AS start_us, r.end_us - r.begin_us AS duration_us, g.start_us AS segment_start_us,
        g.end_us AS segment_end_us
-FROM aicpu r
+FROM aicpu r JOIN part p ON p.part = r.record >> 24
 JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m USING (model) JOIN job j USING (job)
 JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_index = r.layer_index;
 

@@ -29,11 +29,14 @@ class SessionStart:
 
 
 def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[int, int]:
-    """The numbers of the session and of its board; an unfinished session of the same board and source goes on."""
+    """The numbers of the session and of its board.
+
+    An unfinished session of the same board and source goes on, unless its records had another counter map.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         board = _board(connection, start)
-        session = (None if start.always_new else _unfinished(connection, board, start.source)) or _add(
+        session = (None if start.always_new else _unfinished(connection, board, start)) or _add(
             connection, board, start
         )
         connection.executemany(
@@ -42,7 +45,8 @@ def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[
         )
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
     return session, board
 
@@ -61,9 +65,11 @@ def _board(connection: sqlite3.Connection, start: SessionStart) -> int:
     return int(connection.execute("SELECT board FROM board WHERE identity = ?", (start.identity,)).fetchone()[0])
 
 
-def _unfinished(connection: sqlite3.Connection, board: int, source: str) -> int | None:
+def _unfinished(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
     row = connection.execute(
-        "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL", (board, source)
+        "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL"
+        " AND (counter_map IS ?3 OR simulated AND ?3 IS NULL)",
+        (board, start.source, start.counter_map),
     ).fetchone()
     return None if row[0] is None else int(row[0])
 

@@ -6,17 +6,19 @@ Python's own sqlite3 on a thread of its own: a whole batch is one call, so no st
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from profagent.errors import StoreError
 from profagent.store.database import open_for_writing
+from profagent.store.logs import path_from_sql, path_to_sql
 from profagent.store.rings import note_full_rings
 from profagent.store.sessions import SessionStart, begin_session, end_session
-from profagent.store.writer import Writer, path_from_sql, path_to_sql
+from profagent.store.writer import Writer
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # SQLite's own limit of variables in a statement is far above.
 PATHS_PER_QUERY = 500
+# A log that is gone from the board keeps the digest that the board vouched for.
 _UNSETTLED = (
-    "SELECT path FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete = 0"
+    "SELECT path FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete <> 1 AND digest IS NULL"
     " AND kind IN ('aicore', 'aicpu', 'acl_api')"
 )
 _ORPHANS = (
@@ -37,11 +40,12 @@ _ORPHANS = (
 
 @dataclass(frozen=True, slots=True)
 class HeldLog:
-    """What the database says of a log: its bytes up to `offset` are in the mirror."""
+    """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest."""
 
     generation: int
     offset: int
     complete: bool
+    digest: bytes | None = None
 
 
 class Store:
@@ -130,13 +134,14 @@ class Store:
         stored = list(by_stored)
         for start in range(0, len(stored), PATHS_PER_QUERY):
             page = stored[start : start + PATHS_PER_QUERY]
+            marks = ",".join("?" * len(page))
             rows = self._opened.execute(
-                "SELECT path, generation, offset, complete FROM log WHERE job ="
-                " (SELECT job FROM job WHERE board = ? AND name = ?)"
-                f" AND path IN ({','.join('?' * len(page))})",  # noqa: S608 - question marks only
+                "SELECT path, generation, offset, complete = 1, digest FROM log"  # noqa: S608 - question marks only
+                f" WHERE job = (SELECT job FROM job WHERE board = ? AND name = ?) AND path IN ({marks})",
                 (self._board, job, *page),
             )
-            found |= {by_stored[path]: HeldLog(generation, offset, complete == 1) for path, generation, offset, complete in rows}
+            for path, generation, offset, complete, digest in rows:
+                found[by_stored[path]] = HeldLog(generation, offset, bool(complete), digest)
         return found
 
     def _paths(self, sql: str, job: str) -> list[str]:
@@ -149,4 +154,10 @@ class Store:
             self._connection = None
 
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"the database {self.file} cannot be used: {error}",
+                hint="check the free space and the permissions; what was committed before is safe",
+            ) from error

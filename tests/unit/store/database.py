@@ -96,9 +96,12 @@ class DatabaseBuilder:
         (job,) = self._db.execute("SELECT job FROM model WHERE model = ?", (model,)).fetchone()
         return self.part(session, self.log(job, model, kind, f"data/{kind}.{next(self._ordinals)}"))
 
-    def segment(self, inference: int, kind: str, ticks: int = 0, *, start_us: float | None = None, net: int = 0) -> int:
+    def segment(
+        self, inference: int, part: int, kind: str, ticks: int = 0, *, start_us: float | None = None, net: int = 0
+    ) -> int:
+        (log,) = self._db.execute("SELECT log FROM part WHERE part = ?", (part,)).fetchone()
         values = {"ordinal": next(self._ordinals), "net": net, "start_us": start_us, "ticks": ticks}
-        return self.insert("segment", inference=inference, kind=kind, **values)
+        return self.insert("segment", log=log, inference=inference, kind=kind, **values)
 
     def aicore(
         self,
@@ -113,7 +116,7 @@ class DatabaseBuilder:
         counters: list[tuple[float | None, ...]] | None = None,
     ) -> int:
         """A segment's records; record i has sequence number and layer i unless told otherwise."""
-        segment = self.segment(inference, "aicore", sum(ticks), start_us=start_us, net=net)
+        segment = self.segment(inference, part, "aicore", sum(ticks), start_us=start_us, net=net)
         for i, value in enumerate(ticks):
             row = {"sequence": i, "layer_index": i if layers is None else layers[i], "ticks": value}
             known = dict(zip(COUNTERS, counters[i], strict=True)) if counters else {}
@@ -123,7 +126,7 @@ class DatabaseBuilder:
 
     def aicpu(self, inference: int, part: int, times: list[tuple[int, int]], layers: list[int | None]) -> int:
         """A segment's records from (begin, end), in µs from START_US."""
-        segment = self.segment(inference, "aicpu", start_us=START_US + times[0][0])
+        segment = self.segment(inference, part, "aicpu", start_us=START_US + times[0][0])
         for i, ((begin, end), layer) in enumerate(zip(times, layers, strict=True)):
             row = {"begin_us": START_US + begin, "end_us": START_US + end, "layer_index": layer}
             self.insert("aicpu", record=(part << 24) + i, segment=segment, sequence=i, **row)

@@ -162,7 +162,7 @@ def test_the_earliest_moment_is_of_any_unit_or_of_the_inference(builder: Databas
     session = builder.session()
     model = builder.model(builder.job(session))
     inference = builder.inference(session, model, start_us=START_US + 50)
-    assert builder.segment(inference, "aicpu", start_us=START_US + 40)
+    assert builder.segment(inference, builder.new_part(session, model, "aicpu"), "aicpu", start_us=START_US + 40)
     builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(45, 60), (20, 30)], [0, 1])
     assert select().earliest_us() == START_US + 20
 

@@ -1,0 +1,103 @@
+"""Which layers the records of a JOB's models are about: their `.info` files, read when they are first needed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from profagent.errors import FormatError
+from profagent.formats.join import LayerJoin
+from profagent.formats.layers import parse_layer_info
+from profagent.formats.net_info import parse_net_info
+
+if TYPE_CHECKING:
+    from profagent.formats.layers import LayerTable
+    from profagent.formats.names import LogName
+    from profagent.formats.net_info import Net
+
+REMEMBERED_MODELS = 256
+
+
+class JobFiles(Protocol):
+    """Bytes of the JOB that were decoded before."""
+
+    def read(self, path: str, size: int | None = None) -> bytes | None:
+        """The first `size` bytes of a log, or all; None where they are not kept."""
+
+    def names(self) -> list[str]:
+        """Paths of the logs whose bytes were decoded before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """A model's `.info` files as far as they can be read."""
+
+    layers: LayerTable | None
+    nets: tuple[Net, ...]
+
+    def join(self) -> LayerJoin | None:
+        return LayerJoin(self.layers, self.nets) if self.layers is not None or self.nets else None
+
+
+class Joins:
+    """The joins of a JOB's models; only those in use are remembered."""
+
+    def __init__(self, files: JobFiles) -> None:
+        self._files = files
+        self._known: OrderedDict[tuple[str, int], tuple[_Tables, LayerJoin | None]] = OrderedDict()
+
+    def of(self, name: LogName) -> LayerJoin | None:
+        """The join of a log's model; None where neither of its files can be read."""
+        key = _key(name)
+        if key not in self._known:
+            self._remember(key, self._load(name))
+        self._known.move_to_end(key)
+        return self._known[key][1]
+
+    def renew(self, name: LogName) -> bool:
+        """Read a model's files again; whether its records may have other layers now."""
+        known = self._known.pop(_key(name), None)
+        tables = self._load(name)
+        self._remember(_key(name), tables)
+        return known is None or known[0] != tables
+
+    def disagreements(self, name: LogName) -> list[str] | None:
+        """What the model's two files do not agree about; None where its layer table cannot be read."""
+        tables = self._load(name)
+        if tables.layers is None:
+            return None
+        return LayerJoin(tables.layers, tables.nets).disagreements() if tables.nets else []
+
+    def _remember(self, key: tuple[str, int], tables: _Tables) -> None:
+        self._known[key] = (tables, tables.join())
+        if len(self._known) > REMEMBERED_MODELS:
+            self._known.popitem(last=False)
+
+    def _load(self, name: LogName) -> _Tables:
+        layers_path, nets_path = layer_info_path(name), f"data/{name.model}.{name.model_id}.net.info"
+        layers, nets = self._files.read(layers_path), self._files.read(nets_path)
+        return _Tables(_readable_layers(layers, layers_path), _readable_nets(nets, nets_path))
+
+
+def layer_info_path(name: LogName) -> str:
+    """The path of the layer table that names a log's records."""
+    return f"data/{name.model}.{name.model_id}.layer.info"
+
+
+def _key(name: LogName) -> tuple[str, int]:
+    return (name.model or "", name.model_id or 0)
+
+
+def _readable_layers(data: bytes | None, path: str) -> LayerTable | None:
+    try:
+        return None if data is None else parse_layer_info(data, path)
+    except FormatError:
+        return None
+
+
+def _readable_nets(data: bytes | None, path: str) -> tuple[Net, ...]:
+    try:
+        return () if data is None else parse_net_info(data, path)
+    except FormatError:
+        return ()
