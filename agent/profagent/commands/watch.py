@@ -33,8 +33,8 @@ NO_COUNTER_MAP = (
     " name one with --counter-map FILE"
 )
 INTERVAL_ZERO = (
-    "no further inference is recorded: with interval 0, the runtime's default, only the first one after a load is."
-    ' Set "interval" in the acl.json of the program, and start it again'
+    "no inference for some seconds. If the program goes on, its interval is 0, the runtime's default: only the first"
+    ' inference after a load is recorded. Set "interval" in its acl.json, and start it again'
 )
 
 
@@ -84,7 +84,7 @@ class WatchView:
         """Know whether a program runs."""
         if not jobs:
             self._tell_once("no open JOB yet: waiting for a program that records")
-        self._job_is_open = any(job.state == "open" for job in jobs)
+        self._job_is_open = any(job.state in ("open", "quiet") for job in jobs)
 
     async def mind_silence(self) -> None:
         """Say once why nothing comes, when a JOB is open and no inference does."""
