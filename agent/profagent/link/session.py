@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from profagent.link.messages import AnnouncedLog, Holding, LogEvent
 
 LARGEST_LOGS = 4096
+LARGEST_ENTRIES = 1000
+LARGEST_PATH_BYTES = 1024
 LARGEST_CHUNK_BYTES = 256 << 10
 LARGEST_OFFSET = 2**63 - 1
 LARGEST_JOBS = 100_000
@@ -40,7 +42,10 @@ _CHUNK_SEED = struct.Struct("<QQQ")
 
 @dataclass(frozen=True, slots=True)
 class FollowedLog:
-    """A log of the stream, as it stands after the latest event: bytes before `offset` have arrived."""
+    """A log of the stream, as it stands after the latest event: bytes before `offset` have arrived.
+
+    `held` is the generation and the offset that the host answered; None before it did.
+    """
 
     handle: int
     job: str
@@ -48,6 +53,7 @@ class FollowedLog:
     snapshot: bool
     generation: int = 0
     offset: int = 0
+    held: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +98,25 @@ class Session:
             case JobStatus():
                 self._job(message)
             case Announced():
+                self._check_entries(message.logs)
                 return [Announcement(tuple(self._announced(log) for log in message.logs))]
             case Batch():
                 return [self._event(event) for event in message.events]
             case Released():
+                self._check_entries(message.handles)
                 for handle in message.handles:
                     self._logs.pop(handle, None)
         return [message]
 
     def hold(self, holding: Holding) -> None:
         """Note what the host answers to an announcement."""
+        log = self._logs.get(holding.handle)
+        if log is None:
+            return
         if holding.skip:
-            self._logs.pop(holding.handle, None)
+            del self._logs[holding.handle]
+        else:
+            self._logs[holding.handle] = replace(log, held=(holding.generation, holding.offset))
 
     def _welcome(self, board: Board) -> None:
         if self.board is not None:
@@ -116,14 +129,20 @@ class Session:
         known = self.jobs.get(status.handle)
         if known is not None and known.name != status.name:
             self._refuse(f"JOB handle {status.handle} changed its name")
-        if len(self.jobs) >= LARGEST_JOBS:
+        if known is None and len(self.jobs) >= LARGEST_JOBS:
             self._refuse(f"it told of more than {LARGEST_JOBS:,} JOBs")
         self.jobs[status.handle] = status
 
+    def _check_entries(self, entries: tuple[object, ...]) -> None:
+        if len(entries) > LARGEST_ENTRIES:
+            self._refuse(f"it sent a message of {len(entries):,} entries, more than {LARGEST_ENTRIES:,}")
+
     def _announced(self, log: AnnouncedLog) -> FollowedLog:
         job = self.jobs.get(log.job)
-        if job is None or log.handle in self._logs:
-            self._refuse(f"log handle {log.handle} was announced twice or for an unknown JOB")
+        if job is None or log.handle == 0 or log.handle in self._logs:
+            self._refuse(f"log handle {log.handle} was announced twice, or for an unknown JOB, or is none")
+        if len(log.path) > LARGEST_PATH_BYTES:
+            self._refuse(f"it announced a path of {len(log.path)} bytes")
         if len(self._logs) >= LARGEST_LOGS:
             self._refuse(f"it announced more than {LARGEST_LOGS:,} logs at a time")
         followed = FollowedLog(log.handle, job.name, log.path, log.snapshot)
@@ -147,14 +166,22 @@ class Session:
     def _followed(self, log: FollowedLog, event: LogEvent) -> FollowedLog:
         match event:
             case Started():
-                if event.generation < max(log.generation, 1) or event.offset > LARGEST_OFFSET:
-                    self._refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
-                return replace(log, generation=event.generation, offset=event.offset)
+                return self._started(log, event)
             case Chunk():
                 return self._grown(log, event)
-            case Completed() if (event.generation, event.size) != (log.generation, log.offset):
+            case Completed() if log.generation == 0 or (event.generation, event.size) != (log.generation, log.offset):
                 self._refuse(f"{_shown(log)} is complete with {event.size} bytes, {log.offset} came")
         return log
+
+    def _started(self, log: FollowedLog, event: Started) -> FollowedLog:
+        """It goes on with what the host holds, once; else a later generation begins."""
+        if log.held is None:
+            self._refuse(f"{_shown(log)} started before it was known what is held of it")
+        goes_on = log.generation == 0 and (event.generation, event.offset) == log.held and event.generation > 0
+        begins = event.offset == 0 and event.generation > max(log.generation, log.held[0])
+        if not (goes_on or begins) or max(event.generation, event.offset) > LARGEST_OFFSET:
+            self._refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
+        return replace(log, generation=event.generation, offset=event.offset)
 
     def _grown(self, log: FollowedLog, chunk: Chunk) -> FollowedLog:
         if (chunk.generation, chunk.offset) != (log.generation, log.offset) or log.generation == 0:
