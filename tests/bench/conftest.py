@@ -1,0 +1,42 @@
+"""Fixtures of the benchmarks: a line about the machine, and JOBs that several of them use."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from profagentd.simulate.generate import write_job
+from profagentd.simulate.options import SimulationOptions
+from tests.bench.measure import PROFAGENT, machine, report, run
+
+LAYERS, INFERENCES = 100, 10_000
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _machine(tmp_path_factory: pytest.TempPathFactory) -> None:
+    report("machine", machine(tmp_path_factory.getbasetemp()))
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A directory that is removed at once: JOBs of benchmarks are large."""
+    with tempfile.TemporaryDirectory(prefix="profagent-bench-") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture(scope="session")
+def million_job() -> Iterator[Path]:
+    """A finished JOB of 1,000,000 aicore records in 10,000 files."""
+    with tempfile.TemporaryDirectory(prefix="profagent-bench-") as directory:
+        options = SimulationOptions(layers=LAYERS, rate=100.0)
+        yield write_job(Path(directory), options, INFERENCES, gaps=False)
+
+
+@pytest.fixture(scope="session")
+def imported_job(million_job: Path) -> Path:
+    """The same JOB with its database."""
+    run(*PROFAGENT, "import", "-dir", million_job)
+    return million_job
