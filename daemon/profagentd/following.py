@@ -174,7 +174,7 @@ class _Look:
 
     @property
     def _is_stable(self) -> bool:
-        return self._now.monotonic - self._log.changed >= STABLE_S
+        return self._now.monotonic >= self._log.changed + STABLE_S
 
     def _note_change(self) -> None:
         self._log.changed = max(self._log.changed, self._now.seen(self._seen.mtime_ns // 1000))

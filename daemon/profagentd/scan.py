@@ -44,8 +44,10 @@ class _Seen:
 class DirectoryScan:
     """One directory, looked at again and again by one thread at a time. The first look gives no touches."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, *, without: bytes = b"") -> None:
+        """`without`: the name of a subdirectory that is somebody else's concern."""
         self._place = place
+        self._without = without
         self._newest_ns: int | None = None
         self._recent: dict[bytes, _Seen] = {}
         self._directory_ns = 0
@@ -75,7 +77,7 @@ class DirectoryScan:
         before, self._recent = self._recent, {}
         self._newest_ns = max(self._newest_ns or 0, since_ns) if since_ns else 0
         touches: dict[bytes, Touch] = {}
-        for name, status in _files(descriptor):
+        for name, status in _files(descriptor, self._without):
             if status.st_ctime_ns < since_ns:
                 continue
             self._newest_ns = max(self._newest_ns, status.st_ctime_ns)
@@ -100,7 +102,7 @@ class JobScan:
     """The two directories of a JOB."""
 
     def __init__(self, place: Place) -> None:
-        self._root = DirectoryScan(place)
+        self._root = DirectoryScan(place, without=DATA_DIRECTORY)
         self._data = DirectoryScan(Place(place.root, os.path.join(place.path, DATA_DIRECTORY)))
         self._has_data = False
 
@@ -121,12 +123,13 @@ class JobScan:
         return Scanned(touches, is_all, names_changed, time.thread_time() - begun_s)
 
 
-def _files(descriptor: int) -> Iterator[tuple[bytes, os.stat_result]]:
+def _files(descriptor: int, without: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
     with os.scandir(descriptor) as entries:
         for entry in entries:
             try:
                 status = entry.stat(follow_symlinks=False)
             except OSError:
                 continue  # it has just gone
-            if not (stat.S_ISDIR(status.st_mode) and os.fsencode(entry.name) == DATA_DIRECTORY):
-                yield os.fsencode(entry.name), status
+            name = os.fsencode(entry.name)
+            if not (name == without and stat.S_ISDIR(status.st_mode)):
+                yield name, status

@@ -80,29 +80,27 @@ def _look_at(files: OpenJob, path: bytes, page: Page) -> None:
 
 
 def _paths(place: Place) -> Iterator[bytes]:
-    yield from _of_directory(place, early=True)
+    yield from _of_directory(place, early=True, without=DATA_DIRECTORY)
     data = Place(place.root, os.path.join(place.path, DATA_DIRECTORY))
     for early in (True, False):
         # A JOB has its data directory a moment after itself, and may have something else in its place.
         with suppress(FileNotFoundError, NotADirectoryError):
             yield from map(in_data, _of_directory(data, early=early))
-    yield from _of_directory(place, early=False)
+    yield from _of_directory(place, early=False, without=DATA_DIRECTORY)
 
 
-def _of_directory(place: Place, *, early: bool) -> Iterator[bytes]:
+def _of_directory(place: Place, *, early: bool, without: bytes = b"") -> Iterator[bytes]:
+    """Names in a directory, all but a subdirectory of the name `without`."""
     descriptor = open_directory(place)
     try:
         with os.scandir(descriptor) as entries:
             for entry in entries:
                 name = os.fsencode(entry.name)
-                if _is_early(name) == early and not _is_data_directory(entry, name):
+                is_without = name == without and entry.is_dir(follow_symlinks=False)
+                if _is_early(name) == early and not is_without:
                     yield name
     finally:
         os.close(descriptor)
-
-
-def _is_data_directory(entry: os.DirEntry[str], name: bytes) -> bool:
-    return name == DATA_DIRECTORY and entry.is_dir(follow_symlinks=False)
 
 
 def _is_early(path: bytes) -> bool:

@@ -9,13 +9,16 @@ import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Callable
+from typing import TYPE_CHECKING, Any, Callable, cast
 
 import grpc
 import grpc.aio
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
+
+if TYPE_CHECKING:
+    from profagent_wire.v1.board_pb2_grpc import BoardAsyncStub
 
 # Much more than anything takes; a test that waits so long has failed.
 PATIENCE_S = 40.0
@@ -60,7 +63,7 @@ class Copy:
 class Client:
     """One Follow stream. `holds` and `wants` decide what is answered to an announced log."""
 
-    def __init__(self, call: grpc.aio.StreamStreamCall) -> None:
+    def __init__(self, call: grpc.aio.StreamStreamCall[Any, Any]) -> None:
         self.call = call
         self.copies: dict[Key, Copy] = {}
         self.jobs: dict[str, wire.JobStatus] = {}
@@ -97,7 +100,7 @@ class Client:
             while not is_so():
                 received = await self.call.read()
                 assert received is not grpc.aio.EOF, f"the stream ended: {await self.call.code()}"
-                await self.take(received)
+                await self.take(cast("wire.ServerMessage", received))
 
         await asyncio.wait_for(take(), patience_s)
 
@@ -107,7 +110,7 @@ class Client:
         async def take() -> grpc.StatusCode:
             with suppress(grpc.aio.AioRpcError):
                 while (received := await self.call.read()) is not grpc.aio.EOF:
-                    await self.take(received)
+                    await self.take(cast("wire.ServerMessage", received))
             return await self.call.code()
 
         return await asyncio.wait_for(take(), PATIENCE_S)
@@ -251,11 +254,11 @@ class Client:
 
 
 @asynccontextmanager
-async def connect(address: str) -> AsyncIterator[BoardStub]:
+async def connect(address: str) -> AsyncIterator[BoardAsyncStub]:
     """The service at an address."""
     options = [("grpc.max_receive_message_length", 4 * 1024 * 1024)]
     async with grpc.aio.insecure_channel(address, options=options) as channel:
-        yield BoardStub(channel)
+        yield cast("BoardAsyncStub", BoardStub(channel))
 
 
 @asynccontextmanager

@@ -1,0 +1,35 @@
+"""A clock that tests turn."""
+
+from __future__ import annotations
+
+import asyncio
+
+from profagentd.clock import Moment
+
+WALL_US = 1_800_000_000_000_000
+
+
+class FakeClock:
+    """Both clocks go on only by `advance` and by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.wall = WALL_US
+        self.slept: list[float] = []
+
+    def wall_us(self) -> int:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, delay_s: float) -> None:
+        self.slept.append(delay_s)
+        self.advance(delay_s)
+        await asyncio.sleep(0)
+
+    def advance(self, delay_s: float) -> Moment:
+        """Let time pass."""
+        self.now += delay_s
+        self.wall += round(delay_s * 1_000_000)
+        return Moment(self.now, self.wall)

@@ -1,0 +1,46 @@
+"""What may have changed in a JOB is kept within bounds."""
+
+from __future__ import annotations
+
+from profagentd.changes import NAMES_LIMIT, Changes, Touch
+
+
+def test_a_new_selection_begins_with_a_walk() -> None:
+    changes = Changes(walk=True)
+    assert changes
+    assert changes.take_walk()
+    assert not changes
+    assert not changes.take_walk()
+
+
+def test_names_come_in_the_order_in_which_they_changed_and_once() -> None:
+    changes = Changes(walk=False)
+    for path in (b"b", b"a", b"c"):
+        changes.note(path, Touch.WRITTEN)
+    assert list(changes.take(2)) == [b"b", b"a"]
+    assert list(changes.take(2)) == [b"c"]
+    assert not changes
+
+
+def test_what_happened_to_a_name_adds_up() -> None:
+    changes = Changes(walk=False)
+    for touch in (Touch.MADE, Touch.HINT, Touch.DELETED):
+        changes.note(b"a", touch)
+    assert changes.take(1) == {b"a": Touch.MADE | Touch.DELETED}
+
+
+def test_a_mere_hint_is_kept_too() -> None:
+    changes = Changes(walk=False)
+    changes.note(b"a", Touch.HINT)
+    assert changes.take(1) == {b"a": Touch.HINT}
+
+
+def test_too_many_names_become_a_walk() -> None:
+    changes = Changes(walk=False)
+    for number in range(NAMES_LIMIT):
+        changes.note(b"%d" % number, Touch.WRITTEN)
+    changes.note(b"0", Touch.MADE)
+    assert not changes.take_walk()
+    changes.note(b"one more", Touch.WRITTEN)
+    assert changes.take(NAMES_LIMIT) == {}
+    assert changes.take_walk()

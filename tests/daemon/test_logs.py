@@ -1,0 +1,124 @@
+"""What the names and `.done` texts of a JOB say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profagentd.logs import LogKind, api_model, done_of, done_parses, ended_by, kind_of, profiled_model
+
+JOBS = Path(__file__).parents[1] / "data" / "jobs"
+AICORE = b"data/aicore.0.model.3.0.1.1.0"
+AICORE_KEYS = [b"file_len:1", b"start_time:2", b"end_time:3", b"cache_hit:4", b"cache_mis:5"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"aicore.0.model.3.0.1.1.0",
+        b"AAcore.0.model.0.1.1.18446744073709551600",
+        b"aicpu.0.a.b.c.3.0.1.1.7",
+        b"aacpu.0.model.3.0.1.1.0",
+        b"acl_api.0..1",
+        b"AclModule.0.model.2",
+        b"acl_api.0.plain.name.0",
+        b"aicore.0.4.5",
+        b"aicore.0.\xff\n\xfe.3.0.1.1.0",
+        b"data/aicore.0.model.3.0.1.1.0",
+    ],
+)
+def test_what_the_runtime_appends_to_is_data(name: bytes) -> None:
+    assert kind_of(name) is LogKind.DATA
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"info.json.0",
+        b"model.0.net.info",
+        b"model.0.layer.info",
+        b"cont.0.model.1.4.6.6",
+        b"aicore.0.model.3.0.1.1.0.done",
+        b"aicore.0.model.3.0.1.1.0.tmp",
+        b"aicore",
+        b"aicore.txt",
+        b"my.aicore.0.model.3.0.1.1.0",
+        b"core",
+    ],
+)
+def test_everything_else_is_a_snapshot(name: bytes) -> None:
+    assert kind_of(name) is LogKind.SNAPSHOT
+
+
+def test_a_done_belongs_to_its_data() -> None:
+    assert done_of(AICORE) == AICORE + b".done"
+    assert ended_by(AICORE + b".done") == AICORE
+
+
+@pytest.mark.parametrize("path", [AICORE, b"model.done", b".done", AICORE + b".done.done"])
+def test_other_names_end_nothing(path: bytes) -> None:
+    assert ended_by(path) is None
+
+
+def test_a_done_with_every_key_parses() -> None:
+    assert done_parses(AICORE, b"\n".join(AICORE_KEYS) + b"\n")
+
+
+@pytest.mark.parametrize("missing", AICORE_KEYS)
+def test_a_done_without_a_key_does_not_parse(missing: bytes) -> None:
+    assert not done_parses(AICORE, b"\n".join(line for line in AICORE_KEYS if line != missing))
+
+
+@pytest.mark.parametrize("end", range(len(b"\n".join(AICORE_KEYS)) - 1))
+def test_no_torn_done_parses(end: int) -> None:
+    assert not done_parses(AICORE, b"\n".join(AICORE_KEYS)[:end])
+
+
+@pytest.mark.parametrize("value", [b"", b"x", b"1.5", b"0x1"])
+def test_a_value_that_is_no_integer_does_not_count(value: bytes) -> None:
+    assert not done_parses(AICORE, b"\n".join([*AICORE_KEYS[:-1], b"cache_mis:" + value]))
+
+
+def test_negative_counters_and_a_last_line_of_batches_are_fine() -> None:
+    lines = [*AICORE_KEYS[:-1], b"cache_mis:-2147483648", b"online_batch_num:8,7,6"]
+    assert done_parses(AICORE, b"\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [(b"aicpu.0.m.3.0.1.1.0", []), (b"acl_api.0.m.0", [b"pid:7", b"tid:8"]), (AICORE, AICORE_KEYS[3:])],
+)
+def test_each_kind_has_its_keys(name: bytes, more: list[bytes]) -> None:
+    assert done_parses(name, b"\n".join(AICORE_KEYS[:3] + more))
+    assert not more or not done_parses(name, b"\n".join(AICORE_KEYS[:3]))
+
+
+def test_every_done_of_the_runtime_parses() -> None:
+    dones = list(JOBS.rglob("*.done"))
+    assert len(dones) > 50
+    for done in dones:
+        data = ended_by(done.name.encode("utf-8", "surrogateescape"))
+        assert data is not None
+        assert done_parses(data, done.read_bytes()), done
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        (b"data/acl_api.0.a.b.3", b"a.b.3"),
+        (b"data/AclModule.0.m.0", b"m.0"),
+        (b"data/acl_api.0..1", b".1"),
+        (b"data/acl_api.0.m.0.done", None),
+        (AICORE, None),
+    ],
+)
+def test_an_acl_api_log_names_its_model(path: bytes, model: bytes | None) -> None:
+    assert api_model(path) == model
+
+
+@pytest.mark.parametrize(
+    ("path", "model"), [(b"data/a.b.3.net.info", b"a.b.3"), (b"m.0.layer.info", None), (b"net.info", None)]
+)
+def test_a_net_info_names_its_model(path: bytes, model: bytes | None) -> None:
+    assert profiled_model(path) == model

@@ -1,0 +1,145 @@
+"""Files of a JOB are opened without following links, and only regular ones."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from profagentd.opening import Gone, NotAFile, OpenJob, Place, Unreadable, open_directory
+from tests.daemon.daemon_process import AICORE_DONE, make_job
+from tests.daemon.privileges import without_privileges
+
+NAME = b"data/aicore.0.model.3.0.1.1.0"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return make_job(tmp_path / "app")
+
+
+@pytest.fixture
+def files(job: Path, tmp_path: Path) -> Iterator[OpenJob]:
+    with OpenJob(place_of(job, tmp_path)) as opened:
+        yield opened
+
+
+def place_of(job: Path, root: Path) -> Place:
+    return Place(os.fsencode(root), os.fsencode(job.relative_to(root)))
+
+
+def read(files: OpenJob, path: bytes) -> bytes:
+    with files.open(path) as descriptor:
+        return os.read(descriptor, 100)
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_files_of_both_directories_are_read(files: OpenJob, job: Path) -> None:
+    (job / os.fsdecode(NAME)).write_bytes(b"abc")
+    assert read(files, NAME) == b"abc"
+    assert read(files, b"info.json.0").startswith(b"{")
+    assert files.status(NAME).st_size == 3
+
+
+def test_a_missing_file_is_gone(files: OpenJob) -> None:
+    with pytest.raises(Gone):
+        read(files, NAME)
+    with pytest.raises(Gone):
+        files.status(NAME)
+
+
+def test_a_missing_job_is_gone(tmp_path: Path) -> None:
+    with OpenJob(Place(os.fsencode(tmp_path), b"JOB")) as files, pytest.raises(Gone):
+        read(files, NAME)
+
+
+def test_a_link_is_no_file(files: OpenJob, job: Path) -> None:
+    (job / os.fsdecode(NAME)).symlink_to("/etc/passwd")
+    with pytest.raises(NotAFile):
+        read(files, NAME)
+    with pytest.raises(NotAFile):
+        files.status(NAME)
+
+
+def test_a_fifo_is_no_file_and_blocks_nobody(files: OpenJob, job: Path) -> None:
+    os.mkfifo(job / os.fsdecode(NAME))
+    with pytest.raises(NotAFile):
+        read(files, NAME)
+
+
+def test_a_socket_is_no_file(files: OpenJob, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(job)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("plug")
+        with pytest.raises(NotAFile):
+            read(files, b"plug")
+
+
+def test_a_directory_is_no_file(files: OpenJob, job: Path) -> None:
+    (job / os.fsdecode(NAME)).mkdir()
+    with pytest.raises(NotAFile):
+        read(files, NAME)
+
+
+def test_a_data_directory_that_is_a_link_is_not_entered(files: OpenJob, job: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "x").write_bytes(b"secret")
+    (job / "data").rmdir()
+    (job / "data").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Gone):
+        read(files, b"data/x")
+
+
+def test_a_job_reached_through_a_link_is_not_entered(job: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(job.parent)
+    with pytest.raises(OSError, match="irectory"):
+        open_directory(Place(os.fsencode(tmp_path), b"link/" + os.fsencode(job.name)))
+
+
+def test_a_file_that_may_not_be_read_says_why(files: OpenJob, job: Path) -> None:
+    (job / os.fsdecode(NAME)).write_bytes(b"abc")
+    (job / os.fsdecode(NAME)).chmod(0)
+    files.status(NAME)
+    with without_privileges(), pytest.raises(Unreadable, match="denied"):
+        read(files, NAME)
+
+
+@pytest.mark.parametrize(
+    ("text", "has"), [(None, False), (b"", False), (b"file_len:1", False), (AICORE_DONE % 1, True)]
+)
+def test_a_done_counts_when_it_parses(files: OpenJob, job: Path, text: bytes | None, has: bool) -> None:
+    if text is not None:
+        (job / os.fsdecode(NAME + b".done")).write_bytes(text)
+    assert files.has_done(NAME) is has
+
+
+def test_descriptors_are_closed(job: Path, tmp_path: Path) -> None:
+    before = open_descriptors()
+    with OpenJob(place_of(job, tmp_path)) as files:
+        read(files, b"info.json.0")
+        with pytest.raises(Gone):
+            read(files, NAME)
+        with pytest.raises(NotAFile):
+            read(files, b"data")
+    assert open_descriptors() == before
+
+
+def test_a_place_knows_what_is_below_it() -> None:
+    root, app = Place(b"/r", b""), Place(b"/r", b"app")
+    assert app.is_below(root)
+    assert app.is_below(app)
+    assert not root.is_below(app)
+    assert not Place(b"/r", b"apple").is_below(app)
+    assert not Place(b"/other", b"app").is_below(app)
+
+
+def test_a_place_has_a_directory() -> None:
+    assert Place(b"/r", b"a/b").directory == b"/r/a/b"
+    assert Place(b"/", b"a").directory == b"/a"
+    assert Place(b"/r", b"").directory == b"/r"

@@ -1,0 +1,66 @@
+"""What is told of names that are no logs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from profagentd.changes import Touch
+from profagentd.opening import Place
+from profagentd.selection import ODD_LIMIT, Selection
+from profagentd.walk import Page
+from tests.daemon.daemon_process import make_job
+
+
+@pytest.fixture
+def selection() -> Selection:
+    made = Selection(3, Place(b"/r", b"JOB"))
+    made.changes.take_walk()
+    return made
+
+
+def details(selection: Selection, page: Page) -> list[str]:
+    return [loss.detail for loss in selection.losses(page, {})]
+
+
+def test_a_name_that_is_no_file_is_told_once(selection: Selection) -> None:
+    (loss,) = selection.losses(Page(odd=[b"data/link\xff"]), {})
+    assert (loss.handle, loss.job, loss.reason.value) == (0, 3, "not-a-file")
+    assert "data/link" in loss.detail
+    assert details(selection, Page(odd=[b"data/link\xff"])) == []
+
+
+def test_very_many_such_names_are_summed_up(selection: Selection) -> None:
+    told = details(selection, Page(odd=[b"%d" % number for number in range(ODD_LIMIT + 50)]))
+    assert len(told) == ODD_LIMIT + 1
+    assert "more than" in told[-1]
+    assert details(selection, Page(odd=[b"another"])) == []
+
+
+def test_an_unreadable_directory_is_told_once_until_it_is_readable(selection: Selection) -> None:
+    assert len(details(selection, Page(unreadable="Permission denied"))) == 1
+    assert details(selection, Page(unreadable="Permission denied")) == []
+    assert details(selection, Page()) == []
+    assert len(details(selection, Page(unreadable="Permission denied"))) == 1
+
+
+def test_an_ended_selection_wants_nothing(selection: Selection) -> None:
+    selection.changes.note(b"a", Touch.WRITTEN)
+    selection.end()
+    assert not selection.wants_look
+    assert selection.is_over
+
+
+def test_touched_names_are_looked_at(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    (job / "a").write_bytes(b"abc")
+    selection = Selection(1, Place(os.fsencode(tmp_path), os.fsencode(job.name)))
+    selection.changes.note(b"a", Touch.WRITTEN)
+    selection.changes.note(b"b", Touch.WRITTEN)
+    page = selection.next_names(10).look()
+    assert [(each.path, each.size) for each in page.logs] == [(b"a", 3)]
+    assert page.missing == [b"b"]
+    names = selection.next_names(10)
+    assert {each.path for each in names.look().logs} == {b"a", b"info.json.0"}

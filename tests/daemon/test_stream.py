@@ -1,0 +1,449 @@
+"""One client's stream without any I/O: what it is told, what it may ask, what is due next."""
+
+from __future__ import annotations
+
+import pytest
+
+from profagentd.board import Job
+from profagentd.changes import Touch
+from profagentd.clock import Moment
+from profagentd.following import Step
+from profagentd.log import Log, Phase, new_digest
+from profagentd.logs import LogKind
+from profagentd.opening import Place
+from profagentd.refusal import Fault, Refusal
+from profagentd.selection import Names
+from profagentd.state import Activity, JobState
+from profagentd.stream import PAGE_ENTRIES, Stream
+from profagentd.walk import Page, Sighting
+from profagentd.window import WINDOW_LOGS
+from tests.daemon.daemon_process import job_name
+
+NOW = Moment(100.0, 1_000_000_000)
+DATA = b"data/aicore.0.model.3.0.1.1.0"
+INFO = b"data/model.0.layer.info"
+
+
+def new_job(number: int = 0) -> Job:
+    return Job(Place(b"/r", job_name(number).encode()), 1, 1, Activity(100.0, 60.0), is_scanned=False)
+
+
+def page(*paths: bytes, is_last: bool = True) -> Page:
+    return Page(
+        [Sighting(path, LogKind.DATA if b"aicore" in path else LogKind.SNAPSHOT, 10, 0) for path in paths],
+        is_last=is_last,
+    )
+
+
+class Talk:
+    """A stream that follows one JOB whose first walk is done."""
+
+    def __init__(self, *paths: bytes) -> None:
+        self.stream = Stream()
+        self.job = new_job()
+        self.stream.job_changed_state(self.job)
+        self.stream.take_statuses()
+        self.stream.select([1], [])
+        self.logs = self.look(page(*paths))
+
+    def look(self, found: Page) -> list[Log]:
+        names = self.stream.next_names(NOW.monotonic)
+        assert names is not None
+        logs, self.losses = self.stream.looked(names, found, NOW)
+        return logs
+
+    def follow(self, log: Log) -> None:
+        """The client's Holding is in, three bytes were sent, nothing is due."""
+        self.stream.hold(log.handle, skip=False, generation=0, offset=0, prefix_digest=b"")
+        (turn,) = self.stream.take_turns(1, NOW.monotonic)
+        assert turn.log is log
+        assert log.comparison is not None
+        log.go_on(log.comparison, new_digest())
+        log.took(b"abc")
+        self.stream.window.stepped(log, Step())
+
+    def ready(self) -> list[Log]:
+        """Logs that have a turn now."""
+        logs = [turn.log for turn in self.stream.take_turns(100, NOW.monotonic)]
+        for log in logs:
+            self.stream.window.stepped(log, Step())
+        return logs
+
+
+@pytest.fixture
+def talk() -> Talk:
+    made = Talk(DATA)
+    made.follow(made.logs[0])
+    return made
+
+
+def is_caught_up(stream: Stream) -> bool:
+    return bool(stream.take_caught_up())
+
+
+# JOBs
+
+
+def test_a_job_is_told_once_for_each_state() -> None:
+    stream, job = Stream(), new_job()
+    stream.job_changed_state(job)
+    assert [view.handle for view in stream.take_statuses()] == [1]
+    assert stream.take_statuses() == []
+    stream.job_changed_state(job)
+    assert [view.handle for view in stream.take_statuses()] == [1]
+
+
+def test_jobs_have_handles_in_their_order() -> None:
+    stream = Stream()
+    for number in range(3):
+        stream.job_changed_state(new_job(number))
+    assert [(view.handle, view.job.name) for view in stream.take_statuses()] == [
+        (number + 1, job_name(number)) for number in range(3)
+    ]
+
+
+@pytest.mark.parametrize("handle", [0, 2])
+def test_a_job_that_never_was_is_refused(handle: int) -> None:
+    stream = Stream()
+    stream.job_changed_state(new_job())
+    for lists in ([handle], []), ([], [handle]):
+        with pytest.raises(Refusal) as refusal:
+            stream.select(*lists)
+        assert refusal.value.fault is Fault.INVALID
+
+
+def test_nothing_is_looked_at_before_a_job_is_selected() -> None:
+    stream, job = Stream(), new_job()
+    stream.job_changed_state(job)
+    stream.names_changed(job, {DATA: Touch.WRITTEN})
+    stream.anything_changed(job)
+    stream.names_removed(job)
+    assert stream.next_names(0.0) is None
+    assert not is_caught_up(stream)
+
+
+def test_selecting_twice_changes_nothing(talk: Talk) -> None:
+    talk.stream.select([1], [])
+    assert talk.stream.next_names(NOW.monotonic) is None
+
+
+def test_the_first_look_is_a_walk_and_then_names_that_changed(talk: Talk) -> None:
+    talk.stream.names_changed(talk.job, {INFO: Touch.MADE, b"x": Touch.WRITTEN})
+    names = talk.stream.next_names(NOW.monotonic)
+    assert names is not None
+    assert dict(names.touches) == {INFO: Touch.MADE, b"x": Touch.WRITTEN}
+    assert names.walk is None
+
+
+def test_unfollowing_releases_all_logs_and_forgets_what_was_to_be_looked_at(talk: Talk) -> None:
+    talk.stream.names_changed(talk.job, {INFO: Touch.MADE})
+    talk.stream.select([], [1])
+    assert talk.stream.window.take_released(10) == [talk.logs[0].handle]
+    assert talk.stream.next_names(NOW.monotonic) is None
+    assert talk.logs[0].phase is Phase.OVER
+
+
+def test_a_look_that_ends_after_its_job_was_given_up_announces_nothing(talk: Talk) -> None:
+    talk.stream.names_changed(talk.job, {INFO: Touch.MADE})
+    names = talk.stream.next_names(NOW.monotonic)
+    assert names is not None
+    talk.stream.select([], [1])
+    assert talk.stream.looked(names, page(INFO), NOW) == ([], [])
+
+
+def test_a_removed_job_is_told_after_its_logs(talk: Talk) -> None:
+    talk.job.state = JobState.REMOVED
+    talk.stream.job_changed_state(talk.job)
+    assert talk.stream.take_statuses() == []
+    (turn,) = talk.stream.take_turns(1, NOW.monotonic)
+    turn.log.phase = Phase.OVER
+    talk.stream.window.stepped(turn.log, Step())
+    assert [view.handle for view in talk.stream.take_statuses()] == [1]
+    talk.stream.select([1], [])
+    assert talk.stream.next_names(NOW.monotonic) is None
+
+
+def test_a_job_made_again_has_another_handle(talk: Talk) -> None:
+    talk.stream.window.forget(talk.logs[0])
+    talk.job.state = JobState.REMOVED
+    talk.stream.job_changed_state(talk.job)
+    talk.stream.take_statuses()
+    talk.stream.job_changed_state(new_job())
+    assert [view.handle for view in talk.stream.take_statuses()] == [2]
+
+
+# Announcing
+
+
+def test_logs_are_announced_with_handles_that_count_up() -> None:
+    talk = Talk(INFO, DATA)
+    assert [(log.handle, log.job, log.path) for log in talk.logs] == [(1, 1, INFO), (2, 1, DATA)]
+
+
+def test_a_log_is_not_announced_twice(talk: Talk) -> None:
+    talk.stream.anything_changed(talk.job)
+    assert talk.look(page(DATA, INFO))[0].path == INFO
+
+
+def test_a_log_that_changes_while_it_is_looked_at_has_a_turn(talk: Talk) -> None:
+    """Its change came when nobody knew it, and the look ended when it was known already."""
+    talk.stream.names_changed(talk.job, {INFO: Touch.WRITTEN})
+    first = talk.stream.next_names(NOW.monotonic)
+    talk.stream.names_changed(talk.job, {INFO: Touch.WRITTEN})
+    second = talk.stream.next_names(NOW.monotonic)
+    assert first is not None
+    assert second is not None
+    (log,), _ = talk.stream.looked(first, page(INFO), NOW)
+    talk.follow(log)
+    assert talk.stream.looked(second, page(INFO), NOW) == ([], [])
+    assert talk.ready() == [log]
+
+
+def test_a_walk_goes_on_page_by_page() -> None:
+    talk = Talk()
+    talk.stream.anything_changed(talk.job)
+    names = talk.stream.next_names(NOW.monotonic)
+    assert names is not None
+    talk.stream.looked(names, page(DATA, is_last=False), NOW)
+    again = talk.stream.next_names(NOW.monotonic)
+    assert again is not None
+    assert again.walk is names.walk
+    talk.stream.looked(again, page(INFO), NOW)
+    assert talk.stream.next_names(NOW.monotonic) is None
+
+
+def test_changed_names_come_before_the_rest_of_a_walk() -> None:
+    talk = Talk()
+    talk.stream.anything_changed(talk.job)
+    names = talk.stream.next_names(NOW.monotonic)
+    assert names is not None
+    talk.stream.looked(names, page(DATA, is_last=False), NOW)
+    talk.stream.names_changed(talk.job, {INFO: Touch.WRITTEN})
+    changed = talk.stream.next_names(NOW.monotonic)
+    assert changed is not None
+    assert list(changed.touches) == [INFO]
+
+
+def test_a_full_window_lets_names_wait() -> None:
+    talk = Talk(*(b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(WINDOW_LOGS)))
+    talk.stream.names_changed(talk.job, {INFO: Touch.WRITTEN})
+    assert talk.stream.next_names(NOW.monotonic) is None
+    assert talk.stream.is_short_of_room
+    talk.stream.window.forget(talk.logs[0])
+    names = talk.stream.next_names(NOW.monotonic)
+    assert names is not None
+    assert names.limit == 1
+    assert not talk.stream.is_short_of_room
+
+
+def test_idle_logs_give_way_when_names_wait() -> None:
+    talk = Talk(*(b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(WINDOW_LOGS)))
+    talk.follow(talk.logs[5])
+    talk.logs[5].acknowledged = 3
+    talk.stream.names_changed(talk.job, {INFO: Touch.WRITTEN})
+    assert talk.stream.next_names(NOW.monotonic) is not None
+    assert talk.stream.window.take_released(10) == [talk.logs[5].handle]
+
+
+def test_a_look_takes_at_most_a_page(talk: Talk) -> None:
+    talk.stream.names_changed(talk.job, {b"%d" % number: Touch.MADE for number in range(PAGE_ENTRIES + 1)})
+    names = talk.stream.next_names(NOW.monotonic)
+    assert names is not None
+    assert len(names.touches) == PAGE_ENTRIES
+
+
+# What clients say of logs
+
+
+def test_a_log_has_its_first_turn_after_its_holding() -> None:
+    talk = Talk(DATA)
+    assert talk.ready() == []
+    talk.stream.names_changed(talk.job, {DATA: Touch.WRITTEN})
+    assert talk.ready() == []
+    talk.stream.hold(1, skip=False, generation=0, offset=0, prefix_digest=b"")
+    assert talk.ready() == talk.logs
+
+
+def test_a_skipped_log_is_over_and_not_told() -> None:
+    talk = Talk(DATA)
+    talk.stream.hold(1, skip=True, generation=0, offset=0, prefix_digest=b"")
+    assert talk.stream.window.take_released(10) == []
+    talk.stream.names_changed(talk.job, {DATA: Touch.WRITTEN})
+    assert talk.look(page(DATA))[0].handle == 2
+
+
+def test_a_second_holding_is_refused(talk: Talk) -> None:
+    with pytest.raises(Refusal):
+        talk.stream.hold(1, skip=False, generation=0, offset=0, prefix_digest=b"")
+
+
+def test_an_offset_without_a_generation_is_refused() -> None:
+    talk = Talk(DATA)
+    with pytest.raises(Refusal):
+        talk.stream.hold(1, skip=False, generation=0, offset=1, prefix_digest=bytes(16))
+
+
+def test_words_about_a_log_that_is_over_are_passed_over(talk: Talk) -> None:
+    talk.stream.window.forget(talk.logs[0])
+    talk.stream.hold(1, skip=False, generation=9, offset=9, prefix_digest=b"")
+    talk.stream.acknowledge(1, generation=9, offset=9, complete=True)
+
+
+@pytest.mark.parametrize(("generation", "offset"), [(1, 4), (2, 0), (2, 3)])
+def test_acknowledging_what_was_not_sent_is_refused(talk: Talk, generation: int, offset: int) -> None:
+    with pytest.raises(Refusal):
+        talk.stream.acknowledge(1, generation=generation, offset=offset, complete=False)
+
+
+def test_acknowledging_an_earlier_generation_is_passed_over(talk: Talk) -> None:
+    talk.logs[0].generation = 2
+    talk.stream.acknowledge(1, generation=1, offset=99, complete=True)
+    assert talk.logs[0].acknowledged == 0
+
+
+def test_acknowledging_a_completion_that_was_not_told_is_refused(talk: Talk) -> None:
+    with pytest.raises(Refusal):
+        talk.stream.acknowledge(1, generation=1, offset=3, complete=True)
+
+
+def test_acknowledgements_never_go_back(talk: Talk) -> None:
+    talk.stream.acknowledge(1, generation=1, offset=3, complete=False)
+    talk.stream.acknowledge(1, generation=1, offset=1, complete=False)
+    assert talk.logs[0].acknowledged == 3
+
+
+def test_a_verified_completion_releases_the_log(talk: Talk) -> None:
+    talk.logs[0].complete()
+    talk.stream.acknowledge(1, generation=1, offset=3, complete=True)
+    assert talk.stream.window.take_released(10) == [1]
+
+
+def test_a_completion_verified_after_more_was_sent_releases_nothing(talk: Talk) -> None:
+    talk.logs[0].complete()
+    talk.logs[0].took(b"d")
+    talk.stream.acknowledge(1, generation=1, offset=3, complete=True)
+    assert talk.stream.window.take_released(10) == []
+
+
+# Changes
+
+
+def test_a_changed_log_has_a_turn(talk: Talk) -> None:
+    talk.stream.names_changed(talk.job, {DATA: Touch.WRITTEN})
+    assert talk.ready() == talk.logs
+    assert not talk.logs[0].doubted
+
+
+def test_a_done_gives_its_data_a_turn(talk: Talk) -> None:
+    talk.stream.names_changed(talk.job, {DATA + b".done": Touch.MADE})
+    assert talk.ready() == talk.logs
+    assert not talk.logs[0].doubted
+
+
+def test_a_done_of_data_that_was_released_lets_it_be_looked_at(talk: Talk) -> None:
+    talk.stream.window.release(talk.logs[0])
+    talk.stream.names_changed(talk.job, {DATA + b".done": Touch.MADE})
+    names = talk.stream.next_names(NOW.monotonic)
+    assert names is not None
+    assert dict(names.touches) == {DATA + b".done": Touch.MADE, DATA: Touch.HINT}
+
+
+def test_a_data_log_made_anew_is_doubted(talk: Talk) -> None:
+    talk.stream.names_changed(talk.job, {DATA: Touch.MADE})
+    assert talk.logs[0].doubted
+
+
+def test_removed_names_give_every_log_a_turn(talk: Talk) -> None:
+    talk.stream.names_removed(talk.job)
+    assert talk.ready() == talk.logs
+    assert not talk.logs[0].doubted
+
+
+def test_when_anything_may_have_changed_logs_are_doubted_and_the_job_walked(talk: Talk) -> None:
+    talk.stream.anything_changed(talk.job)
+    assert talk.ready() == talk.logs
+    assert talk.logs[0].doubted
+    names = talk.stream.next_names(NOW.monotonic)
+    assert names is not None
+    assert names.walk is not None
+
+
+# Losses
+
+
+def lost(touch: Touch, talk: Talk) -> list[str]:
+    talk.stream.names_changed(talk.job, {INFO: touch})
+    talk.look(Page(missing=[INFO]))
+    return [loss.reason.value for loss in talk.losses]
+
+
+@pytest.mark.parametrize("touch", [Touch.MADE | Touch.DELETED, Touch.WRITTEN, Touch.MADE])
+def test_what_came_and_went_unseen_is_a_loss(talk: Talk, touch: Touch) -> None:
+    assert lost(touch, talk) == ["removed-unseen"]
+
+
+@pytest.mark.parametrize("touch", [Touch.DELETED, Touch.MADE | Touch.MOVED, Touch.HINT])
+def test_what_was_merely_removed_or_moved_is_no_loss(talk: Talk, touch: Touch) -> None:
+    assert lost(touch, talk) == []
+
+
+def test_a_missing_log_that_is_announced_tells_itself(talk: Talk) -> None:
+    talk.stream.anything_changed(talk.job)
+    talk.ready()
+    talk.look(Page(missing=[DATA]))
+    assert talk.losses == []
+    assert talk.ready() == talk.logs
+
+
+# Caught up
+
+
+def test_a_job_is_caught_up_when_nothing_is_due(talk: Talk) -> None:
+    assert is_caught_up(talk.stream)
+    assert not is_caught_up(talk.stream)
+
+
+def test_a_job_is_not_caught_up_before_its_walk() -> None:
+    stream = Stream()
+    stream.job_changed_state(new_job())
+    stream.take_statuses()
+    stream.select([1], [])
+    assert not is_caught_up(stream)
+
+
+def test_a_job_is_not_caught_up_while_a_holding_is_missing() -> None:
+    assert not is_caught_up(Talk(DATA).stream)
+
+
+def test_a_job_is_not_caught_up_while_a_log_waits(talk: Talk) -> None:
+    talk.stream.window.stepped(talk.logs[0], Step(due=200.0))
+    assert not is_caught_up(talk.stream)
+
+
+def test_an_open_job_is_caught_up_once(talk: Talk) -> None:
+    assert is_caught_up(talk.stream)
+    talk.stream.names_changed(talk.job, {DATA: Touch.WRITTEN})
+    talk.ready()
+    assert not is_caught_up(talk.stream)
+
+
+@pytest.mark.parametrize("state", [JobState.FINISHED, JobState.QUIET])
+def test_each_state_is_caught_up_anew_and_again_after_a_doubt(talk: Talk, state: JobState) -> None:
+    assert is_caught_up(talk.stream)
+    talk.job.state = state
+    talk.stream.job_changed_state(talk.job)
+    assert not is_caught_up(talk.stream)
+    talk.stream.take_statuses()
+    assert is_caught_up(talk.stream)
+    talk.stream.anything_changed(talk.job)
+    talk.ready()
+    talk.look(page(DATA))
+    talk.ready()
+    assert is_caught_up(talk.stream)
+
+
+def test_names_of_a_look_are_those_of_the_jobs_place(talk: Talk) -> None:
+    talk.stream.anything_changed(talk.job)
+    names = talk.stream.next_names(NOW.monotonic)
+    assert isinstance(names, Names)
+    assert names.place == talk.job.place

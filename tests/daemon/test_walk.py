@@ -1,0 +1,114 @@
+"""Walking through a JOB directory in pages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from profagentd.logs import LogKind
+from profagentd.opening import Place
+from profagentd.walk import Page, Walk, look
+from tests.daemon.daemon_process import make_job
+from tests.daemon.privileges import public_directory, without_privileges
+from tests.daemon.test_opening import open_descriptors
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return make_job(tmp_path)
+
+
+def place(job: Path) -> Place:
+    return Place(os.fsencode(job.parent), os.fsencode(job.name))
+
+
+def pages(walk: Walk, limit: int) -> list[Page]:
+    found = [walk.page(limit)]
+    while not found[-1].is_last:
+        found.append(walk.page(limit))
+    return found
+
+
+def paths(found: list[Page]) -> list[bytes]:
+    return [each.path for page in found for each in page.logs]
+
+
+def fill(job: Path, files: int) -> set[bytes]:
+    for number in range(files):
+        (job / "data" / f"aicore.0.m.3.0.1.1.{number}").write_bytes(b"x" * number)
+        (job / "data" / f"aicore.0.m.3.0.1.1.{number}.done").write_bytes(b"")
+    names = {f"data/aicore.0.m.3.0.1.1.{number}" for number in range(files)}
+    return {name.encode() for name in names | {f"{name}.done" for name in names}} | {b"info.json.0"}
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7, 1000])
+def test_every_file_comes_once(job: Path, limit: int) -> None:
+    expected = fill(job, 10)
+    found = pages(Walk(place(job)), limit)
+    assert sorted(paths(found)) == sorted(expected)
+    assert all(len(page.logs) <= limit for page in found)
+
+
+def test_what_explains_the_data_comes_before_it(job: Path) -> None:
+    fill(job, 30)
+    for name in ("m.0.net.info", "m.0.layer.info", "notes"):
+        (job / "data" / name).write_bytes(b"x")
+    first = paths(pages(Walk(place(job)), 5))[:4]
+    assert set(first) == {b"info.json.0", b"data/m.0.net.info", b"data/m.0.layer.info", b"data/notes"}
+
+
+def test_a_sighting_has_kind_size_and_time(job: Path) -> None:
+    path = job / "data" / "aicore.0.m.3.0.1.1.0"
+    path.write_bytes(b"abc")
+    os.utime(path, ns=(5_000_000, 5_000_000))
+    (found,) = look(place(job), [b"data/aicore.0.m.3.0.1.1.0"]).logs
+    assert (found.kind, found.size, found.changed_wall_us) == (LogKind.DATA, 3, 5_000)
+
+
+def test_what_is_no_file_is_odd_and_the_data_directory_is_not(job: Path) -> None:
+    (job / "deeper").mkdir()
+    (job / "data" / "deeper").mkdir()
+    (job / "data" / "data").mkdir()
+    (job / "data" / "link").symlink_to("/etc/passwd")
+    (page,) = pages(Walk(place(job)), 100)
+    assert sorted(page.odd) == [b"data/data", b"data/deeper", b"data/link", b"deeper"]
+
+
+def test_a_link_in_the_place_of_the_data_directory_is_odd(job: Path) -> None:
+    (job / "data").rmdir()
+    (job / "data").symlink_to("/etc")
+    (page,) = pages(Walk(place(job)), 100)
+    assert page.odd == [b"data"]
+    assert [each.path for each in page.logs] == [b"info.json.0"]
+
+
+def test_a_job_without_data_yet_is_walked(job: Path) -> None:
+    (job / "data").rmdir()
+    assert paths(pages(Walk(place(job)), 100)) == [b"info.json.0"]
+
+
+def test_a_job_that_is_gone_is_empty(tmp_path: Path) -> None:
+    assert pages(Walk(Place(os.fsencode(tmp_path), b"JOB")), 10) == [Page()]
+
+
+def test_a_job_that_may_not_be_read_says_so() -> None:
+    with public_directory() as root:
+        job = make_job(root)
+        job.chmod(0)
+        with without_privileges():
+            (page,) = pages(Walk(place(job)), 10)
+        job.chmod(0o700)
+    assert page.unreadable == "Permission denied"
+    assert page.is_last
+
+
+def test_a_walk_that_is_given_up_leaves_nothing_open(job: Path) -> None:
+    fill(job, 10)
+    before = open_descriptors()
+    walk = Walk(place(job))
+    walk.page(2)
+    assert open_descriptors() > before
+    del walk
+    assert open_descriptors() == before

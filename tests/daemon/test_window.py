@@ -1,0 +1,192 @@
+"""Logs take turns, wait, and give way."""
+
+from __future__ import annotations
+
+import pytest
+
+from profagentd import window as module
+from profagentd.following import Step
+from profagentd.log import Log, Phase, new_digest
+from profagentd.logs import LogKind
+from profagentd.refusal import Refusal
+from profagentd.walk import Sighting
+from profagentd.window import IDLE_S, Window
+
+JOB = 1
+
+
+@pytest.fixture
+def window() -> Window:
+    return Window()
+
+
+def add(window: Window, path: bytes = b"a", job: int = JOB, changed: float = 0.0) -> Log:
+    return window.add(job, Sighting(path, LogKind.DATA, 10, 0), changed)
+
+
+def follow(window: Window, path: bytes = b"a", changed: float = 0.0) -> Log:
+    """A log of which all three bytes were sent, and nothing is due."""
+    log = add(window, path, changed=changed)
+    log.hold(0, 0, b"")
+    assert log.comparison is not None
+    log.go_on(log.comparison, new_digest())
+    log.took(b"abc")
+    return log
+
+
+def test_logs_are_found_by_handle_and_by_path(window: Window) -> None:
+    one, other = add(window, b"a", 1), add(window, b"a", 2)
+    assert window.get(one.handle) is one
+    assert window.at(1, b"a") is one
+    assert window.at(2, b"a") is other
+    assert window.at(3, b"a") is None
+    assert window.of_job(2) == [other]
+
+
+@pytest.mark.parametrize("handle", [0, 2, -1])
+def test_a_handle_that_never_was_is_refused(window: Window, handle: int) -> None:
+    add(window)
+    with pytest.raises(Refusal):
+        window.get(handle)
+
+
+def test_a_handle_that_is_over_is_no_log_and_is_not_used_again(window: Window) -> None:
+    first = add(window)
+    window.forget(first)
+    assert window.get(first.handle) is None
+    assert window.at(JOB, b"a") is None
+    assert window.of_job(JOB) == []
+    assert add(window).handle == first.handle + 1
+
+
+def test_the_room_is_bounded(window: Window) -> None:
+    for number in range(module.WINDOW_LOGS):
+        add(window, b"%d" % number)
+    assert window.room == 0
+
+
+def test_turns_come_in_order_and_once(window: Window) -> None:
+    logs = [follow(window, path) for path in (b"a", b"b", b"c")]
+    for log in (logs[1], logs[0], logs[1], logs[2]):
+        window.queue(log)
+    assert window.take_ready(2, 0.0) == [logs[1], logs[0]]
+    assert window.take_ready(2, 0.0) == [logs[2]]
+
+
+def test_what_had_no_turn_stays_first(window: Window) -> None:
+    logs = [follow(window, path) for path in (b"a", b"b", b"c")]
+    for log in logs:
+        window.queue(log)
+    taken = window.take_ready(2, 0.0)
+    window.put_back(taken)
+    assert window.take_ready(3, 0.0) == logs
+
+
+def test_a_log_with_more_to_do_has_another_turn(window: Window) -> None:
+    log = follow(window)
+    window.queue(log)
+    window.take_ready(1, 0.0)
+    window.stepped(log, Step(again=True))
+    assert window.take_ready(1, 0.0) == [log]
+
+
+def test_a_log_that_changed_during_its_turn_has_another(window: Window) -> None:
+    log = follow(window)
+    window.queue(log)
+    window.take_ready(1, 0.0)
+    window.queue(log)
+    assert window.take_ready(1, 0.0) == []
+    window.stepped(log, Step())
+    assert window.take_ready(1, 0.0) == [log]
+    window.stepped(log, Step())
+    assert window.take_ready(1, 0.0) == []
+
+
+def test_a_log_waits_until_its_time(window: Window) -> None:
+    log = follow(window)
+    window.queue(log)
+    window.take_ready(1, 0.0)
+    window.stepped(log, Step(due=5.0))
+    assert window.next_due() == 5.0
+    assert window.take_ready(1, 4.9) == []
+    assert not log.is_settled
+    assert window.take_ready(1, 5.0) == [log]
+
+
+def test_a_log_that_is_queued_does_not_wait_as_well(window: Window) -> None:
+    log = follow(window)
+    window.stepped(log, Step(due=5.0))
+    window.queue(log)
+    window.take_ready(1, 0.0)
+    window.stepped(log, Step())
+    assert window.take_ready(1, 5.0) == []
+
+
+def test_a_removed_log_is_forgotten_and_told(window: Window) -> None:
+    log = follow(window)
+    log.phase = Phase.OVER
+    events = Step(()).events
+    assert window.stepped(log, Step(events)) == events
+    assert window.get(log.handle) is None
+    assert window.take_released(10) == []
+
+
+def test_what_a_log_says_after_it_was_given_up_is_not_told(window: Window) -> None:
+    log = follow(window)
+    window.release(log)
+    assert window.stepped(log, Step(("anything",))) == ()  # type: ignore[arg-type]
+
+
+def test_a_queued_log_that_was_given_up_has_no_turn(window: Window) -> None:
+    log = follow(window)
+    window.queue(log)
+    window.release(log)
+    assert window.take_ready(1, 0.0) == []
+
+
+def test_a_delivered_log_is_released(window: Window) -> None:
+    log = follow(window)
+    window.release_delivered(log)
+    assert window.take_released(10) == []
+    log.complete()
+    log.verified = log.completed
+    window.release_delivered(log)
+    assert window.take_released(10) == [log.handle]
+    assert window.take_released(10) == []
+
+
+def test_idle_logs_give_way_the_longest_unchanged_first(window: Window) -> None:
+    logs = [follow(window, path, changed) for path, changed in ((b"a", 30.0), (b"b", 10.0), (b"c", 20.0))]
+    for log in logs:
+        log.acknowledged = 3
+    window.release_idle(100.0, 2)
+    assert window.take_released(10) == [logs[1].handle, logs[2].handle]
+
+
+def test_busy_and_undurable_logs_do_not_give_way(window: Window) -> None:
+    fresh, undurable, queued = (follow(window, path) for path in (b"a", b"b", b"c"))
+    announced = add(window, b"d")
+    fresh.acknowledged = queued.acknowledged = 3
+    fresh.changed = 100.0 - IDLE_S + 0.1
+    window.queue(queued)
+    window.release_idle(100.0, 10)
+    assert [window.get(log.handle) for log in (fresh, undurable, queued, announced)] == [
+        fresh,
+        undurable,
+        queued,
+        announced,
+    ]
+
+
+def test_released_handles_are_told_in_pages(window: Window) -> None:
+    logs = [follow(window, b"%d" % number) for number in range(5)]
+    for log in logs:
+        window.release(log)
+    assert len(window.take_released(3)) == 3
+    assert len(window.take_released(3)) == 2
+
+
+def test_the_lag_adds_up(window: Window) -> None:
+    follow(window, b"a")
+    add(window, b"b")
+    assert window.lag_bytes == 7 + 10
