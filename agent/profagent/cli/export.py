@@ -69,7 +69,7 @@ def timeline(
 @click.option("--format", "sheet_format", type=click.Choice(["csv", "json"]), default="csv", show_default=True)
 @click.option("--aggregate", is_flag=True, help="One table over all inferences of a model, not one for each.")
 @options.as_json
-def summary(
+def summary(  # noqa: PLR0913 - one parameter an option
     *,
     directory: Path | None,
     session: int | None,

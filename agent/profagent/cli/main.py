@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -41,6 +42,15 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; that the reader of our output has had enough (`| head`) ends it quietly."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Nothing that is left of the output must be flushed at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         """The list of verbs, from the table."""
         with formatter.section("Commands"):
@@ -50,7 +60,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="profagent")
 def group() -> None:
-    """Live profiling of SS928 boards.
+    r"""Live profiling of SS928 boards.
 
     \b
     profagent demo                           try it without a board
@@ -77,10 +87,6 @@ def run(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED_EXIT_CODE
-    except BrokenPipeError:
-        # The reader of our output has had enough; nothing of it must be flushed at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     return result if isinstance(result, int) else 0
 
 

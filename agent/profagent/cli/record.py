@@ -70,15 +70,19 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
     """A session's summary for people."""
     records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
     ledger = ledger_lines(summary["ledger"])
+    mark = " [simulated]" if summary["simulated"] else ""
     return [
-        f"session {summary['session']} of {summary['board']}{' [simulated]' if summary['simulated'] else ''}:"
-        f" {'complete' if summary['complete'] else 'INCOMPLETE'}",
+        f"session {summary['session']} of {summary['board']}{mark}: {_verdict(summary)}",
         f"  JOBs:     {' '.join(summary['jobs']) or 'none'}",
         f"  records:  {records}; {summary['bytes']} bytes",
         f"  ledger:   {'; '.join(ledger) or 'empty'}",
         f"  database: {summary['database']}",
         f"  mirror:   {summary['mirror']}",
     ]
+
+
+def _verdict(summary: dict[str, Any]) -> str:
+    return "complete" if summary["complete"] else "INCOMPLETE"
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from profagent.errors import ProfagentError
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -42,13 +40,3 @@ def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
         return asyncio.run(run())
     except asyncio.CancelledError as error:
         raise click.Abort from error
-    except BaseExceptionGroup as group:
-        matched, rest = group.split(ProfagentError)
-        if matched is None or rest is not None:
-            raise
-        raise _first(matched) from None
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first

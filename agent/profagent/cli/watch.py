@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @options.workspace
 @options.counter_map
 @options.as_json
-def command(  # noqa: PLR0913 - one parameter an option
+def command(
     *,
     board: str,
     from_start: bool,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,25 +63,39 @@ def _export(database: Path, folder: Path, session: int) -> None:
 @asynccontextmanager
 async def simulated_board(options: DemoOptions) -> AsyncIterator[str]:
     """A `profagentd --simulate` of our own on a free loopback port; gives its address."""
-    arguments = ("--listen", "127.0.0.1:0", "--simulate", "--model", options.model)
+    arguments = ["--listen", "127.0.0.1:0", "--simulate", "--model", options.model]
     arguments += ("--rate", f"{options.rate:g}", "--for", f"{options.for_s:g}", "--log-level", "warning")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "profagentd", *arguments, stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "profagentd", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        # Ctrl-C is ours: the board goes on until everything has been fetched.
+        start_new_session=True,
     )
     try:
         yield await _address(process)
     finally:
-        if process.returncode is None:
-            process.terminate()
-            async with asyncio.timeout(STOP_TIMEOUT_S):
-                await process.wait()
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 async def _address(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
-    async with asyncio.timeout(START_TIMEOUT_S):
-        line = (await process.stdout.readline()).decode()
-    address = line.rpartition(" serving ")[2].strip()
+    line = b""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(START_TIMEOUT_S):
+            line = await process.stdout.readline()
+    address = line.decode().rpartition(" serving ")[2].strip()
     if not address:
         raise ProfagentError(
             "the simulated board did not start", hint="profagentd's own message above says why; is it installed?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from dataclasses import dataclass
@@ -50,8 +51,7 @@ async def import_job(
     The database appears under its name when it is whole, so a reader never sees half of one.
     """
     started = time.monotonic()
-    directory = directory.resolve()
-    listing = list_job(directory)
+    directory, listing = await asyncio.to_thread(_looked_at, directory)
     database = job_database(directory)
     draft = database.with_suffix(".new")
     try:
@@ -65,6 +65,11 @@ async def import_job(
             f"cannot write {database}: {error.strerror}", hint="check the permissions and the free space of the JOB"
         ) from error
     return Imported(database, len(listing.files), listing.is_simulated, time.monotonic() - started)
+
+
+def _looked_at(directory: Path) -> tuple[Path, JobListing]:
+    directory = directory.resolve()
+    return directory, list_job(directory)
 
 
 async def _fill(

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from profagent.commands.capture import Capture
+from profagent.commands.conversation import is_over
 from profagent.commands.recording import Recording, RecordingOptions
-from profagent.errors import UsageError
+from profagent.errors import UnreachableError, UsageError
 from profagent.ingest.changes import InferenceTimed
 from profagent.store.store import Store
 from profagent.store.summaries import session_summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from profagent.commands.workspace import Workspace
     from profagent.errors import ProfagentError
@@ -63,6 +63,7 @@ class RecordView:
         self._tell = tell
         self._stop = stop
         self._inferences: set[tuple[Any, ...]] = set()
+        self._has_waited = False
 
     def linked(self, board: Board) -> None:
         """Say whom we record."""
@@ -86,28 +87,38 @@ class RecordView:
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """End when every JOB that was followed has ended and has come whole."""
-        if self._options.until_finished and jobs and all(job.has_ended and job.caught_up for job in jobs):
+        if not jobs and not self._has_waited:
+            self._has_waited = True
+            self._tell("no open JOB yet: waiting for a program that records")
+        if self._options.until_finished and jobs and all(is_over(job) for job in jobs):
             self._stop.set()
 
 
 async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> dict[str, Any]:
-    """Record until an end condition or `stop`; returns the summary. Raises UnreachableError, WorkspaceBusyError."""
+    """Record until an end condition or `stop`; returns the summary. Raises UnreachableError, StoreError."""
     with options.workspace.locked():
         async with Store(options.workspace.database) as store:
             recording = _recording(options, store)
-            view = RecordView(options, tell, stop)
-            capture = Capture(
-                options.address,
-                recording,
-                view,
-                wants=lambda job, listed: options.backlog or not listed or not job.has_ended,
-                consumer=f"record-{socket.gethostname()[:48]}",
-                gather_s=GATHER_S,
-                stop=stop,
-            )
-            await _run(capture, options.for_s)
+            await _run(_capture(options, recording, RecordView(options, tell, stop), stop), options.for_s)
+            if not store.session:
+                raise UnreachableError(
+                    "stopped before the board was reached", hint="start again, and let it run longer"
+                )
             await recording.end()
-            return await _summary(options.workspace, store, recording.mirror)
+            summary = await store.read(lambda connection: session_summary(connection, store.session))
+    return {**summary, "database": str(options.workspace.database), "mirror": str(recording.mirror)}
+
+
+def _capture(options: RecordOptions, recording: Recording, view: RecordView, stop: asyncio.Event) -> Capture:
+    return Capture(
+        options.address,
+        recording,
+        view,
+        wants=lambda job, listed: _is_wanted(options, recording, job, listed),
+        consumer=f"record-{socket.gethostname()[:48]}",
+        gather_s=GATHER_S,
+        stop=stop,
+    )
 
 
 def _recording(options: RecordOptions, store: Store) -> Recording:
@@ -123,6 +134,11 @@ def _recording(options: RecordOptions, store: Store) -> Recording:
     )
 
 
+def _is_wanted(options: RecordOptions, recording: Recording, job: JobStatus, listed: bool) -> bool:
+    """Whether a JOB is captured: it runs, appears later, was begun before this process was, or the backlog is asked."""
+    return options.backlog or not listed or not job.has_ended or recording.has_begun(job.name)
+
+
 async def _run(capture: Capture, for_s: float | None) -> None:
     timer = asyncio.get_running_loop().call_later(for_s, capture.stop.set) if for_s is not None else None
     try:
@@ -130,10 +146,3 @@ async def _run(capture: Capture, for_s: float | None) -> None:
     finally:
         if timer is not None:
             timer.cancel()
-
-
-async def _summary(workspace: Workspace, store: Store, mirror: Path) -> dict[str, Any]:
-    if not store.session:
-        raise UsageError("stopped before the board was reached", hint="start again, and let it run longer")
-    summary = await store.read(lambda connection: session_summary(connection, store.session))
-    return {**summary, "database": str(workspace.database), "mirror": str(mirror)}

@@ -6,19 +6,23 @@ import asyncio
 import os
 import socket
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from profagent.commands.beginnings import Beginnings
 from profagent.commands.capture import Capture
 from profagent.commands.recording import Recording, RecordingOptions
 from profagent.commands.watching import Watching
 from profagent.export.live import LiveEvents
+from profagent.formats.names import LogKind
+from profagent.ingest.changes import SegmentRecords
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
+    from profagent.commands.sink import Sink
     from profagent.commands.workspace import Workspace
     from profagent.errors import ProfagentError
     from profagent.export.live import Event
@@ -36,6 +40,7 @@ INTERVAL_ZERO = (
     "no inference for some seconds. If the program goes on, its interval is 0, the runtime's default: only the first"
     ' inference after a load is recorded. Set "interval" in its acl.json, and start it again'
 )
+NO_JOB = "no open JOB yet: waiting for a program that records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,45 +59,54 @@ class WatchView:
 
     def __init__(self, options: WatchOptions, show: Callable[[Event], None], tell: Callable[[str], None]) -> None:
         self.events = LiveEvents(with_records=options.with_records)
+        self.beginnings = Beginnings(from_start=options.from_start)
         self._options = options
         self._show = show
         self._tell = tell
         self._told: set[str] = set()
-        self._job_is_open = False
-        self._inferences_seen = 0
-        self._quiet_since_s = time.monotonic()
+        self._job_goes_on = False
 
     def linked(self, board: Board) -> None:
         """Say whom we watch."""
         self.events.simulated = board.simulated
         mark = " [simulated]" if board.simulated else ""
         self._tell(f"watching {board.hostname or self._options.address} at {self._options.address}{mark}")
-        if self._options.counter_map is None and not board.simulated:
-            self._tell_once(NO_COUNTER_MAP)
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """Say that the link is gone."""
+        self.beginnings.link_is_new()
         self._tell(f"{error}; next attempt in {wait_s:.1f} s")
 
     def changed(self, changes: Sequence[JobChanges]) -> None:
-        """Show what a batch meant."""
+        """Show what a batch meant, unless it is from before the watching."""
         for batch in changes:
+            if self.beginnings.is_in_past(batch.job):
+                self.events.pass_over(batch)
+                continue
             for event in self.events.feed(batch):
                 self._show(event)
+                if event["event"] == "inference":
+                    self.beginnings.note_shown(event)
+            if any(isinstance(change, SegmentRecords) and _lacks_counters(change) for change in batch.changes):
+                self._tell_once(NO_COUNTER_MAP)
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
-        """Know whether a program runs."""
+        """Know whether a program runs, and which JOBs are up to date."""
         if not jobs:
-            self._tell_once("no open JOB yet: waiting for a program that records")
-        self._job_is_open = any(job.state in ("open", "quiet") for job in jobs)
+            self._tell_once(NO_JOB)
+        self._job_goes_on = any(job.state in ("open", "quiet") for job in jobs)
+        for job in jobs:
+            if job.caught_up:
+                self.beginnings.caught_up(job.name)
 
     async def mind_silence(self) -> None:
-        """Say once why nothing comes, when a JOB is open and no inference does."""
+        """Say once why nothing comes, when a JOB has not finished and no inference comes."""
+        seen = 0
         while True:
             await asyncio.sleep(SILENCE_S)
-            if self._job_is_open and self.events.inferences == self._inferences_seen:
+            if self._job_goes_on and self.events.inferences == seen:
                 self._tell_once(INTERVAL_ZERO)
-            self._inferences_seen = self.events.inferences
+            seen = self.events.inferences
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:
@@ -100,9 +114,8 @@ class WatchView:
             self._tell(text)
 
 
-def is_open(job: JobStatus, listed: bool) -> bool:  # noqa: FBT001 - the capture's interface
-    """Watch what is running, and what appears later."""
-    return not listed or not job.has_ended
+def _lacks_counters(change: SegmentRecords) -> bool:
+    return change.name.kind is LogKind.AICORE and not change.counters
 
 
 async def watch(
@@ -110,13 +123,12 @@ async def watch(
 ) -> Event:
     """Watch a board until `stop`; returns the summary. Raises UnreachableError when it cannot be reached at first."""
     view = WatchView(options, show, tell)
-    async with AsyncExitStack() as stack:
-        sink = await _saving(options, stack) if options.save is not None else None
+    async with _sink(options, view.beginnings) as sink:
         capture = Capture(
             options.address,
-            sink or Watching(options.counter_map, from_start=options.from_start),
+            sink,
             view,
-            wants=is_open,
+            wants=view.beginnings.wants,
             consumer=f"watch-{socket.gethostname()[:32]}-{os.getpid()}",
             gather_s=0.0,
             stop=stop,
@@ -130,15 +142,18 @@ async def watch(
     return view.events.summary()
 
 
-async def _saving(options: WatchOptions, stack: AsyncExitStack) -> Recording:
-    workspace = options.save
-    assert workspace is not None
-    stack.enter_context(workspace.locked())
-    store = await stack.enter_async_context(Store(workspace.database))
-    recording = Recording(
-        workspace,
-        store,
-        RecordingOptions(lambda: time.time_ns() // 1000, source="watch", counter_map=options.counter_map, always_new=True),
-    )
-    stack.push_async_callback(recording.end)
-    return recording
+@asynccontextmanager
+async def _sink(options: WatchOptions, beginnings: Beginnings) -> AsyncIterator[Sink]:
+    """Where the stream goes: nowhere, or into a session of the workspace, which ends with the context."""
+    if options.save is None:
+        yield Watching(options.counter_map, beginnings)
+        return
+    async with AsyncExitStack() as stack:
+        stack.enter_context(options.save.locked())
+        store = await stack.enter_async_context(Store(options.save.database))
+        chosen = RecordingOptions(
+            lambda: time.time_ns() // 1000, source="watch", counter_map=options.counter_map, always_new=True
+        )
+        recording = Recording(options.save, store, chosen)
+        stack.push_async_callback(recording.end)
+        yield recording

@@ -3,92 +3,134 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.commands.counter_maps import simulated_map
-from profagent.errors import FormatError
+from profagent.errors import FormatError, StoreError
 from profagent.formats.names import LogKind, LogName, parse_log_name
-from profagent.ingest.changes import Entry, JobChanges, LinkLedger
+from profagent.ingest.changes import ApiRecords, Entry, JobChanges, LinkLedger
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
 from profagent.ingest.loss import loss_entry, removal_entry
 from profagent.ingest.mirror import checked_path, digest_of
-from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
+from profagent.link.messages import ENDED_STATES, Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
+    from profagent.commands.beginnings import Beginnings
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import Change
     from profagent.link.channel import Channel
     from profagent.link.messages import Board
     from profagent.link.session import FollowedLog, Happened
 
-# Small files that are remembered for the join: tables for good, a `.done` until many others have come.
-REMEMBERED_DONES = 512
+# Logs whose state the decoder keeps. What it may ask for again is kept longer: data, `.done` files; tables for good.
+DECODED_LOGS = 256
+REMEMBERED_FILES = 2 * DECODED_LOGS
+REMEMBERED_BYTES = 64 << 20
 LARGEST_SNAPSHOT_BYTES = 16 << 20
+TABLES = frozenset({LogKind.NET_INFO, LogKind.LAYER_INFO})
 
 
 class RememberedFiles:
-    """What decoding may ask for again: tables of layers and recent `.done` files; no data."""
+    """What decoding may ask for again, in memory: tables of layers, and the files that came last."""
 
     def __init__(self) -> None:
         self._tables: dict[str, bytes] = {}
-        self._dones: OrderedDict[str, bytes] = OrderedDict()
+        self._recent: OrderedDict[str, bytearray] = OrderedDict()
+        self._size = 0
 
     def keep(self, path: str, name: LogName, data: bytes) -> None:
-        """Remember a snapshot."""
-        if not name.is_done:
+        """Remember a snapshot that decoding may need."""
+        if name.kind in TABLES:
             self._tables[path] = data
+        elif name.is_done:
+            self.begin(path)
+            self.append(path, data)
+
+    def begin(self, path: str) -> None:
+        """A file comes from its start."""
+        self._size -= len(self._recent.pop(path, b""))
+        self._recent[path] = bytearray()
+
+    def append(self, path: str, data: bytes) -> None:
+        """A file goes on; of one that was forgotten the rest is not kept either."""
+        if path not in self._recent:
             return
-        self._dones[path] = data
-        if len(self._dones) > REMEMBERED_DONES:
-            self._dones.popitem(last=False)
+        self._recent.move_to_end(path)
+        self._recent[path] += data
+        self._size += len(data)
+        while len(self._recent) > REMEMBERED_FILES or self._size > REMEMBERED_BYTES:
+            self._size -= len(self._recent.popitem(last=False)[1])
 
     def read(self, path: str, size: int | None = None) -> bytes | None:
-        """A remembered file; None for data."""
-        data = self._tables.get(path, self._dones.get(path))
-        return data if data is None or size is None else data[:size]
+        """The first `size` bytes of a remembered file, or all; None for another."""
+        data = self._tables.get(path) or self._recent.get(path)
+        return None if data is None else bytes(data[:size])
 
     def names(self) -> list[str]:
-        """Nothing: what was shown is not shown again."""
-        return []
+        """Paths of remembered files."""
+        return [*self._tables, *self._recent]
 
 
 class _Job:
-    def __init__(self, counter_map: CounterMap | None) -> None:
+    """One JOB's decoder."""
+
+    def __init__(self, directory: str, counter_map: CounterMap | None, begun_us: int) -> None:
+        """`begun_us`: calls that ended by then, on the board's clock, are from before."""
+        self.directory = directory
         self.files = RememberedFiles()
-        self.decoder = JobDecoder(self.files, counter_map, marked_map=simulated_map())
-        self.directory = ""
-        self.has_caught_up = False
+        self.decoder = JobDecoder(self.files, counter_map, marked_map=simulated_map(), remembered_logs=DECODED_LOGS)
         self.arriving: dict[int, bytearray] = {}
+        self._begun_us = begun_us
+        self._calls_until_us: dict[str, int] = {}
+        self._calls_shown_us: dict[str, int] = {}
+
+    def begin_anew(self) -> None:
+        """Everything comes again: what was on its way, and calls that were shown."""
+        self.arriving.clear()
+        self._calls_shown_us = dict(self._calls_until_us)
+
+    def new_calls(self, changes: Iterable[Change]) -> Iterator[Change]:
+        """Changes without the calls that are from before or were shown: a file of calls comes whole."""
+        for change in changes:
+            if not isinstance(change, ApiRecords):
+                yield change
+                continue
+            ended_us = change.records["end_us"]
+            is_new = ended_us > self._calls_shown_us.get(change.path, self._begun_us)
+            if is_new.any():
+                latest_us = max(int(ended_us.max()), self._calls_until_us.get(change.path, 0))
+                self._calls_until_us[change.path] = latest_us
+                yield replace(change, number=change.number[is_new], records=change.records[is_new])
 
 
 class Watching:
-    """The sink of a capture that keeps nothing. From now on, or `from_start` of each JOB."""
+    """The sink of a capture that keeps nothing."""
 
-    def __init__(self, counter_map: CounterMap | None, *, from_start: bool) -> None:
+    def __init__(self, counter_map: CounterMap | None, beginnings: Beginnings) -> None:
         self._counter_map = counter_map
-        self._from_start = from_start
+        self._beginnings = beginnings
         self._jobs: dict[str, _Job] = {}
+        self._begun_us = 0
 
     async def begin(self, board: Board, address: str) -> None:  # noqa: ARG002 - the sink's interface
         """Choose the simulated board's counter map; what was on the way in an earlier stream comes again."""
         if self._counter_map is None and board.simulated:
             self._counter_map = simulated_map()
+        self._begun_us = self._begun_us or board.clocks.wall_us
         for job in self._jobs.values():
-            job.arriving.clear()
-
-    @property
-    def has_counter_map(self) -> bool:
-        """Whether PMU columns can be shown."""
-        return self._counter_map is not None
+            job.begin_anew()
 
     def know_job(self, name: str, directory: str) -> None:
         """A JOB that is watched from now on."""
-        self._jobs.setdefault(name, _Job(self._counter_map)).directory = directory
+        if name not in self._jobs:
+            begun_us = self._begun_us if self._beginnings.is_in_past(name) else 0
+            self._jobs[name] = _Job(directory, self._counter_map, begun_us)
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
-        """Nothing is held; data from before, and what is no file of the runtime, is not wanted."""
+        """Nothing is held; what was shown or is from before, and what is no file of the runtime, is not wanted."""
         return [Holding(log.handle, skip=not self._is_wanted(log)) for log in logs]
 
     async def take(
@@ -97,22 +139,24 @@ class Watching:
         """Decode events; everything is acknowledged, so that the board forgets it."""
         reached: dict[int, Acknowledgement] = {}
         changes = [
-            JobChanges(happened.job, self._jobs[happened.job].directory, list(self._mean(happened, reached)))
+            JobChanges(happened.job, self._directory(happened.job), list(self._mean(happened, reached)))
             for happened in events
-            if happened.job in self._jobs
         ]
         if reached:
             await acknowledge(list(reached.values()))
         return changes
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
-        """Pass the state on; what comes after the first time that a JOB has caught up is new."""
-        job = self._jobs[name]
-        job.has_caught_up = job.has_caught_up or caught_up
-        return (JobChanges(name, job.directory, (), state),)
+        """Pass the state on, that of an ended JOB when all of it has come."""
+        if state in ENDED_STATES and not caught_up:
+            return ()
+        return (JobChanges(name, self._directory(name), (), state),)
 
     async def sample_clock(self, channel: Channel) -> None:
         """Nothing is stored, so nothing is compared."""
+
+    def _directory(self, job: str) -> str:
+        return self._jobs[job].directory if job else ""
 
     def _is_wanted(self, log: FollowedLog) -> bool:
         try:
@@ -122,41 +166,52 @@ class Watching:
         name = parse_log_name(path)
         if name is None:
             return path == SIMULATED_MARKER
-        is_of_data = name.is_data or name.is_done or name.kind is LogKind.CONT
-        return self._from_start or self._jobs[log.job].has_caught_up or not is_of_data
+        if not (name.is_data or name.is_done):
+            return name.kind is not LogKind.CONT
+        return not (self._beginnings.is_in_past(log.job) or self._beginnings.was_shown(log.job, name))
 
     def _mean(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
         log, event = happened.log, happened.event
         if isinstance(event, Loss):
-            return [LinkLedger(None, loss_entry(event.reason, event.detail, event.lost_bytes))]
+            path = None if log is None else checked_path(log.path)
+            return [LinkLedger(path, loss_entry(event.reason, event.detail, event.lost_bytes))]
         assert log is not None, "only a Loss can be about no log"
         job, path = self._jobs[log.job], checked_path(log.path)
         reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, isinstance(event, Completed))
         if isinstance(event, Removed):
             reached.pop(log.handle)
             return [LinkLedger(path, entry) for entry in removal_entry(event.sent, event.size)]
-        if log.snapshot:
-            return self._snapshot(job, log, path, event)
-        match event:
-            case Started():
-                return job.decoder.begin(path, event.generation, event.offset)
-            case Chunk():
-                return job.decoder.append(path, event.generation, event.offset, event.data)
-        return job.decoder.complete(path, event.generation, event.size, event.digest)
+        try:
+            return list(_snapshot(job, log, path, event) if log.snapshot else _data(job, path, event))
+        except StoreError as error:
+            return [LinkLedger(path, Entry("note", "too-large", f"not decoded again: {error}"))]
 
-    def _snapshot(self, job: _Job, log: FollowedLog, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
-        match event:
-            case Started():
-                job.arriving[log.handle] = bytearray()
-                return ()
-            case Chunk():
-                job.arriving[log.handle] += event.data
-                if len(job.arriving[log.handle]) > LARGEST_SNAPSHOT_BYTES:
-                    job.arriving[log.handle] = bytearray()
-                    return [LinkLedger(path, Entry("note", "too-large", "a small file has grown past 16 MiB: not read"))]
-                return ()
-        data = bytes(job.arriving.pop(log.handle, b""))
-        name = parse_log_name(path)
-        if name is not None:
-            job.files.keep(path, name, data)
-        return job.decoder.snapshot(path, event.generation, data, digest_of(data))
+
+def _data(job: _Job, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
+    match event:
+        case Started():
+            job.files.begin(path)
+            return job.decoder.begin(path, event.generation, event.offset)
+        case Chunk():
+            job.files.append(path, event.data)
+            return job.new_calls(job.decoder.append(path, event.generation, event.offset, event.data))
+    return job.decoder.complete(path, event.generation, event.size, event.digest)
+
+
+def _snapshot(job: _Job, log: FollowedLog, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
+    if isinstance(event, Started):
+        job.arriving[log.handle] = bytearray()
+        return ()
+    if log.handle not in job.arriving:
+        return ()
+    if isinstance(event, Chunk):
+        job.arriving[log.handle] += event.data
+        if len(job.arriving[log.handle]) <= LARGEST_SNAPSHOT_BYTES:
+            return ()
+        del job.arriving[log.handle]
+        return [LinkLedger(path, Entry("note", "too-large", "a small file has grown past 16 MiB: not read"))]
+    data = bytes(job.arriving.pop(log.handle))
+    name = parse_log_name(path)
+    if name is not None:
+        job.files.keep(path, name, data)
+    return job.decoder.snapshot(path, event.generation, data, digest_of(data))

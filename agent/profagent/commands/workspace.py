@@ -68,11 +68,13 @@ class Workspace:
             ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
         except BlockingIOError as error:
+            os.close(handle)
             raise WorkspaceBusyError(
                 f"another profagent writes to the workspace {self.root}",
                 hint="wait for it, or name another workspace with --workspace DIR",
             ) from error
+        try:
+            yield
         finally:
             os.close(handle)

@@ -1,6 +1,6 @@
-"""What a live capture shows: inferences as they end, records as they come, ledger entries. Pure.
+"""What a batch of changes means to someone who watches: events, in the order in which things became known.
 
-Events are plain dicts: one JSON object a line for programs, one line of text for people.
+An inference is told once, when its last part has come. What is decoded again after that changes nothing.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from profagent.export.live_inference import Layer, OpenInference, model_fields, rounded
 from profagent.formats.durations import ticks_to_us
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.records import RECORD_BYTES, api_name
+from profagent.formats.records import api_name
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
@@ -21,9 +22,12 @@ from profagent.ingest.changes import (
     LayersKnown,
     LinkLedger,
     LogAdvanced,
+    LogReset,
+    Redecoded,
     SegmentRecords,
     SimulatedKnown,
 )
+from profagent.link.messages import ENDED_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,31 +36,14 @@ if TYPE_CHECKING:
     from profagent.formats.names import InferenceKey, LogName
     from profagent.ingest.changes import Change, JobChanges
 
-SLOWEST_LAYERS = 3
 # Inferences of which a part has come; older ones than these are shown as they are.
 OPEN_INFERENCES = 1_000
+# Inferences that were told and are not told again.
+TOLD_INFERENCES = 10_000
 TOLD_ENTRIES = 10_000
 
 Event = dict[str, Any]
-
-
-@dataclass(slots=True)
-class _OpenInference:
-    """What has come of an inference. Times are microseconds."""
-
-    name: LogName
-    layers: list[tuple[str | None, str | None, float | None]] = field(default_factory=list)
-    entries: dict[str, Entry] = field(default_factory=dict)
-    aicpu_us: float = 0.0
-    size: int = 0
-    done: InferenceTimed | None = None
-    is_vouched: bool = False
-
-    def is_whole(self, *, with_aicpu: bool) -> bool:
-        """Whether its records are all here; `with_aicpu`: earlier inferences of its model had a part there."""
-        done = self.done.done if self.done is not None else None
-        has_parts = bool(self.aicpu_us) or not with_aicpu
-        return done is not None and (self.is_vouched or (has_parts and 0 < done.file_len <= self.size))
+_Key = tuple["InferenceKey", int]
 
 
 @dataclass(slots=True)
@@ -65,7 +52,32 @@ class _Job:
     frequency_mhz: int | None = None
     tables: dict[tuple[str, int], LayerTable] = field(default_factory=dict)
     with_aicpu: set[tuple[str, int]] = field(default_factory=set)
-    open: OrderedDict[tuple[InferenceKey, int], _OpenInference] = field(default_factory=OrderedDict)
+    open: OrderedDict[_Key, OpenInference] = field(default_factory=OrderedDict)
+    told: OrderedDict[_Key, None] = field(default_factory=OrderedDict)
+
+    def opened(self, name: LogName, stretch: int) -> OpenInference | None:
+        """The inference that records or a `.done` belong to; None when it was told."""
+        assert name.inference is not None, "segments and their .done belong to an inference"
+        key = (name.inference, stretch)
+        return None if key in self.told else self.open.setdefault(key, OpenInference(name))
+
+    def of_log(self, name: LogName | None) -> list[OpenInference]:
+        """The open inferences that a log's records belong to, oldest first."""
+        if name is None or name.inference is None:
+            return []
+        return [inference for (key, _), inference in self.open.items() if key == name.inference]
+
+    def close(self, key: _Key) -> OpenInference:
+        """The inference is being told."""
+        self.told[key] = None
+        if len(self.told) > TOLD_INFERENCES:
+            self.told.popitem(last=False)
+        return self.open.pop(key)
+
+    def begin_anew(self, name: LogName) -> None:
+        """Another file stands in a log's place: what was told is not about it."""
+        for key in [key for key in self.told if key[0] == name.inference]:
+            del self.told[key]
 
 
 class LiveEvents:
@@ -83,74 +95,88 @@ class LiveEvents:
     def feed(self, batch: JobChanges) -> Iterator[Event]:
         """Events of one JOB's changes."""
         job = self._jobs.setdefault(batch.job, _Job())
+        for change in batch.changes:
+            yield from self._change(batch.job, job, change)
+        has_ended = batch.state in ENDED_STATES
+        for key in _due(job, has_ended=has_ended):
+            is_whole = _is_whole(job, job.open[key])
+            yield self._inference(batch.job, job.close(key), complete=is_whole)
         if batch.state not in (None, job.state):
             job.state = batch.state
             yield self._event("job", batch.job, state=batch.state)
-        for change in batch.changes:
-            yield from self._change(batch.job, job, change)
-        yield from self._ended(batch.job, job)
+
+    def pass_over(self, batch: JobChanges) -> None:
+        """Take changes that nobody is to see: they are not counted."""
+        counted = self.inferences, self.records, self.ledger
+        self.records, self.ledger = dict(self.records), dict(self.ledger)
+        for _ in self.feed(batch):
+            pass
+        self.inferences, self.records, self.ledger = counted
+
+    def summary(self) -> Event:
+        """What was shown in all."""
+        return {
+            "event": "summary",
+            "inferences": self.inferences,
+            "records": dict(self.records),
+            "ledger": dict(self.ledger),
+            "simulated": self.simulated,
+        }
 
     def _change(self, job_name: str, job: _Job, change: Change) -> Iterator[Event]:
         match change:
-            case FrequencyKnown():
-                job.frequency_mhz = change.mhz
-            case LayersKnown():
-                job.tables[change.model, change.model_id] = change.table
             case SegmentRecords():
                 yield from self._segments(job_name, job, change)
+            case Redecoded():
+                self._redecode(job, change)
             case ApiRecords():
                 yield from self._calls(job_name, change)
-            case InferenceTimed() if change.done is not None:
-                self._open(job, change.name, change.stretch).done = change
-            case LogAdvanced() if change.complete:
-                self._vouch(job, change.path)
-            case SimulatedKnown():
-                self.simulated = True
             case ContentLedger():
                 for entry in change.entries:
                     yield from self._entry(job_name, job, change.path, entry)
             case LinkLedger():
                 yield from self._entry(job_name, job, change.path, change.entry)
+            case SimulatedKnown():
+                self.simulated = True
+            case _:
+                _know(job, change)
 
     def _segments(self, job_name: str, job: _Job, change: SegmentRecords) -> Iterator[Event]:
-        self.records[change.name.kind.value] += len(change.sequence)
-        durations = _durations(job, change)
-        table = job.tables.get(_model_key(change.name))
-        for number, index in enumerate(change.layer_index.tolist()):
-            run = table.runs[index] if table is not None and 0 <= index < len(table.runs) else None
-            layer = (None if run is None else run.name, None if run is None else run.type, durations[number])
-            inference = self._open(job, change.name, int(change.stretch[number]))
-            if change.name.kind is LogKind.AICPU:
-                job.with_aicpu.add(_model_key(change.name))
-                inference.aicpu_us += durations[number] or 0.0
-            else:
-                inference.size += RECORD_BYTES[LogKind.AICORE]
-                inference.layers.append(layer)
+        """Records that came."""
+        for number, layer in _take(job, change):
+            self.records[change.name.kind.value] += 1
             if self._with_records:
                 yield self._record(job_name, change, number, layer)
 
-    def _record(
-        self, job_name: str, change: SegmentRecords, number: int, layer: tuple[str | None, str | None, float | None]
-    ) -> Event:
-        counters = {name: _rounded(values[number], 6) for name, values in change.counters.items()}
+    def _redecode(self, job: _Job, change: Redecoded) -> None:
+        """Records that came before, known better now: those of open inferences take the place of the earlier ones."""
+        name = parse_log_name(change.path)
+        for inference in job.of_log(name):
+            assert name is not None, "an inference's log has a name"
+            inference.of_unit(name.kind).clear()
+            inference.done = None if name.kind is LogKind.AICORE else inference.done
+        if change.records is not None:
+            for _ in _take(job, change.records):
+                pass
+
+    def _record(self, job_name: str, change: SegmentRecords, number: int, layer: Layer) -> Event:
+        counters = {name: rounded(values[number], 6) for name, values in change.counters.items()}
         return self._event(
             "record",
             job_name,
             unit=change.name.kind.value,
-            **_model(change.name),
+            **model_fields(change.name),
             segment=int(change.net[number]),
             sequence=int(change.sequence[number]),
-            layer_name=layer[0],
-            layer_type=layer[1],
-            duration_us=_rounded(layer[2]),
+            layer_name=layer.name,
+            layer_type=layer.type,
+            duration_us=rounded(layer.duration_us),
             **counters,
         )
 
     def _calls(self, job_name: str, change: ApiRecords) -> Iterator[Event]:
         self.records["acl_api"] += len(change.number)
-        if not self._with_records:
-            return
-        for record in change.records:
+        for record in change.records if self._with_records else ():
             begin, end = int(record["begin_us"]), int(record["end_us"])
             yield self._event(
                 "record",
@@ -166,55 +192,9 @@ class LiveEvents:
                 tid=int(record["tid"]),
             )
 
-    def _open(self, job: _Job, name: LogName, stretch: int) -> _OpenInference:
-        assert name.inference is not None, "segments and their .done belong to an inference"
-        return job.open.setdefault((name.inference, stretch), _OpenInference(name))
-
-    @staticmethod
-    def _vouch(job: _Job, path: str) -> None:
-        """The board says that a log is complete, even where its `.done` announces more."""
-        name = parse_log_name(path)
-        if name is not None and name.kind is LogKind.AICORE and name.is_data:
-            for inference in _of_log(job, name):
-                inference.is_vouched = True
-
-    def _ended(self, job_name: str, job: _Job) -> Iterator[Event]:
-        """Inferences that are whole, and the oldest of too many that are not."""
-        whole = [
-            key
-            for key, inference in job.open.items()
-            if inference.is_whole(with_aicpu=_model_key(inference.name) in job.with_aicpu)
-        ]
-        for key in whole:
-            yield self._inference(job_name, job.open.pop(key), complete=True)
-        while len(job.open) > OPEN_INFERENCES:
-            yield self._inference(job_name, job.open.popitem(last=False)[1], complete=False)
-
-    def _inference(self, job_name: str, inference: _OpenInference, *, complete: bool) -> Event:
+    def _inference(self, job_name: str, inference: OpenInference, *, complete: bool) -> Event:
         self.inferences += 1
-        done = inference.done.done if inference.done is not None else None
-        known = [layer for layer in inference.layers if layer[2] is not None]
-        aicore_us = sum(layer[2] or 0.0 for layer in known)
-        slowest = sorted(known, key=lambda layer: -(layer[2] or 0.0))[:SLOWEST_LAYERS]
-        return self._event(
-            "inference",
-            job_name,
-            **_model(inference.name),
-            start_us=(done.start_us or None) if done is not None else None,
-            end_us=(done.end_us or None) if done is not None else None,
-            total_us=_rounded(aicore_us + inference.aicpu_us) if known or inference.aicpu_us else None,
-            aicpu_us=_rounded(inference.aicpu_us),
-            records=len(inference.layers),
-            slowest=[
-                {"layer_name": name, "layer_type": kind, "duration_us": _rounded(us), "share": _share(us, aicore_us)}
-                for name, kind, us in slowest
-            ],
-            ledger=[
-                {"grade": entry.grade, "reason": entry.reason, "count": entry.count}
-                for entry in inference.entries.values()
-            ],
-            complete=complete,
-        )
+        return self._event("inference", job_name, **inference.fields(), complete=complete)
 
     def _entry(self, job_name: str, job: _Job, path: str | None, entry: Entry) -> Iterator[Event]:
         """A ledger entry that was not told: with its inference while that is open, else on its own."""
@@ -226,8 +206,7 @@ class LiveEvents:
         if len(self._told) > TOLD_ENTRIES:
             self._told.popitem(last=False)
         self.ledger[entry.grade] += entry.count - (known.count if known is not None else 0)
-        name = None if path is None else parse_log_name(path)
-        open_inferences = [] if name is None else _of_log(job, name)
+        open_inferences = [] if path is None else job.of_log(parse_log_name(path))
         if open_inferences:
             open_inferences[-1].entries[entry.reason] = entry
             return
@@ -246,20 +225,69 @@ class LiveEvents:
     def _event(self, kind: str, job: str, **fields: Any) -> Event:
         return {"event": kind, "job": job, **fields, "simulated": self.simulated}
 
-    def summary(self) -> Event:
-        """What was shown in all."""
-        return {
-            "event": "summary",
-            "inferences": self.inferences,
-            "records": dict(self.records),
-            "ledger": dict(self.ledger),
-            "simulated": self.simulated,
-        }
+
+def _know(job: _Job, change: Change) -> None:
+    """Take what makes no event by itself."""
+    match change:
+        case FrequencyKnown():
+            job.frequency_mhz = change.mhz
+        case LayersKnown():
+            job.tables[change.model, change.model_id] = change.table
+        case InferenceTimed():
+            inference = job.opened(change.name, change.stretch)
+            if inference is not None:
+                inference.done = change.done
+        case LogReset():
+            _reset(job, parse_log_name(change.path))
+        case LogAdvanced():
+            _advance(job, change)
 
 
-def _of_log(job: _Job, name: LogName) -> list[_OpenInference]:
-    """The open inferences that a log's records belong to, oldest first."""
-    return [inference for (key, _), inference in job.open.items() if key == name.inference]
+def _reset(job: _Job, name: LogName | None) -> None:
+    """A log's records come anew."""
+    for inference in job.of_log(name):
+        assert name is not None, "an inference's log has a name"
+        inference.of_unit(name.kind).clear()
+
+
+def _advance(job: _Job, change: LogAdvanced) -> None:
+    name = parse_log_name(change.path)
+    if name is None or not name.is_data:
+        return
+    if change.offset == 0 and change.generation > 1:
+        job.begin_anew(name)
+    if name.kind is LogKind.AICORE:
+        # The board vouches for a complete log even where its `.done` announces more; one that grows is not complete.
+        for inference in job.of_log(name):
+            inference.is_vouched = change.complete
+
+
+def _take(job: _Job, change: SegmentRecords) -> Iterator[tuple[int, Layer]]:
+    """Put records to their inferences, unless those were told; gives each with its place in the change."""
+    kind, model = change.name.kind, (change.name.model or "", change.name.model_id or 0)
+    durations, table = _durations(job, change), job.tables.get(model)
+    if kind is LogKind.AICPU:
+        job.with_aicpu.add(model)
+    for number, (stretch, index) in enumerate(zip(change.stretch.tolist(), change.layer_index.tolist(), strict=True)):
+        run = table.runs[index] if table is not None and 0 <= index < len(table.runs) else None
+        layer = Layer(None if run is None else run.name, None if run is None else run.type, durations[number])
+        inference = job.opened(change.name, stretch)
+        if inference is not None:
+            inference.of_unit(kind).append(layer)
+        yield number, layer
+
+
+def _due(job: _Job, *, has_ended: bool) -> list[_Key]:
+    """Inferences to tell now: those that are whole, the oldest of too many, and all of a JOB that has ended."""
+    if has_ended:
+        return [key for key, inference in job.open.items() if inference.has_records]
+    too_many = len(job.open) - OPEN_INFERENCES
+    return [key for place, (key, each) in enumerate(job.open.items()) if place < too_many or _is_whole(job, each)]
+
+
+def _is_whole(job: _Job, inference: OpenInference) -> bool:
+    name = inference.name
+    return inference.is_whole(with_aicpu=(name.model or "", name.model_id or 0) in job.with_aicpu)
 
 
 def _durations(job: _Job, change: SegmentRecords) -> list[float | None]:
@@ -269,27 +297,3 @@ def _durations(job: _Job, change: SegmentRecords) -> list[float | None]:
     if job.frequency_mhz is None:
         return [None] * len(change.sequence)
     return list(ticks_to_us(columns["ticks"], job.frequency_mhz).tolist())
-
-
-def _model_key(name: LogName) -> tuple[str, int]:
-    return name.model or "", name.model_id or 0
-
-
-def _model(name: LogName) -> Event:
-    return {
-        "model": display_text(name.model or ""),
-        "model_id": name.model_id,
-        "device_id": name.device,
-        "stream_id": name.stream,
-        "batch_num": name.batch_num,
-        "input_pic_num": name.input_pic_num,
-        "current_pic_count": name.current_pic_count,
-    }
-
-
-def _rounded(value: float | None, digits: int = 3) -> float | None:
-    return None if value is None or value != value else round(float(value), digits)  # noqa: PLR0124 - NaN
-
-
-def _share(part: float | None, whole: float) -> float | None:
-    return None if part is None or not whole else round(part / whole, 4)

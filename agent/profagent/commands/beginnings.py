@@ -1,0 +1,64 @@
+"""From where on JOBs of a watched board are shown: what is there already is passed over, and nothing comes twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from profagent.formats.names import display_text
+
+if TYPE_CHECKING:
+    from profagent.formats.names import LogName
+    from profagent.link.messages import JobStatus
+
+_Model = tuple[str, int | None, int | None, int | None]
+
+
+class Beginnings:
+    """For each JOB, whether it is still catching up with the past, and how far it was shown.
+
+    A JOB that was there when watching began is shown from now on, or `from_start`; one that appears later, whole.
+    After a lost link the board offers everything again: of each model, what is not past the last inference shown is
+    passed over.
+    """
+
+    def __init__(self, *, from_start: bool) -> None:
+        self._from_start = from_start
+        self._old: set[str] = set()
+        self._in_past: set[str] = set()
+        self._returning: set[str] = set()
+        self._shown: dict[str, dict[_Model, int]] = {}
+
+    def wants(self, job: JobStatus, listed: bool) -> bool:
+        """Whether to watch a JOB, as JobChoice asks: what is running, and what appears later."""
+        if listed and job.has_ended:
+            return False
+        self._shown[job.name] = {}
+        if listed and not self._from_start:
+            self._old.add(job.name)
+            self._in_past.add(job.name)
+        return True
+
+    def link_is_new(self) -> None:
+        """The link was lost and is back."""
+        self._returning = set(self._shown)
+
+    def caught_up(self, job: str) -> None:
+        """Everything that the JOB held has come, or was passed over: what follows is new."""
+        self._in_past.discard(job)
+        self._returning.discard(job)
+
+    def is_in_past(self, job: str) -> bool:
+        """Whether what comes of the JOB now is from before the watching began."""
+        return job in self._in_past
+
+    def was_shown(self, job: str, name: LogName) -> bool:
+        """Whether a file of an inference is offered again that was shown, or passed over, before."""
+        if job not in self._returning or name.current_pic_count is None:
+            return False
+        shown = self._shown[job].get((display_text(name.model or ""), name.model_id, name.device, name.stream))
+        return job in self._old if shown is None else name.current_pic_count <= shown
+
+    def note_shown(self, event: dict[str, Any]) -> None:
+        """An inference was shown; pictures count from 0 again when a model is loaded again."""
+        model = (event["model"], event["model_id"], event["device_id"], event["stream_id"])
+        self._shown[event["job"]][model] = event["current_pic_count"]

@@ -1,0 +1,146 @@
+"""Events of a board's logs into its mirrors, and what they mean. Everything here blocks: it belongs on a thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from profagent.commands.counter_maps import simulated_map
+from profagent.errors import ProtocolError
+from profagent.ingest.changes import Entry, LinkLedger, LogRemoved
+from profagent.ingest.decode import JobDecoder
+from profagent.ingest.loss import loss_entry, removal_entry
+from profagent.ingest.mirror import checked_path, syncfs
+from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from profagent.commands.workspace import Workspace
+    from profagent.formats.countermap import CounterMap
+    from profagent.ingest.changes import Change
+    from profagent.ingest.mirror import JobMirror
+    from profagent.link.session import FollowedLog, Happened
+    from profagent.store.store import HeldLog
+
+# A file that was copied before is not the one that is there now.
+_ANOTHER_FILE = frozenset({"different", "recreated"})
+
+
+class _Job:
+    """One JOB's mirror and decoder."""
+
+    def __init__(self, mirror: JobMirror, counter_map: CounterMap | None) -> None:
+        self.mirror = mirror
+        self.decoder = JobDecoder(mirror, counter_map, marked_map=simulated_map())
+
+
+class BoardMirrors:
+    """The mirrors of one board's JOBs."""
+
+    def __init__(self, workspace: Workspace, identity: str, counter_map: CounterMap | None) -> None:
+        self.root = workspace.board_mirror(identity)
+        self._workspace = workspace
+        self._identity = identity
+        self._counter_map = counter_map
+        self._jobs: dict[str, _Job] = {}
+
+    def cut(self, logs: Iterable[tuple[str, str, int]]) -> None:
+        """Drop bytes past an offset of data logs, given as JOB, path and offset. Raises StoreError."""
+        for job, path, offset in logs:
+            self._job(job).mirror.cut(path, offset)
+
+    def compare(
+        self, job: str, by_path: Mapping[str, FollowedLog], held: Mapping[str, HeldLog]
+    ) -> tuple[list[Holding], list[Entry]]:
+        """What the mirror holds of announced logs, and what it should hold and does not."""
+        holdings, lost = [], []
+        for path, log in by_path.items():
+            known = held.get(path)
+            if known is None or known.generation == 0:
+                holdings.append(Holding(log.handle))
+                continue
+            digest = self._job(job).mirror.prefix_digest(path, known.offset)
+            if digest is None:
+                detail = f"the mirror's {path} lost bytes that were committed: copied anew"
+                lost.append(Entry("note", "mirror-changed", detail))
+                holdings.append(Holding(log.handle, known.generation))
+            else:
+                holdings.append(Holding(log.handle, known.generation, known.offset, digest))
+        return holdings, lost
+
+    def take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
+        """Write events; returns their changes by JOB, and what can be acknowledged once that is durable.
+
+        Raises StoreError when the disk fails, ProtocolError for a copy without the board's digest.
+        """
+        changes: dict[str, list[Change]] = {}
+        reached: dict[int, Acknowledgement] = {}
+        for happened in events:
+            changes.setdefault(happened.job, []).extend(self._mean(happened, reached))
+        return changes, list(reached.values())
+
+    def sync(self) -> None:
+        """Make everything that was written durable. Raises StoreError."""
+        syncfs(self._workspace.root)
+
+    def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:
+        """What is left to say of a JOB that has ended: of logs that nobody vouched for, of `.done` without data."""
+        return list(self._job(job).decoder.end(unsettled, orphans))
+
+    def close(self) -> None:
+        """Close the mirrors' files."""
+        for job in self._jobs.values():
+            job.mirror.close()
+
+    def _job(self, name: str) -> _Job:
+        job = self._jobs.get(name)
+        if job is None:
+            job = self._jobs[name] = _Job(self._workspace.job_mirror(self._identity, name), self._counter_map)
+        return job
+
+    def _mean(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
+        log, event = happened.log, happened.event
+        if isinstance(event, Loss):
+            path = None if log is None else checked_path(log.path)
+            return [LinkLedger(path, loss_entry(event.reason, event.detail, event.lost_bytes))]
+        assert log is not None, "only a Loss can be about no log"
+        job, path = self._job(log.job), checked_path(log.path)
+        match event:
+            case Started():
+                return self._started(job, log, path, event)
+            case Chunk():
+                job.mirror.append(path, event.offset, event.data, snapshot=log.snapshot)
+                if not log.snapshot:
+                    reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, complete=False)
+                    return list(job.decoder.append(path, event.generation, event.offset, event.data))
+            case Completed():
+                reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
+                return self._completed(job, log, path, event)
+            case Removed():
+                reached.pop(log.handle, None)
+                entries = removal_entry(event.sent, event.size)
+                return [LogRemoved(path), *(LinkLedger(path, entry) for entry in entries)]
+        return []
+
+    def _started(self, job: _Job, log: FollowedLog, path: str, event: Started) -> Iterable[Change]:
+        job.mirror.begin(path, event.generation, event.offset, snapshot=log.snapshot)
+        if log.snapshot:
+            return []
+        changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
+        if event.reason in _ANOTHER_FILE:
+            detail = "the board's file is not the one that was copied before: copied anew, the earlier one is set aside"
+            changes.append(LinkLedger(path, Entry("note", event.reason, detail)))
+        return changes
+
+    def _completed(self, job: _Job, log: FollowedLog, path: str, event: Completed) -> Iterable[Change]:
+        changes: list[Change] = []
+        if not log.snapshot:
+            changes += job.decoder.complete(path, event.generation, event.size, event.digest)
+        elif (content := job.mirror.finish_snapshot(path)) is not None:
+            changes += job.decoder.snapshot(path, event.generation, content, event.digest)
+        if job.mirror.prefix_digest(path, event.size) != event.digest:
+            raise ProtocolError(
+                f"the copy of {log.job}/{path} does not have the board's digest",
+                hint="check the disk of the host; the log is copied anew",
+            )
+        return changes

@@ -1,0 +1,54 @@
+"""What a capture needs of those who use it: a sink for what comes, an observer who is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from profagent.errors import ProfagentError
+    from profagent.ingest.changes import JobChanges
+    from profagent.link.channel import Channel
+    from profagent.link.messages import Acknowledgement, Board, Holding, JobStatus
+    from profagent.link.session import FollowedLog, Happened
+
+
+class Sink(Protocol):
+    """What becomes of a board's stream. Calls come one at a time, but for `sample_clock`."""
+
+    async def begin(self, board: Board, address: str) -> None:
+        """A stream has been opened; called again after each reconnection."""
+
+    def know_job(self, name: str, directory: str) -> None:
+        """A JOB that will be followed."""
+
+    async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
+        """What is held of announced logs."""
+
+    async def take(
+        self, events: Sequence[Happened], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
+    ) -> Sequence[JobChanges]:
+        """Events in order; returns what they meant."""
+
+    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
+        """A JOB's state is another; `caught_up`: and everything it held has come."""
+
+    async def sample_clock(self, channel: Channel) -> None:
+        """A good moment to compare clocks."""
+
+
+class Observer(Protocol):
+    """Who wants to know."""
+
+    def linked(self, board: Board) -> None:
+        """The stream is open."""
+
+    def unlinked(self, error: ProfagentError, wait_s: float) -> None:
+        """The link was lost; the next attempt follows after `wait_s`."""
+
+    def changed(self, changes: Sequence[JobChanges]) -> None:
+        """A batch was taken."""
+
+    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
+        """The followed JOBs, as they are now."""
