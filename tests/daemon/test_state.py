@@ -15,8 +15,13 @@ def activity() -> Activity:
     return Activity(100.0, QUIET_S)
 
 
+def state(activity: Activity) -> JobState:
+    """Its state now; a property read twice looks the same to a type checker."""
+    return activity.state
+
+
 def test_a_job_that_has_just_changed_is_open(activity: Activity) -> None:
-    assert activity.state is JobState.OPEN
+    assert state(activity) is JobState.OPEN
     assert not activity.wants_survey
 
 
@@ -30,7 +35,7 @@ def test_a_job_at_rest_wants_a_survey(activity: Activity) -> None:
 def test_it_is_finished_when_all_is_complete(activity: Activity) -> None:
     activity.see(102.0)
     activity.survey(complete=True, begun=102.0)
-    assert activity.state is JobState.FINISHED
+    assert state(activity) is JobState.FINISHED
     assert activity.is_settled
 
 
@@ -38,7 +43,7 @@ def test_it_stays_open_when_not_all_is_complete_and_is_surveyed_once(activity: A
     activity.see(102.0)
     activity.survey(complete=False, begun=102.0)
     activity.see(150.0)
-    assert activity.state is JobState.OPEN
+    assert state(activity) is JobState.OPEN
     assert not activity.wants_survey
     assert not activity.is_settled
 
@@ -48,13 +53,13 @@ def test_a_survey_that_began_before_a_change_says_nothing(activity: Activity) ->
     activity.change(102.5)
     activity.survey(complete=True, begun=102.0)
     activity.see(105.0)
-    assert activity.state is JobState.OPEN
+    assert state(activity) is JobState.OPEN
     assert activity.wants_survey
 
 
 def test_it_is_quiet_after_its_time(activity: Activity) -> None:
     activity.see(100.0 + QUIET_S)
-    assert activity.state is JobState.QUIET
+    assert state(activity) is JobState.QUIET
     assert not activity.is_settled  # a survey may still find it finished
     activity.survey(complete=False, begun=160.0)
     assert activity.is_settled
@@ -63,21 +68,21 @@ def test_it_is_quiet_after_its_time(activity: Activity) -> None:
 def test_a_quiet_job_that_is_complete_is_finished(activity: Activity) -> None:
     activity.see(100.0 + QUIET_S)
     activity.survey(complete=True, begun=160.0)
-    assert activity.state is JobState.FINISHED
+    assert state(activity) is JobState.FINISHED
 
 
 def test_rest_that_nobody_saw_does_not_count(activity: Activity) -> None:
     activity.survey(complete=True, begun=100.0)
-    assert activity.state is JobState.OPEN
+    assert state(activity) is JobState.OPEN
 
 
 @pytest.mark.parametrize("complete", [True, False])
 def test_a_change_makes_it_open_again(activity: Activity, complete: bool) -> None:
     activity.see(200.0)
     activity.survey(complete=complete, begun=200.0)
-    assert activity.state is not JobState.OPEN
+    assert state(activity) is not JobState.OPEN
     activity.change(201.0)
-    assert activity.state is JobState.OPEN
+    assert state(activity) is JobState.OPEN
     activity.see(203.0)
     assert activity.wants_survey
 
@@ -92,18 +97,18 @@ def test_a_program_with_the_npu_open_keeps_it_from_being_quiet(activity: Activit
     activity.see(100.0 + QUIET_S)
     assert activity.wants_npu(160.0)
     activity.npu(is_open=True, at=160.0)
-    assert activity.state is JobState.OPEN
+    assert state(activity) is JobState.OPEN
     assert not activity.wants_npu(160.0 + NPU_LOOK_S - 0.1)
     assert activity.wants_npu(160.0 + NPU_LOOK_S)
     activity.npu(is_open=False, at=165.0)
-    assert activity.state is JobState.QUIET
+    assert state(activity) is JobState.QUIET
 
 
 def test_a_program_with_the_npu_open_does_not_keep_it_from_being_finished(activity: Activity) -> None:
     activity.see(100.0 + QUIET_S)
     activity.npu(is_open=True, at=160.0)
     activity.survey(complete=True, begun=160.0)
-    assert activity.state is JobState.FINISHED
+    assert state(activity) is JobState.FINISHED
     assert not activity.wants_npu(999.0)
 
 
@@ -116,7 +121,7 @@ def test_a_removed_job_stays_removed(activity: Activity) -> None:
     activity.remove()
     activity.change(101.0)
     activity.see(500.0)
-    assert activity.state is JobState.REMOVED
+    assert state(activity) is JobState.REMOVED
     assert activity.is_settled
     assert not activity.wants_survey
     assert not activity.wants_npu(500.0)

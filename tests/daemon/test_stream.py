@@ -9,7 +9,7 @@ from profagentd.changes import Touch
 from profagentd.clock import Moment
 from profagentd.following import Step
 from profagentd.log import Log, Phase, new_digest
-from profagentd.logs import LogKind
+from profagentd.logs import kind_of
 from profagentd.opening import Place
 from profagentd.refusal import Fault, Refusal
 from profagentd.selection import Names
@@ -30,7 +30,7 @@ def new_job(number: int = 0) -> Job:
 
 def page(*paths: bytes, is_last: bool = True) -> Page:
     return Page(
-        [Sighting(path, LogKind.DATA if b"aicore" in path else LogKind.SNAPSHOT, 10, 0) for path in paths],
+        [Sighting(path, kind_of(path), 10, 0) for path in paths],
         is_last=is_last,
     )
 
@@ -106,10 +106,11 @@ def test_jobs_have_handles_in_their_order() -> None:
 def test_a_job_that_never_was_is_refused(handle: int) -> None:
     stream = Stream()
     stream.job_changed_state(new_job())
-    for lists in ([handle], []), ([], [handle]):
-        with pytest.raises(Refusal) as refusal:
-            stream.select(*lists)
-        assert refusal.value.fault is Fault.INVALID
+    with pytest.raises(Refusal) as refusal:
+        stream.select([handle], [])
+    assert refusal.value.fault is Fault.INVALID
+    with pytest.raises(Refusal):
+        stream.select([], [handle])
 
 
 def test_nothing_is_looked_at_before_a_job_is_selected() -> None:

@@ -1,0 +1,124 @@
+"""Settings from a file and from arguments, and what is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from profagentd.config import DaemonConfig, configure, read_file, real_roots
+from profagentd.errors import DaemonError
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "daemon.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refused(settings: dict[str, object]) -> DaemonError:
+    with pytest.raises(DaemonError) as error:
+        configure(None, settings)
+    return error.value
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    assert configure(None, {"listen": None}) == DaemonConfig((), "127.0.0.1:50151", 60.0, 4, False, "info")
+
+
+def test_every_key_can_stand_in_the_file(tmp_path: Path) -> None:
+    text = "roots = ['/a', '/b']\nlisten = '[::1]:0'\nquiet_after_s = 5\ndepth = 2\nscan = true\nlog_level = 'debug'\n"
+    assert read_file(written(tmp_path, text)) == DaemonConfig(("/a", "/b"), "[::1]:0", 5, 2, True, "debug")
+
+
+def test_arguments_win_over_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "roots = ['/a']\ndepth = 2\n")
+    assert configure(path, {"depth": 3, "roots": None}) == DaemonConfig(("/a",), depth=3)
+
+
+def test_an_unknown_key_is_named_with_its_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "root = '/a'\n")
+    with pytest.raises(DaemonError) as error:
+        read_file(path)
+    assert str(path) in str(error.value)
+    assert "'root'" in str(error.value)
+    assert "roots" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("roots", "/a"),
+        ("roots", [1]),
+        ("roots", [""]),
+        ("listen", 50151),
+        ("listen", "50151"),
+        ("listen", "127.0.0.1:99999"),
+        ("listen", "::1:50151"),
+        ("quiet_after_s", 0),
+        ("quiet_after_s", True),
+        ("quiet_after_s", float("inf")),
+        ("quiet_after_s", float("nan")),
+        ("quiet_after_s", "60"),
+        ("depth", 0),
+        ("depth", 17),
+        ("depth", 1.5),
+        ("depth", True),
+        ("scan", 1),
+        ("log_level", "loud"),
+    ],
+)
+def test_a_value_that_makes_no_sense_names_its_key(key: str, value: object) -> None:
+    error = refused({key: value})
+    assert key in str(error)
+    assert key in error.hint
+
+
+@pytest.mark.parametrize("text", ["roots = ", "\xff"])
+def test_what_is_not_toml_names_its_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "daemon.toml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(DaemonError, match=r"daemon\.toml"):
+        read_file(path)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DaemonError, match=r"missing\.toml: No such file"):
+        read_file(tmp_path / "missing.toml")
+
+
+@pytest.mark.parametrize(
+    "listen", ["127.0.0.1:1", "127.9.9.9:0", "[::1]:5", "localhost:5", "unix:/run/profagentd.sock"]
+)
+def test_loopback_addresses_are_fine(listen: str) -> None:
+    assert configure(None, {"listen": listen}).listen == listen
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:50151", "192.168.1.20:50151", "[::]:50151", "board:50151", "[fe80::1]:1"])
+def test_any_other_address_needs_tls(listen: str) -> None:
+    error = refused({"listen": listen})
+    assert "TLS" in str(error)
+    assert "ssh -L" in error.hint
+
+
+def test_roots_become_real_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+    assert real_roots(("link", "later")) == [os.fsencode(tmp_path / "real"), os.fsencode(tmp_path / "later")]
+
+
+@pytest.mark.parametrize("roots", [("a", "a"), ("a", "a/b"), ("a/b/c", "a"), ("/", "a")])
+def test_a_root_in_another_is_refused(roots: tuple[str, ...]) -> None:
+    with pytest.raises(DaemonError, match="lies in"):
+        real_roots(roots)
+
+
+def test_roots_with_similar_names_are_fine() -> None:
+    assert len(real_roots(("/a/b", "/a/bc"))) == 2
+
+
+def test_a_daemon_has_a_root() -> None:
+    with pytest.raises(DaemonError, match="no root"):
+        real_roots(())

@@ -1,0 +1,69 @@
+"""Who the board is, by its files."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from profagentd.describe import IdentitySource, identify
+
+FILES = {
+    "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
+    "proc/sys/kernel/random/boot_id": "c3b1c1f4-0000-4000-8000-000000000001\n",
+    "proc/device-tree/model": "Vendor Board SS928\0",
+    "proc/umap/svp_npu": "[SVP_NPU] Version:  [SS928V100 B030 Release], Build Time[Jan 1 2025]\n\n---module---\n",
+}
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_a_board_tells_what_its_files_tell(board: Path) -> None:
+    identity = identify(board)
+    assert identity.identity == "0123456789abcdef0123456789abcdef"
+    assert identity.source is IdentitySource.MACHINE_ID
+    assert identity.boot_id == "c3b1c1f4-0000-4000-8000-000000000001"
+    assert identity.model == "Vendor Board SS928"
+    assert identity.sdk_version == "[SVP_NPU] Version:  [SS928V100 B030 Release], Build Time[Jan 1 2025]"
+    assert identity.hostname == socket.gethostname()
+
+
+def test_a_deployed_identity_comes_first(board: Path) -> None:
+    (board / "etc/profagent").mkdir()
+    (board / "etc/profagent/board-id").write_text("5f0c8f5e-1111-4222-8333-444444444444\n")
+    identity = identify(board)
+    assert identity.identity == "5f0c8f5e-1111-4222-8333-444444444444"
+    assert identity.source is IdentitySource.DEPLOYED
+
+
+def test_an_empty_deployed_identity_is_none(board: Path) -> None:
+    (board / "etc/profagent").mkdir()
+    (board / "etc/profagent/board-id").write_text("\n")
+    assert identify(board).source is IdentitySource.MACHINE_ID
+
+
+def test_newer_sdks_name_their_node_otherwise(board: Path) -> None:
+    (board / "proc/umap/svp_npu").rename(board / "proc/umap/svp_nnn")
+    assert identify(board).sdk_version.startswith("[SVP_NPU]")
+
+
+def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
+    identity = identify(tmp_path)
+    assert identity.source is IdentitySource.UNKNOWN
+    assert (identity.identity, identity.boot_id, identity.model, identity.sdk_version) == ("", "", "", "")
+
+
+def test_what_cannot_be_read_is_empty(board: Path) -> None:
+    (board / "etc/machine-id").unlink()
+    (board / "etc/machine-id").mkdir()
+    (board / "proc/device-tree/model").write_bytes(b"\xff\xfe\0")
+    identity = identify(board)
+    assert identity.identity == ""
+    assert identity.model == "��"

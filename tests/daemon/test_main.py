@@ -1,0 +1,135 @@
+"""The command `profagentd`, run as people run it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+
+from profagent_wire.v1 import board_pb2 as wire
+from profagent_wire.v1.board_pb2_grpc import BoardStub
+from profagentd import __version__
+from profagentd.main import main
+from tests.daemon.daemon_process import command, environment, make_job, running
+from tests.daemon.wire_client import PATIENCE_S, following
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+
+def describe(address: str) -> wire.Description:
+    with grpc.insecure_channel(address) as channel:
+        description: wire.Description = BoardStub(channel).Describe(wire.DescribeRequest(), timeout=20)
+        return description
+
+
+def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out == f"profagentd {__version__}\n"
+
+
+def test_its_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "example: profagentd --root" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ([], "--root"),
+        (["--root", "/tmp", "--listen", "0.0.0.0:50151"], "TLS"),
+        (["--root", "/tmp", "--depth", "99"], "depth"),
+        (["--root", "/tmp", "--rate", "50"], "--simulate"),
+        (["--root", "/tmp", "--root", "/tmp/x"], "--depth"),
+        (["--config", "/nonexistent/daemon.toml"], "daemon.toml"),
+    ],
+)
+def test_what_it_cannot_do_is_one_sentence_and_what_to_do_next(arguments: list[str], word: str) -> None:
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert re.fullmatch(r"profagentd: .+\n  .+\n", result.stderr)
+    assert word in result.stderr
+
+
+def test_it_prints_one_line_when_it_serves_and_logs_to_stderr(tmp_path: Path) -> None:
+    with running("--root", tmp_path) as daemon:
+        assert re.fullmatch(r"127\.0\.0\.1:[1-9]\d*", daemon.address)
+        make_job(tmp_path)
+        assert daemon.stop() == 0
+        assert daemon.process.stdout is not None
+        assert daemon.process.stdout.read() == ""
+
+
+def test_its_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    config = tmp_path / "daemon.toml"
+    config.write_text(f"roots = ['{tmp_path / 'root'}']\nquiet_after_s = 3\n")
+    with running("--config", config) as daemon:
+        description = describe(daemon.address)
+    assert list(description.roots) == [str(tmp_path / "root")]
+    assert description.quiet_after_us == 3_000_000
+
+
+def test_it_listens_on_a_unix_socket(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path / 'd.sock'}"
+    with running("--root", tmp_path, listen=address) as daemon:
+        assert daemon.address == address
+        assert describe(address).daemon_version == __version__
+
+
+def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    with running("--root", tmp_path) as daemon:
+        second = run("--root", str(tmp_path), "--listen", daemon.address)
+    assert second.returncode == 2
+    assert "cannot listen" in second.stderr
+    assert "--listen" in second.stderr
+
+
+@pytest.mark.parametrize("number", [2, 15], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_ends_it_in_good_order(tmp_path: Path, number: int) -> None:
+    with running("--root", tmp_path) as daemon:
+        began = time.monotonic()
+        daemon.process.send_signal(number)
+        assert daemon.process.wait(20) == 0
+        assert time.monotonic() - began < 5
+
+
+def jobs_in(root: Path) -> int:
+    return len(list(root.glob("JOB*")))
+
+
+async def test_a_simulated_board_is_served_and_marked(tmp_path: Path) -> None:
+    with running("--simulate", "--root", tmp_path, "--rate", "20", "--for", "1") as daemon:
+        assert describe(daemon.address).simulated
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(lambda: any(job.state == wire.JOB_STATE_FINISHED for job in client.jobs.values()))
+            assert client.welcome is not None
+            assert client.welcome.description.simulated
+        assert daemon.process.poll() is None
+    assert jobs_in(tmp_path) == 1
+
+
+def test_a_simulated_board_without_a_root_leaves_nothing_behind() -> None:
+    with running("--simulate", "--rate", "5") as daemon:
+        (root,) = describe(daemon.address).roots
+        assert Path(root).is_dir()
+        assert daemon.stop() == 0
+    assert not Path(root).exists()
+
+
+def test_a_simulated_board_that_cannot_be_ends_the_daemon(tmp_path: Path) -> None:
+    result = run("--simulate", "--root", str(tmp_path), "--model", "no-such-network", "--listen", "127.0.0.1:0")
+    assert result.returncode == 2
+    assert "no-such-network" in result.stderr

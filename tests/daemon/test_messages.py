@@ -1,0 +1,131 @@
+"""The wire's messages say what the daemon's values say."""
+
+from __future__ import annotations
+
+import enum
+import struct
+import zlib
+from typing import Any
+
+import pytest
+
+from profagent_wire.v1 import board_pb2 as wire
+from profagentd import messages
+from profagentd.board import Job
+from profagentd.clock import Moment
+from profagentd.describe import IdentitySource
+from profagentd.events import Chunk, Completed, Event, Loss, LossReason, Removed, Started, StartReason
+from profagentd.log import Log
+from profagentd.logs import LogKind
+from profagentd.opening import Place
+from profagentd.state import Activity, JobState
+from profagentd.usage import Usage
+from tests.daemon.daemon_process import job_name
+
+
+def only(*events: Event) -> wire.Event:
+    (batch,) = messages.batches(events)
+    (event,) = batch.events
+    return event
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "prefix"),
+    [
+        (JobState, wire.JobState, "JOB_STATE_"),
+        (LogKind, wire.LogKind, "LOG_KIND_"),
+        (StartReason, wire.StartReason, "START_REASON_"),
+    ],
+)
+def test_our_enumerations_have_the_wires_numbers(ours: type[enum.Enum], theirs: Any, prefix: str) -> None:
+    expected = {prefix + each.name: each.value for each in ours}
+    assert expected == {name: number for name, number in theirs.items() if number}
+
+
+def test_identity_sources_have_the_wires_numbers() -> None:
+    assert [each.value for each in IdentitySource] == sorted(wire.IdentitySource.values())
+
+
+def test_clocks_are_in_microseconds() -> None:
+    assert messages.clocks(Moment(1.5, 7)) == wire.Clocks(wall_us=7, monotonic_us=1_500_000)
+
+
+def test_a_jobs_status_says_where_it_is_and_what_it_does() -> None:
+    job = Job(Place(b"/r\xff", job_name().encode()), 1, 2, Activity(0.0, 60.0), is_scanned=False)
+    status = messages.job_status(job, handle=3, caught_up=True)
+    assert (status.handle, status.name, status.caught_up, status.changed_wall_us) == (3, job_name(), True, 2)
+    assert status.directory == f"/r\\xff/{job_name()}"
+    assert status.state == wire.JOB_STATE_OPEN
+
+
+def test_an_announced_log_has_its_bytes_for_a_name() -> None:
+    (log,) = messages.announced([Log(5, 2, b"data/\xff", LogKind.SNAPSHOT, 9, 0.0)]).logs
+    assert log == wire.AnnouncedLog(handle=5, job=2, path=b"data/\xff", kind=wire.LOG_KIND_SNAPSHOT, size=9)
+
+
+def test_a_heartbeat_has_everything() -> None:
+    heartbeat = messages.heartbeat(Usage(1, 2, (3, 4)), Moment(1.0, 5), 6)
+    assert heartbeat == wire.Heartbeat(
+        clocks=wire.Clocks(wall_us=5, monotonic_us=1_000_000), cpu_us=1, rss_bytes=2, free_bytes=[3, 4], lag_bytes=6
+    )
+
+
+def test_a_chunks_check_value_covers_where_it_belongs() -> None:
+    chunk = only(Chunk(1, 2, 3, b"abc")).chunk
+    assert (chunk.handle, chunk.generation, chunk.offset, chunk.data) == (1, 2, 3, b"abc")
+    assert chunk.crc == zlib.crc32(struct.pack("<QQQ", 1, 2, 3) + b"abc")
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (
+            Started(1, 2, 3, StartReason.DIFFERENT),
+            wire.Event(started=wire.Started(handle=1, generation=2, offset=3, reason=wire.START_REASON_DIFFERENT)),
+        ),
+        (
+            Completed(1, 2, 3, b"d" * 16),
+            wire.Event(completed=wire.Completed(handle=1, generation=2, size=3, digest=b"d" * 16)),
+        ),
+        (Removed(1, 2, 3, 4), wire.Event(removed=wire.Removed(handle=1, generation=2, sent=3, size=4))),
+        (
+            Loss(1, 2, LossReason.REMOVED_UNSEEN, "gone", 5),
+            wire.Event(loss=wire.Loss(handle=1, job=2, reason="removed-unseen", detail="gone", lost_bytes=5)),
+        ),
+    ],
+)
+def test_each_event_has_its_message(event: Event, expected: wire.Event) -> None:
+    assert only(event) == expected
+
+
+def test_a_loss_may_speak_of_names_that_are_no_text() -> None:
+    assert only(Loss(0, 1, LossReason.NOT_A_FILE, "data/\udcff is no file")).loss.detail == "data/\\xff is no file"
+
+
+def sizes(*events: Event) -> list[int]:
+    return [len(batch.events) for batch in messages.batches(events)]
+
+
+def test_nothing_gives_no_batch() -> None:
+    assert sizes() == []
+
+
+def test_a_batch_holds_256_kib_at_most() -> None:
+    half = Chunk(1, 1, 0, bytes(128 * 1024))
+    assert sizes(half, half, half) == [2, 1]
+    assert sizes(Chunk(1, 1, 0, bytes(256 * 1024)), Chunk(2, 1, 0, b"x"), Removed(1, 1, 1, 1)) == [1, 2]
+
+
+def test_a_batch_holds_a_thousand_events_at_most() -> None:
+    assert sizes(*[Removed(1, 1, 1, 1)] * 2001) == [1000, 1000, 1]
+
+
+def test_events_stay_in_order() -> None:
+    events = [Chunk(number, 1, 0, bytes(100_000)) for number in range(1, 8)]
+    received = [event.chunk.handle for batch in messages.batches(events) for event in batch.events]
+    assert received == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(("path", "text"), [(b"/a", "/a"), ("/ä漢".encode(), "/ä漢"), (b"/\xff", "/\\xff")])
+def test_paths_are_written_for_people(path: bytes, text: str) -> None:
+    assert messages.text(path) == text

@@ -1,0 +1,228 @@
+"""Finding JOBs, by notices and by looking: real files, a real kernel, a board that only remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from profagentd import watch as module
+from profagentd.clock import SystemClock
+from profagentd.inotify import Inotify
+from profagentd.watch import Watch
+from tests.daemon.daemon_process import job_name, make_job
+
+if TYPE_CHECKING:
+    from profagentd.changes import Touch
+    from profagentd.opening import Place
+
+PATIENCE_S = 20.0
+
+
+class Told:
+    """A board that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[Place, bool] = {}  # whether it is scanned
+        self.touches: dict[bytes, Touch] = {}
+        self.doubts: list[Place] = []
+        self.gone_jobs: list[Place] = []
+
+    def has(self, place: Place) -> bool:
+        return place in self.jobs
+
+    def found(self, place: Place, made_wall_us: int, changed_wall_us: int, *, is_scanned: bool) -> None:
+        assert 0 < made_wall_us <= changed_wall_us
+        assert place not in self.jobs
+        self.jobs[place] = is_scanned
+
+    def gone(self, place: Place) -> None:
+        del self.jobs[place]
+        self.gone_jobs.append(place)
+
+    def changed(self, place: Place, touches: Mapping[bytes, Touch]) -> None:
+        self.touches.update(touches)
+
+    def unsure(self, place: Place) -> None:
+        self.doubts.append(place)
+
+    def names_removed(self, place: Place) -> None:
+        pass
+
+    def seen(self, place: Place, until: float) -> None:
+        pass
+
+    @property
+    def paths(self) -> set[bytes]:
+        return {place.path for place in self.jobs}
+
+
+@asynccontextmanager
+async def watching(told: Told, *roots: Path, scan: bool = False, depth: int = 4) -> AsyncIterator[Watch]:
+    """A watch that runs, and has looked once."""
+    watch = Watch([os.fsencode(root) for root in roots], depth, SystemClock(), told, scan=scan)  # type: ignore[arg-type]
+    running = asyncio.ensure_future(watch.run())
+    try:
+        await asyncio.wait_for(watch.ready.wait(), PATIENCE_S)
+        yield watch
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    for _ in range(int(PATIENCE_S / 0.01)):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never was so")
+
+
+def path_of(job: Path, root: Path) -> bytes:
+    return os.fsencode(job.relative_to(root))
+
+
+@pytest.mark.parametrize("scan", [False, True], ids=["inotify", "scan"])
+async def test_jobs_that_are_there_are_found_before_it_is_ready(tmp_path: Path, scan: bool) -> None:
+    jobs = [make_job(tmp_path / below, number) for number, below in enumerate(["", "a", "a/b/c"])]
+    told = Told()
+    async with watching(told, tmp_path, scan=scan):
+        assert told.paths == {path_of(job, tmp_path) for job in jobs}
+        assert set(told.jobs.values()) == {scan}
+
+
+@pytest.mark.parametrize("scan", [False, True], ids=["inotify", "scan"])
+async def test_jobs_that_come_change_and_go_are_told(tmp_path: Path, scan: bool) -> None:
+    told = Told()
+    async with watching(told, tmp_path, scan=scan):
+        job = make_job(tmp_path / "new" / "app")
+        await until(lambda: told.paths == {path_of(job, tmp_path)})
+        (job / "data" / "a").write_bytes(b"x")
+        await until(lambda: b"data/a" in told.touches)
+        shutil.rmtree(tmp_path / "new")
+        await until(lambda: told.paths == set())
+        assert len(told.gone_jobs) == 1
+
+
+@pytest.mark.parametrize("scan", [False, True], ids=["inotify", "scan"])
+async def test_a_tree_that_is_moved_in_brings_its_jobs(tmp_path: Path, scan: bool) -> None:
+    job = make_job(tmp_path / "outside" / "app")
+    (tmp_path / "root").mkdir()
+    told = Told()
+    async with watching(told, tmp_path / "root", scan=scan):
+        (tmp_path / "outside" / "app").rename(tmp_path / "root" / "app")
+        await until(lambda: told.paths == {b"app/" + job.name.encode()})
+        (tmp_path / "root" / "app").rename(tmp_path / "outside" / "app")
+        await until(lambda: told.paths == set())
+
+
+async def test_a_job_that_is_made_again_is_found_again(tmp_path: Path) -> None:
+    told = Told()
+    async with watching(told, tmp_path):
+        for _ in range(3):
+            job = make_job(tmp_path)
+            await until(lambda: bool(told.jobs))
+            shutil.rmtree(job)
+            await until(lambda: not told.jobs)
+        assert len(told.gone_jobs) == 3
+
+
+async def test_many_jobs_made_at_once_are_all_found(tmp_path: Path) -> None:
+    told = Told()
+    async with watching(told, tmp_path):
+        for number in range(100):
+            make_job(tmp_path / f"app{number % 7}", number)
+        await until(lambda: len(told.jobs) == 100)
+
+
+async def test_a_root_that_is_missing_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = Told()
+    with caplog.at_level(logging.INFO):
+        async with watching(told, tmp_path / "a" / "later", tmp_path / "never"):
+            job = make_job(tmp_path / "a" / "later")
+            await until(lambda: told.paths == {job.name.encode()})
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 2
+    assert any("later can be read now" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_root_that_goes_takes_its_jobs_and_may_come_back(tmp_path: Path) -> None:
+    told = Told()
+    job = make_job(tmp_path / "root")
+    async with watching(told, tmp_path / "root"):
+        shutil.rmtree(tmp_path / "root")
+        await until(lambda: not told.jobs)
+        make_job(tmp_path / "root")
+        await until(lambda: told.paths == {job.name.encode()})
+
+
+async def test_of_two_jobs_with_one_name_the_first_is_served(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = Told()
+    make_job(tmp_path / "a")
+    async with watching(told, tmp_path):
+        make_job(tmp_path / "b")
+        await until(lambda: "is not served" in caplog.text)
+        assert told.paths == {b"a/" + job_name().encode()}
+        shutil.rmtree(tmp_path / "a")
+        await until(lambda: told.paths == {b"b/" + job_name().encode()})
+
+
+async def test_a_job_on_a_file_system_of_others_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "is_remote", lambda _: True)
+    job = make_job(tmp_path)
+    told = Told()
+    async with watching(told, tmp_path):
+        assert set(told.jobs.values()) == {True}
+        (job / "data" / "a").write_bytes(b"x")
+        await until(lambda: b"data/a" in told.touches)
+
+
+async def test_without_inotify_everything_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(Inotify, "__init__", none)
+    make_job(tmp_path)
+    told = Told()
+    async with watching(told, tmp_path):
+        assert set(told.jobs.values()) == {True}
+
+
+async def test_when_watches_run_out_the_rest_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: Inotify, directory: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.fsdecode(directory))
+
+    told = Told()
+    async with watching(told, tmp_path):
+        monkeypatch.setattr(Inotify, "watch_content", full)
+        monkeypatch.setattr(Inotify, "watch_names", full)
+        job = make_job(tmp_path)
+        await until(lambda: bool(told.jobs))
+        assert set(told.jobs.values()) == {True}
+        (job / "data" / "a").write_bytes(b"x")
+        await until(lambda: b"data/a" in told.touches)
+
+
+async def test_after_lost_notices_every_job_is_doubted(tmp_path: Path) -> None:
+    make_job(tmp_path)
+    told = Told()
+    async with watching(told, tmp_path) as watch:
+        watch.look_everywhere()
+        assert told.doubts == list(told.jobs)
+
+
+async def test_nothing_stays_open_after_a_watch(tmp_path: Path) -> None:
+    make_job(tmp_path)
+    before = len(list(Path("/proc/self/fd").iterdir()))  # noqa: ASYNC240
+    async with watching(Told(), tmp_path):
+        pass
+    assert len(list(Path("/proc/self/fd").iterdir())) == before  # noqa: ASYNC240
