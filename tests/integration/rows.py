@@ -1,0 +1,57 @@
+"""What a database says of one JOB, in a form in which a capture and an import can be compared."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from profagent.commands.importing import import_job
+
+Rows = dict[str, list[tuple[Any, ...]]]
+
+VIEWS = ("op_records", "aicpu_records", "api_records", "inferences")
+# Who captured it, and the number of a row, is not about the JOB.
+LEFT_OUT = frozenset({"session", "board", "inference"})
+_LEDGER = (
+    "SELECT CAST(path AS TEXT), grade, reason, detail, first, last, count FROM ledger_entry"
+    " JOIN job USING (job) LEFT JOIN log USING (log) WHERE name = ? AND origin {} 'link'"
+)
+
+
+def rows_of(database: Path, job: str) -> Rows:
+    """The public views and the ledger's content, each in an order of its own."""
+    with closing(sqlite3.connect(database)) as connection:
+        found = {view: _view(connection, view, job) for view in VIEWS}
+        found["ledger"] = _sorted(connection.execute(_LEDGER.format("<>"), (job,)))
+        return found
+
+
+def link_ledger(database: Path, job: str) -> list[tuple[str | None, str, str]]:
+    """What happened on the way: path, grade and reason."""
+    with closing(sqlite3.connect(database)) as connection:
+        return sorted((row[:3] for row in connection.execute(_LEDGER.format("="), (job,))), key=repr)
+
+
+def imported_rows(job: Path, folder: Path) -> Rows:
+    """What a plain import of a copy gives."""
+    copy = Path(shutil.copytree(job, folder / job.name, symlinks=True))
+    return rows_of(asyncio.run(import_job(copy)).database, job.name)
+
+
+def query(database: Path, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+    """Rows of any query."""
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute(sql, parameters).fetchall()
+
+
+def _view(connection: sqlite3.Connection, view: str, job: str) -> list[tuple[Any, ...]]:
+    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({view})") if row[1] not in LEFT_OUT]
+    return _sorted(connection.execute(f"SELECT {', '.join(columns)} FROM {view} WHERE job = ?", (job,)))
+
+
+def _sorted(rows: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+    return sorted(rows.fetchall(), key=repr)

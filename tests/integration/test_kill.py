@@ -1,0 +1,98 @@
+"""Whoever is killed, at whatever moment: after a restart nothing is lost and nothing is there twice."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.board import content, eventually, running
+from tests.integration.host import profagent, started
+from tests.integration.rows import imported_rows, query, rows_of
+
+if TYPE_CHECKING:
+    from tests.daemon.daemon_process import Daemon
+
+KILLS = 8
+RATE = 50
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+@contextmanager
+def simulating(root: Path, for_s: int) -> Iterator[Daemon]:
+    """A simulated board that serves its own JOB."""
+    arguments = ("--simulate", "--rate", str(RATE), "--for", str(for_s), "--model", "mobilenetv2", "--seed", "8")
+    with running("--root", root, *arguments) as daemon:
+        assert eventually(lambda: any(root.iterdir()))
+        yield daemon
+
+
+def _check(root: Path, workspace: Path, inferences: float) -> None:
+    """One JOB, the same on the board, in the mirror and in the rows; and enough of it to mean something."""
+    (job,) = root.iterdir()
+    (mirrored,) = workspace.glob("mirror/*/JOB*")
+    assert content(mirrored) == content(job)
+    rows = rows_of(workspace / "profagent.db", job.name)
+    assert rows == imported_rows(job, workspace / "imported")
+    assert len(rows["inferences"]) > inferences
+
+
+def test_a_record_that_is_killed_goes_on(root: Path, tmp_path: Path) -> None:
+    workspace, moments = tmp_path / "workspace", random.Random(20)
+    with simulating(root, 10) as board:
+        arguments = ("--board", board.address, "--workspace", workspace)
+        for _ in range(KILLS):
+            with started("record", *arguments) as host:
+                host.err.until("recording")
+                # The moment of the kill is what this test is about.
+                time.sleep(moments.uniform(0.0, 0.6))
+                host.process.kill()
+        ended = profagent("record", *arguments, "--until-finished", "--json")
+    assert ended.code == 0, ended.err
+    assert (ended.document["session"], ended.document["complete"]) == (1, True)
+    assert query(workspace / "profagent.db", "SELECT count(*), count(ended_us) FROM session") == [(1, 1)]
+    _check(root, workspace, 8 * RATE)
+
+
+def test_a_job_that_finished_while_nobody_recorded_is_fetched_by_the_session_that_began_it(
+    root: Path, tmp_path: Path
+) -> None:
+    with simulating(root, 4) as board, started("watch", "--board", board.address, "--from-start") as watcher:
+        arguments = ("--board", board.address, "--workspace", tmp_path / "workspace")
+        with started("record", *arguments) as host:
+            assert eventually(lambda: len(list(tmp_path.glob("workspace/mirror/*/*/data/aicore*.done"))) > 3)
+            host.process.kill()
+        watcher.out.until("is finished")
+        ended = profagent("record", *arguments, "--until-finished", "--json")
+    assert (ended.code, ended.document["session"]) == (0, 1)
+    _check(root, tmp_path / "workspace", 3 * RATE)
+
+
+def test_a_daemon_that_is_killed_and_comes_back_is_followed_on(root: Path, tmp_path: Path) -> None:
+    workspace, moments = tmp_path / "workspace", random.Random(21)
+    with simulating(root, 6), running("--root", root) as first:
+        arguments = ("--board", first.address, "--workspace", workspace, "--until-finished", "--json")
+        with started("record", *arguments) as host:
+            host.err.until("recording")
+            time.sleep(moments.uniform(0.1, 1.0))
+            first.process.kill()
+            first.process.wait()
+            for restart in range(2, 5):
+                with running("--root", root, listen=first.address):
+                    host.err.until("recording", restart)
+                    time.sleep(moments.uniform(0.0, 0.6))
+            with running("--root", root, listen=first.address):
+                ended = host.ended()
+    assert ended.code == 0, ended.err
+    assert ended.err.count("next attempt") >= 4
+    _check(root, workspace, 4 * RATE)
