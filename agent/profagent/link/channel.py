@@ -50,11 +50,14 @@ class Stream:
     def __init__(self, address: str, call: grpc.aio.StreamStreamCall[pb.ClientMessage, pb.ServerMessage]) -> None:
         self._address = address
         self._call = call
+        # gRPC fails a call that is given a message while another is still being sent.
+        self._sending = asyncio.Lock()
 
     async def send(self, message: ClientMessage) -> None:
-        """Send one message; waits while the board does not read. Raises UnreachableError or ProtocolError."""
+        """Send one message in its turn; waits while the board does not read. UnreachableError or ProtocolError."""
         try:
-            await self._call.write(to_wire(message))
+            async with self._sending:
+                await self._call.write(to_wire(message))
         except grpc.aio.AioRpcError as error:
             raise _translated(error, self._address) from error
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
