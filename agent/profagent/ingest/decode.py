@@ -85,11 +85,8 @@ class JobDecoder:
         if name is None or not name.is_data:
             return
         yield from self._resumed(path, name, offset)
-        log = self._logs[path]
-        if log.last_stretch_record is not None:
-            log = yield from self._redecoded(log)
-        yield from self._appended(log, data)
-        yield self._assessed(log)
+        yield from self._appended(self._logs[path], data)
+        yield self._assessed(self._logs[path])
 
     def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
         """The board vouches for a data log: it has stopped changing and its `.done` parses."""

@@ -1,0 +1,82 @@
+"""Everything that a database says of a JOB, in a form in which two databases can be compared."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from profagent.commands.importing import import_job
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from profagent.formats.countermap import CounterMap
+
+Dump = dict[str, list[tuple[Any, ...]]]
+
+# Which session, which board and which row numbers is not about the JOB's content.
+_LEFT_OUT = {"session", "board", "inference"}
+_QUERIES = {
+    "layers": "SELECT m.name, m.model_id, l.layer_index, l.segment, l.layer_id, l.name, l.type"
+    " FROM layer l JOIN model m USING (model)",
+    "logs": "SELECT path, kind, offset, complete, digest FROM log",
+    "job": "SELECT name, frequency_mhz FROM job",
+    "segments": "SELECT path, g.kind, ordinal, net, start_us, end_us, ticks FROM segment g JOIN log USING (log)",
+    "ledger": "SELECT path, grade, reason, detail, first, last, count FROM ledger_entry LEFT JOIN log USING (log)"
+    " WHERE origin <> 'link'",
+}
+_FAULTS = {
+    "segments whose ticks are not those of their records": "SELECT segment FROM segment g WHERE kind = 'aicore'"
+    " AND ticks <> (SELECT ifnull(sum(ticks), 0) FROM aicore r WHERE r.segment = g.segment)",
+    "segments without records": "SELECT segment FROM segment WHERE segment NOT IN (SELECT segment FROM aicore)"
+    " AND segment NOT IN (SELECT segment FROM aicpu)",
+    "inferences without segments": "SELECT inference FROM inference WHERE inference NOT IN"
+    " (SELECT inference FROM segment)",
+    "aicore records of no part": "SELECT record FROM aicore WHERE record >> 24 NOT IN (SELECT part FROM part)",
+    "aicpu records of no part": "SELECT record FROM aicpu WHERE record >> 24 NOT IN (SELECT part FROM part)",
+    "calls of no part": "SELECT record FROM api WHERE record >> 24 NOT IN (SELECT part FROM part)",
+}
+
+
+def dump(database: Path) -> Dump:
+    """The public views and what they do not show, sorted; fails when the database contradicts itself."""
+    with closing(sqlite3.connect(database)) as connection:
+        check(connection)
+        found = {name: _sorted(connection.execute(sql)) for name, sql in _QUERIES.items()}
+        for view in ("inferences", "op_records", "aicpu_records", "api_records"):
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({view})") if row[1] not in _LEFT_OUT]
+            found[view] = _sorted(connection.execute(f"SELECT {', '.join(columns)} FROM {view}"))
+        return found
+
+
+def check(connection: sqlite3.Connection) -> None:
+    """Fail when rows contradict each other."""
+    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+    for fault, sql in _FAULTS.items():
+        assert connection.execute(sql).fetchall() == [], fault
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> Path:
+    """A JOB directory with these files."""
+    for path, data in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    return folder
+
+
+def imported(folder: Path, files: Mapping[str, bytes], counter_map: CounterMap | None = None) -> Dump:
+    """What a plain import of these files gives."""
+    return dump(asyncio.run(import_job(write_files(folder, files), counter_map)).database)
+
+
+def files_of(job: Path) -> dict[str, bytes]:
+    """Every file of a JOB directory by its path inside it."""
+    return {str(path.relative_to(job)): path.read_bytes() for path in sorted(job.rglob("*")) if path.is_file()}
+
+
+def _sorted(rows: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+    return sorted(rows.fetchall(), key=repr)

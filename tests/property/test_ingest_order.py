@@ -1,0 +1,137 @@
+"""Whatever the order in which a JOB's bytes come, and whoever dies meanwhile, the rows are those of an import."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from profagent.commands.counter_maps import simulated_map
+from profagent.formats.names import parse_log_name
+from tests.fakes.dumps import Dump, dump, imported
+from tests.fakes.job_copy import JobCopy
+from tests.fakes.small_job import SMALL_JOB, aicore_done
+
+MAP = simulated_map()
+# What a snapshot may have been before: torn while it was written, of an earlier inference, or of another model.
+EARLIER = [b"", b"file_len:25", aicore_done(256, 77, batches="2,1"), aicore_done(512), SMALL_JOB["data/m.0.layer.info"]]
+
+
+@dataclass(frozen=True)
+class Act:
+    """Something that happens to a log."""
+
+    kind: str
+    path: str
+    data: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.path}, {len(self.data)})"
+
+
+@st.composite
+def cuts(draw: st.DrawFn, data: bytes) -> list[bytes]:
+    """The bytes in pieces of any size."""
+    places = draw(st.lists(st.integers(0, len(data)), max_size=4))
+    borders = [0, *sorted(places), len(data)]
+    return [data[a:b] for a, b in pairwise(borders)]
+
+
+@st.composite
+def acts_of_data(draw: st.DrawFn, path: str, data: bytes, *, is_vouched: bool) -> list[Act]:
+    """A data log as it grows; it may be made anew, vouched for too early, and lost before a commit."""
+    acts: list[Act] = []
+    if draw(st.booleans()):
+        acts += [Act("feed", path, data[256:700]), Act("recreate", path)]
+    for piece in draw(cuts(data)):
+        if draw(st.integers(0, 9)) == 0:
+            acts.append(Act("lose", path, piece))
+        acts.append(Act("feed", path, piece))
+        if is_vouched and draw(st.integers(0, 5)) == 0:
+            acts.append(Act("complete", path))
+    return acts + [Act("complete", path)] * is_vouched
+
+
+@st.composite
+def acts_of_snapshot(draw: st.DrawFn, path: str, data: bytes) -> list[Act]:
+    """A snapshot and what it was before."""
+    kinds = st.sampled_from(["snapshot", "snapshot", "lose snapshot"])
+    earlier = draw(st.lists(st.tuples(kinds, st.sampled_from([*EARLIER, data])), max_size=2))
+    return [*(Act(kind, path, content) for kind, content in earlier), Act("snapshot", path, data)]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Act]:
+    """Acts of all logs, each log's in their order, mixed, with restarts between them."""
+    queues: list[list[Act]] = []
+    for path, data in SMALL_JOB.items():
+        name = parse_log_name(path)
+        if name is None or not name.is_data:
+            queues.append(draw(acts_of_snapshot(path, data)))
+        else:
+            queues.append(draw(acts_of_data(path, data, is_vouched=path + ".done" in SMALL_JOB)))
+    turns = draw(st.permutations([number for number, queue in enumerate(queues) for _ in queue]))
+    acts = [queues[number].pop(0) for number in turns]
+    for place in sorted(draw(st.lists(st.integers(0, len(acts)), max_size=3)), reverse=True):
+        acts.insert(place, Act(draw(st.sampled_from(["restart", "next session", "end"])), ""))
+    return acts
+
+
+@pytest.fixture(scope="module")
+def expected() -> Dump:
+    with tempfile.TemporaryDirectory() as folder:
+        return imported(Path(folder) / ("JOB" + "A" * 29), SMALL_JOB, MAP)
+
+
+def play(copy: JobCopy, act: Act) -> None:
+    match act.kind:
+        case "feed":
+            copy.feed(act.path, act.data)
+        case "lose":
+            copy.lose(act.path, act.data)
+        case "recreate":
+            copy.recreate(act.path, act.data)
+        case "complete":
+            copy.complete(act.path)
+        case "snapshot":
+            copy.snapshot(act.path, act.data)
+        case "lose snapshot":
+            copy.snapshot(act.path, act.data, commit=False)
+        case "restart":
+            copy.restart()
+        case "next session":
+            copy.restart(new_session=True)
+        case "end":
+            copy.end()
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(acts=histories(), remembered=st.sampled_from([1, 2, 5, 1024]))
+def test_any_order_and_any_restart_give_the_rows_of_an_import(expected: Dump, acts: list[Act], remembered: int) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        JobCopy(Path(folder), remembered_logs=remembered, counter_map=MAP) as copy,
+    ):
+        for act in acts:
+            note(repr(act))
+            play(copy, act)
+        copy.end()
+        found = dump(copy.database)
+        assert_same(found, expected)
+        for path, data in SMALL_JOB.items():
+            assert copy.mirror.read(path) == data
+
+
+def assert_same(found: Dump, expected: Dump) -> None:
+    differing: dict[str, Any] = {
+        name: (sorted(set(found[name]) - set(rows), key=repr), sorted(set(rows) - set(found[name]), key=repr))
+        for name, rows in expected.items()
+        if found[name] != rows
+    }
+    assert differing == {}, "rows that are too many, and rows that are missing"

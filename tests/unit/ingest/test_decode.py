@@ -1,0 +1,248 @@
+"""A JOB's files become changes, and rows, in whatever order they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from profagent.commands.counter_maps import simulated_map
+from profagent.errors import StoreError, UnsupportedBoardError
+from profagent.ingest.changes import Change, ContentLedger, InferenceTimed, LogReset, Redecoded, SegmentRecords
+from profagent.ingest.decode import REMEMBERED_LOGS, JobDecoder
+from profagent.ingest.mirror import JobMirror
+from tests.fakes.dumps import dump, files_of, imported
+from tests.fakes.job_copy import JOB, JobCopy
+from tests.fakes.small_job import ALIKE, BATCHED, CALLS, ON_CPU, PLAIN, RELOADED, SMALL_JOB, aicore_done
+
+SAMPLES = Path(__file__).parents[2] / "data" / "jobs"
+EARLY = next(SAMPLES.glob("JOB*"))
+RELOAD = next((SAMPLES / "runtime-reload").glob("JOB*"))
+API = next((SAMPLES / "runtime-api").glob("JOB*"))
+
+
+def of(*paths: str) -> dict[str, bytes]:
+    """Some files of the small JOB, with what belongs to them."""
+    return {path: data for path, data in SMALL_JOB.items() if path.startswith((*paths, "info.json"))}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Iterator[JobCopy]:
+    with JobCopy(tmp_path / "copy") as copy:
+        yield copy
+
+
+def rows(copy: JobCopy, path: str) -> list[tuple[object, ...]]:
+    return copy.query(
+        "SELECT stretch, ordinal, net, sequence, layer_index, i.start_us FROM aicore JOIN segment g USING (segment)"
+        " JOIN inference i USING (inference) JOIN log USING (log) WHERE path = ? ORDER BY record",
+        path,
+    )
+
+
+@pytest.mark.parametrize("job", [EARLY, RELOAD, API], ids=["early", "reload", "api"])
+@pytest.mark.parametrize("remembered", [1, 1024])
+def test_sample_jobs_sent_last_file_first_have_the_rows_of_an_import(
+    tmp_path: Path, job: Path, remembered: int
+) -> None:
+    files = files_of(job)
+    with JobCopy(tmp_path / "copy", job=job.name, remembered_logs=remembered) as copy:
+        for path in reversed(list(files)):
+            copy.send(path, files[path])
+        for path in files:
+            if path + ".done" in files:
+                copy.complete(path)
+        copy.end()
+        assert dump(copy.database) == imported(tmp_path / job.name, files)
+
+
+@pytest.mark.parametrize("size", [1, 31, 255, 257])
+def test_logs_cut_at_odd_places_have_the_rows_of_an_import(tmp_path: Path, size: int) -> None:
+    files = of(RELOADED, CALLS, "data/m.0.")
+    with JobCopy(tmp_path / "copy") as copy:
+        for path, data in files.items():
+            if path not in (RELOADED, CALLS):
+                copy.send(path, data)
+                continue
+            for at in range(0, len(data), size):
+                copy.feed(path, data[at : at + size])
+            copy.complete(path)
+        copy.end()
+        assert dump(copy.database) == imported(tmp_path / JOB, files)
+
+
+def test_data_tables_and_done_may_come_in_any_order(tmp_path: Path) -> None:
+    files = of(BATCHED, "data/b.1.")
+    expected = imported(tmp_path / JOB, files)
+    assert all(row[10] is not None for row in expected["op_records"])
+    for number, order in enumerate(permutations(path for path in files if path != "info.json.0")):
+        with JobCopy(tmp_path / str(number)) as copy:
+            for path in (*order, "info.json.0"):
+                copy.send(path, files[path])
+            copy.complete(BATCHED)
+            copy.end()
+            assert dump(copy.database) == expected, order
+
+
+def test_a_done_that_follows_its_completion_is_weighed_all_the_same(copy: JobCopy, tmp_path: Path) -> None:
+    for path in (ALIKE, RELOADED):
+        copy.feed(path, SMALL_JOB[path])
+        copy.complete(path)
+    for path in (ALIKE, RELOADED, "info.json.0"):
+        copy.send(path if path == "info.json.0" else path + ".done", SMALL_JOB.get(path + ".done", SMALL_JOB[path]))
+    copy.end()
+    assert dump(copy.database) == imported(tmp_path / JOB, of(ALIKE, RELOADED))
+
+
+def test_a_model_loaded_again_appends_to_its_log(copy: JobCopy, tmp_path: Path) -> None:
+    data = SMALL_JOB[RELOADED]
+    copy.send("info.json.0", SMALL_JOB["info.json.0"])
+    copy.feed(RELOADED, data[:768])
+    copy.snapshot(RELOADED + ".done", aicore_done(768, 500))
+    copy.complete(RELOADED)
+    assert [row[5] for row in rows(copy, RELOADED)] == [500] * 3
+    copy.feed(RELOADED, data[768:])
+    copy.snapshot(RELOADED + ".done", SMALL_JOB[RELOADED + ".done"])
+    copy.complete(RELOADED)
+    copy.end()
+    assert [row[0] for row in rows(copy, RELOADED)] == [0, 0, 0, 1, 1, 1, 1]
+    assert dump(copy.database) == imported(tmp_path / JOB, of(RELOADED))
+
+
+def test_a_file_made_anew_voids_its_rows(copy: JobCopy, tmp_path: Path) -> None:
+    files = of(PLAIN, ON_CPU)
+    for path in (ON_CPU, ON_CPU + ".done"):
+        copy.send(path, SMALL_JOB[path])
+    copy.complete(ON_CPU)
+    copy.send(PLAIN, SMALL_JOB[RELOADED])
+    copy.snapshot(PLAIN + ".done", SMALL_JOB[PLAIN + ".done"])
+    copy.recreate(PLAIN, b"")
+    assert rows(copy, PLAIN) == []
+    assert copy.query("SELECT stretch, complete, start_us FROM inference") == [(0, 0, None)]
+    copy.feed(PLAIN, files[PLAIN][:300])
+    assert len(rows(copy, PLAIN)) == 1
+    copy.feed(PLAIN, files[PLAIN][300:])
+    copy.send("info.json.0", files["info.json.0"])
+    copy.complete(PLAIN)
+    copy.end()
+    assert dump(copy.database) == imported(tmp_path / JOB, files)
+    assert copy.held(PLAIN).generation == 2
+    assert [file.read_bytes() for file in (copy.folder / "superseded" / "data").iterdir()] == [SMALL_JOB[RELOADED]]
+
+
+def test_a_done_that_cannot_be_read_any_more_takes_back_what_it_said(copy: JobCopy) -> None:
+    copy.send(PLAIN, SMALL_JOB[PLAIN])
+    copy.snapshot(PLAIN + ".done", SMALL_JOB[PLAIN + ".done"])
+    assert copy.query("SELECT start_us IS NULL, complete FROM inference") == [(0, 1)]
+    copy.snapshot(PLAIN + ".done", b"file_len:10")
+    assert copy.query("SELECT start_us IS NULL, complete FROM inference") == [(1, 0)]
+    assert copy.query("SELECT log, reason FROM ledger WHERE reason <> 'no-layer'") == [(PLAIN + ".done", "malformed")]
+
+
+def test_data_takes_back_that_its_done_had_none(copy: JobCopy) -> None:
+    copy.snapshot(PLAIN + ".done", SMALL_JOB[PLAIN + ".done"])
+    copy.end()
+    assert copy.query("SELECT grade, reason, count FROM ledger") == [("loss", "done-without-data", 1024)]
+    copy.send(PLAIN, SMALL_JOB[PLAIN])
+    assert copy.query("SELECT reason FROM ledger") == [("no-layer",)]
+
+
+def test_layers_that_come_late_take_back_that_records_had_none(copy: JobCopy) -> None:
+    for path in (PLAIN, PLAIN + ".done"):
+        copy.send(path, SMALL_JOB[path])
+    assert {row[4] for row in rows(copy, PLAIN)} == {None}
+    copy.send("data/m.0.layer.info", SMALL_JOB["data/m.0.layer.info"])
+    assert [row[4] for row in rows(copy, PLAIN)] == [0, 1, 2, 5]
+    assert copy.query("SELECT * FROM ledger") == []
+
+
+def test_a_table_that_comes_again_unchanged_writes_no_record_again(tmp_path: Path) -> None:
+    mirror = JobMirror(tmp_path / "job", incoming=tmp_path / "incoming", superseded=tmp_path / "superseded")
+    decoder = JobDecoder(mirror)
+    table = SMALL_JOB["data/m.0.layer.info"]
+
+    def taken(path: str, data: bytes, *, snapshot: bool = False) -> list[Change]:
+        mirror.begin(path, 1, 0, snapshot=snapshot)
+        mirror.append(path, 0, data, snapshot=snapshot)
+        if snapshot:
+            return list(decoder.snapshot(path, 1, mirror.finish_snapshot(path) or b"", b""))
+        return [*decoder.begin(path, 1, 0), *decoder.append(path, 1, 0, data)]
+
+    taken(PLAIN, SMALL_JOB[PLAIN])
+    assert any(isinstance(change, Redecoded) for change in taken("data/m.0.layer.info", table, snapshot=True))
+    assert not any(isinstance(change, Redecoded) for change in taken("data/m.0.layer.info", table, snapshot=True))
+    mirror.close()
+
+
+def test_tables_of_another_model_leave_a_log_alone(copy: JobCopy) -> None:
+    copy.send(PLAIN, SMALL_JOB[PLAIN])
+    before = copy.query("SELECT max(inference) FROM inference")
+    copy.send("data/b.1.layer.info", SMALL_JOB["data/b.1.layer.info"])
+    assert copy.query("SELECT max(inference) FROM inference") == before
+    assert {row[4] for row in rows(copy, PLAIN)} == {None}
+
+
+@pytest.mark.parametrize("remembered", [1, 1024])
+def test_the_mark_of_a_simulated_board_brings_its_counters_whenever_it_comes(tmp_path: Path, remembered: int) -> None:
+    with JobCopy(tmp_path, marked_map=simulated_map(), remembered_logs=remembered) as copy:
+        copy.send(PLAIN, SMALL_JOB[PLAIN])
+        copy.send(RELOADED, SMALL_JOB[RELOADED])
+        assert copy.query("SELECT count(*) FROM aicore WHERE mac_busy IS NOT NULL") == [(0,)]
+        copy.send("simulated", b"by hand\n")
+        assert copy.query("SELECT count(*) FROM aicore WHERE mac_busy IS NULL") == [(0,)]
+        assert copy.query("SELECT simulated, counter_map FROM session") == [(1, "simulated")]
+        copy.restart()
+        copy.send(BATCHED, SMALL_JOB[BATCHED])
+        assert copy.query("SELECT count(*) FROM aicore WHERE mac_busy IS NULL") == [(0,)]
+
+
+def test_foreign_files_are_kept_and_noted(copy: JobCopy) -> None:
+    copy.send("data/core", b"x" * 10)
+    assert copy.query("SELECT log, grade, reason FROM ledger") == [("data/core", "note", "foreign-file")]
+    assert copy.held("data/core").offset == 10
+
+
+def test_the_size_of_a_file_may_be_beyond_what_is_read_of_it(copy: JobCopy) -> None:
+    copy.apply(copy.decoder.snapshot("data/core", 1, b"abc", b"d", size=1 << 40))
+    assert copy.held("data/core").offset == 1 << 40
+
+
+def test_another_soc_is_refused(copy: JobCopy) -> None:
+    data = b'{"DeviceInfo": [{"magic_num": "6A6A", "aic_frequency": "594"}]}'
+    with pytest.raises(UnsupportedBoardError, match="Hi3519DV500"):
+        copy.send("info.json.0", data)
+
+
+def test_only_so_many_logs_are_remembered(copy: JobCopy) -> None:
+    decoder = JobDecoder(copy.mirror)
+    for number in range(REMEMBERED_LOGS + 100):
+        path = f"data/aicore.0.m.3.0.1.1.{number}"
+        list(decoder.begin(path, 1, 0))
+        list(decoder.append(path, 1, 0, SMALL_JOB[PLAIN]))
+        list(decoder.complete(path, 1, 1024, b"d"))
+    assert len(decoder._logs) == REMEMBERED_LOGS
+
+
+def test_a_log_in_use_is_decoded_once(copy: JobCopy) -> None:
+    mirror, decoder = copy.mirror, copy.decoder
+    changes: list[Change] = []
+    mirror.begin(PLAIN, 1, 0, snapshot=False)
+    changes += decoder.begin(PLAIN, 1, 0)
+    for at in range(0, 1024, 100):
+        piece = SMALL_JOB[PLAIN][at : at + 100]
+        mirror.append(PLAIN, at, piece, snapshot=False)
+        changes += decoder.append(PLAIN, 1, at, piece)
+    changes += decoder.snapshot(PLAIN + ".done", 1, SMALL_JOB[PLAIN + ".done"], b"d")
+    changes += decoder.complete(PLAIN, 1, 1024, b"d")
+    assert sum(len(change.sequence) for change in changes if isinstance(change, SegmentRecords)) == 4
+    assert sum(isinstance(change, LogReset) for change in changes) == 1
+    assert not any(isinstance(change, Redecoded) for change in changes)
+    assert [change.stretch for change in changes if isinstance(change, InferenceTimed)] == [0]
+    assert isinstance(changes[-2], ContentLedger)
+
+
+def test_bytes_that_the_mirror_lost_are_an_error(copy: JobCopy) -> None:
+    with pytest.raises(StoreError, match="the mirror lost bytes"):
+        list(copy.decoder.append(PLAIN, 1, 512, b"x"))

@@ -1,0 +1,215 @@
+"""The mirror: byte-identical, inside its directory, and never through a link."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from profagent.errors import FormatError, StoreError
+from profagent.ingest.mirror import OPEN_FILES, JobMirror, checked_path, digest_of, syncfs
+
+LOG = "data/aicore.0.m.3.0.1.1.0"
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> JobMirror:
+    return JobMirror(tmp_path / "job", incoming=tmp_path / "incoming", superseded=tmp_path / "superseded")
+
+
+def put(mirror: JobMirror, path: str, data: bytes, generation: int = 1) -> None:
+    mirror.begin(path, generation, 0, snapshot=False)
+    mirror.append(path, 0, data, snapshot=False)
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"",
+        b"/etc/passwd",
+        b"../x",
+        b"data/../../x",
+        b"data/./x",
+        b"data//x",
+        b"data/",
+        b"data/x\0y",
+        b"..",
+        b"x/" * 512 + b"x",
+        b"data/" + b"x" * 256,
+    ],
+)
+def test_a_path_that_could_lead_elsewhere_is_refused(path: bytes) -> None:
+    with pytest.raises(FormatError) as caught:
+        checked_path(path)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("path", [b"info.json.0", b"data/...", b"data/..x", b"data/" + b"x" * 255, b"data/\xff\xfe"])
+def test_a_path_inside_the_job_is_taken_as_the_file_system_has_it(path: bytes) -> None:
+    assert os.fsencode(checked_path(path)) == path
+
+
+def test_a_data_file_grows_in_place(mirror: JobMirror) -> None:
+    put(mirror, LOG, b"abc")
+    mirror.append(LOG, 3, b"def", snapshot=False)
+    assert mirror.read(LOG) == b"abcdef"
+    assert mirror.read(LOG, 2) == b"ab"
+    assert mirror.prefix_digest(LOG, 4) == digest_of(b"abcd")
+    assert mirror.prefix_digest(LOG, 7) is None
+    assert mirror.names() == [LOG]
+
+
+def test_names_that_are_not_utf_8_are_kept(mirror: JobMirror) -> None:
+    path = checked_path(b"data/aicore.0.\xff\xfe.3.0.1.1.0")
+    put(mirror, path, b"x")
+    assert mirror.names() == [path]
+    (file,) = (mirror.directory / "data").iterdir()
+    assert os.fsencode(file.name) == b"aicore.0.\xff\xfe.3.0.1.1.0"
+
+
+def test_going_on_cuts_what_was_not_committed(mirror: JobMirror) -> None:
+    put(mirror, LOG, b"abcdef")
+    mirror.begin(LOG, 1, 4, snapshot=False)
+    mirror.append(LOG, 4, b"XY", snapshot=False)
+    assert mirror.read(LOG) == b"abcdXY"
+    mirror.cut(LOG, 1)
+    assert mirror.read(LOG) == b"a"
+    mirror.cut(LOG, 9)
+    assert mirror.read(LOG) == b"a"
+    mirror.cut("data/none", 0)
+
+
+def test_going_on_behind_the_end_is_an_error_and_leaves_no_hole(mirror: JobMirror) -> None:
+    put(mirror, LOG, b"abc")
+    for path in (LOG, "data/none"):
+        with pytest.raises(StoreError, match="lost bytes"):
+            mirror.begin(path, 1, 4, snapshot=False)
+    assert mirror.read(LOG) == b"abc"
+
+
+def test_an_earlier_generation_is_set_aside(mirror: JobMirror, tmp_path: Path) -> None:
+    put(mirror, LOG, b"one")
+    put(mirror, LOG, b"two", generation=2)
+    put(mirror, LOG, b"three", generation=3)
+    assert mirror.read(LOG) == b"three"
+    assert files(tmp_path / "superseded") == {f"{LOG}.1": b"one", f"{LOG}.2": b"two"}
+
+
+def test_a_generation_that_is_begun_again_after_a_crash_does_not_replace_what_was_set_aside(
+    mirror: JobMirror, tmp_path: Path
+) -> None:
+    put(mirror, LOG, b"one")
+    put(mirror, LOG, b"tw", generation=2)
+    put(mirror, LOG, b"two", generation=2)
+    assert mirror.read(LOG) == b"two"
+    assert files(tmp_path / "superseded") == {f"{LOG}.1": b"one"}
+
+
+def test_a_snapshot_takes_its_place_whole(mirror: JobMirror, tmp_path: Path) -> None:
+    path = LOG + ".done"
+    mirror.begin(path, 1, 0, snapshot=True)
+    mirror.append(path, 0, b"ab", snapshot=True)
+    assert mirror.read(path) is None
+    mirror.append(path, 2, b"cd", snapshot=True)
+    assert mirror.finish_snapshot(path) == b"abcd"
+    assert mirror.finish_snapshot(path) is None
+    mirror.begin(path, 2, 0, snapshot=True)
+    mirror.append(path, 0, b"new", snapshot=True)
+    assert mirror.read(path) == b"abcd"
+    assert mirror.finish_snapshot(path) == b"new"
+    assert mirror.read(path) == b"new"
+    assert files(tmp_path / "incoming") == {}
+
+
+def test_a_snapshot_begins_anew_and_goes_on_with_nothing(mirror: JobMirror) -> None:
+    mirror.begin("info.json.0", 1, 0, snapshot=True)
+    mirror.append("info.json.0", 0, b"torn off", snapshot=True)
+    mirror.begin("info.json.0", 1, 0, snapshot=True)
+    mirror.append("info.json.0", 0, b"{}", snapshot=True)
+    assert mirror.finish_snapshot("info.json.0") == b"{}"
+    mirror.begin("info.json.0", 2, 0, snapshot=True)
+    mirror.begin("info.json.0", 1, 2, snapshot=True)
+    assert mirror.finish_snapshot("info.json.0") is None
+    assert mirror.read("info.json.0") == b"{}"
+
+
+def test_a_link_in_a_files_place_is_not_followed(mirror: JobMirror, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"secret")
+    (mirror.directory / "data").mkdir(parents=True)
+    (mirror.directory / LOG).symlink_to(outside)
+    assert mirror.read(LOG) is None
+    assert mirror.prefix_digest(LOG, 3) is None
+    mirror.cut(LOG, 0)
+    with pytest.raises(StoreError):
+        mirror.begin(LOG, 1, 3, snapshot=False)
+    with pytest.raises(StoreError):
+        mirror.append(LOG, 0, b"x", snapshot=False)
+    assert outside.read_bytes() == b"secret"
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_link_gives_way_to_a_file_that_begins(mirror: JobMirror, tmp_path: Path, generation: int) -> None:
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"secret")
+    (mirror.directory / "data").mkdir(parents=True)
+    (mirror.directory / LOG).symlink_to(outside)
+    put(mirror, LOG, b"bytes", generation=generation)
+    assert (mirror.read(LOG), outside.read_bytes()) == (b"bytes", b"secret")
+
+
+def test_a_snapshot_replaces_a_link_and_not_what_it_names(mirror: JobMirror, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"secret")
+    for folder in (mirror.directory, tmp_path / "incoming"):
+        folder.mkdir()
+        (folder / "info.json.0").symlink_to(outside)
+    mirror.begin("info.json.0", 1, 0, snapshot=True)
+    mirror.append("info.json.0", 0, b"{}", snapshot=True)
+    assert mirror.finish_snapshot("info.json.0") == b"{}"
+    assert (mirror.read("info.json.0"), outside.read_bytes()) == (b"{}", b"secret")
+
+
+def test_something_else_than_a_file_is_no_file(mirror: JobMirror) -> None:
+    (mirror.directory / LOG).mkdir(parents=True)
+    os.mkfifo(mirror.directory / "pipe")
+    for path in (LOG, "pipe", "pipe/below", "none"):
+        assert mirror.read(path) is None
+        assert mirror.prefix_digest(path, 0) is None
+    with pytest.raises(StoreError, match="cannot write"):
+        mirror.begin(LOG, 1, 0, snapshot=False)
+
+
+def test_a_name_below_a_file_is_an_error_of_ours(mirror: JobMirror) -> None:
+    put(mirror, "data/x", b"1")
+    with pytest.raises(StoreError, match="cannot write data/x/y") as caught:
+        mirror.begin("data/x/y", 1, 0, snapshot=False)
+    assert caught.value.hint
+
+
+def test_files_beyond_the_limit_are_closed_and_opened_again(mirror: JobMirror) -> None:
+    paths = [f"data/aicore.0.m.3.0.1.1.{number}" for number in range(OPEN_FILES + 20)]
+    for path in paths:
+        put(mirror, path, b"a")
+    before = open_files()
+    for path in paths:
+        mirror.append(path, 1, b"b", snapshot=False)
+    assert open_files() <= before
+    assert {mirror.read(path) for path in paths} == {b"ab"}
+    mirror.close()
+    assert open_files() == before - OPEN_FILES
+
+
+def test_syncing_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    syncfs(tmp_path)
+    with pytest.raises(StoreError, match="cannot make"):
+        syncfs(tmp_path / "none")
