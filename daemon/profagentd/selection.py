@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from profagentd.changes import Changes, Touch
 from profagentd.events import Loss, LossReason
+from profagentd.logs import LogKind, done_of, kind_of
 from profagentd.walk import Page, Walk, look
 
 if TYPE_CHECKING:
@@ -50,6 +51,13 @@ class Selection:
     def wants_look(self) -> bool:
         """Whether there are names to look at."""
         return bool(self.changes) or self._walk is not None
+
+    def note(self, path: bytes, touch: Touch) -> None:
+        """`path` may have changed."""
+        self.changes.note(path, touch)
+        # Data that was made behind the walk's back may have had its `.done` before.
+        if self._walk is not None and kind_of(path) is LogKind.DATA:
+            self.changes.note(done_of(path), Touch.HINT)
 
     def next_names(self, limit: int) -> Names:
         """The next names to look at: changed ones first, then those of the walk."""

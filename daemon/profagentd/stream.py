@@ -198,7 +198,7 @@ class Stream:
     def _touch(self, selection: Selection, path: bytes, touch: Touch) -> None:
         log = self.window.at(selection.job, path)
         if log is None:
-            selection.changes.note(path, touch)
+            selection.note(path, touch)
         elif log.phase is Phase.FOLLOWING:
             log.doubted |= bool(touch & Touch.MADE) and log.kind is LogKind.DATA
             self.window.queue(log)

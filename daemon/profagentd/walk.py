@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from profagentd.logs import DATA_DIRECTORY, DONE_SUFFIX, LogKind, kind_of
+from profagentd.logs import DATA_DIRECTORY, DONE_SUFFIX, LogKind, done_of, ended_by, kind_of
 from profagentd.opening import Gone, NotAFile, OpenJob, Place, Unreadable, in_data, open_directory
 
 if TYPE_CHECKING:
@@ -37,7 +37,11 @@ class Page:
 
 
 class Walk:
-    """Everything in a JOB directory, a page at a time; the small files that give names to others come first."""
+    """Everything in a JOB directory, a page at a time.
+
+    The small files that give names to others come first. A `.done` comes right after its data, so that a host need not
+    take up again what it has put aside; data that is made while the walk goes on may leave its `.done` unseen.
+    """
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -98,9 +102,26 @@ def _of_directory(place: Place, *, early: bool, without: bytes = b"") -> Iterato
                 name = os.fsencode(entry.name)
                 is_without = name == without and entry.is_dir(follow_symlinks=False)
                 if _is_early(name) == early and not is_without:
-                    yield name
+                    yield from _with_done(descriptor, name)
     finally:
         os.close(descriptor)
+
+
+def _with_done(directory: int, name: bytes) -> Iterator[bytes]:
+    """The name, and that of the `.done` that it may have; nothing for a `.done` that comes with its data."""
+    ended = ended_by(name)
+    if ended is None or not _stands(directory, ended):
+        yield name
+    if kind_of(name) is LogKind.DATA:
+        yield done_of(name)
+
+
+def _stands(directory: int, name: bytes) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _is_early(path: bytes) -> bool:

@@ -64,3 +64,17 @@ def test_touched_names_are_looked_at(tmp_path: Path) -> None:
     assert page.missing == [b"b"]
     names = selection.next_names(10)
     assert {each.path for each in names.look().logs} == {b"a", b"info.json.0"}
+
+
+def test_data_that_is_made_while_the_walk_goes_on_brings_its_done(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    name = "aicore.0.m.3.0.1.1.7"
+    selection = Selection(1, Place(os.fsencode(tmp_path), os.fsencode(job.name)))
+    (job / "data" / f"{name}.done").write_bytes(b"")
+    walked = selection.next_names(1)
+    selection.looked(walked, walked.look())
+    (job / "data" / name).write_bytes(b"abc")
+    selection.note(b"data/" + name.encode(), Touch.MADE | Touch.WRITTEN)
+    found = selection.next_names(100).look()
+    assert [each.path for each in found.logs] == [b"data/" + name.encode(), b"data/" + name.encode() + b".done"]
+    assert list(selection.losses(found, {})) == []

@@ -51,6 +51,16 @@ def test_every_file_comes_once(job: Path, limit: int) -> None:
     assert all(len(page.logs) <= limit for page in found)
 
 
+def test_a_done_comes_right_after_its_data(job: Path) -> None:
+    fill(job, 30)
+    (job / "data" / "aicpu.0.m.3.0.1.1.9.done").write_bytes(b"")
+    found = paths(pages(Walk(place(job)), 1000))
+    data = [path for path in found if path.startswith(b"data/aicore") and not path.endswith(b".done")]
+    assert len(data) == 30
+    assert all(found[found.index(path) + 1] == path + b".done" for path in data)
+    assert found.count(b"data/aicpu.0.m.3.0.1.1.9.done") == 1
+
+
 def test_what_explains_the_data_comes_before_it(job: Path) -> None:
     fill(job, 30)
     for name in ("m.0.net.info", "m.0.layer.info", "notes"):
