@@ -107,9 +107,9 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
-def mebibytes(size_bytes: float) -> str:
+def size_text(size_bytes: float) -> str:
     """A size for people."""
-    return f"{size_bytes / MIB:.0f} MiB"
+    return f"{size_bytes / MIB:.0f} MiB" if size_bytes >= MIB else f"{size_bytes / 1024:.0f} KiB"
 
 
 def report(title: str, figures: dict[str, str]) -> None:
@@ -127,11 +127,11 @@ def machine(directory: Path) -> dict[str, str]:
     )
     return {
         "processor": f"{cpu}, {len(os.sched_getaffinity(0))} cores",
-        "memory": mebibytes(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        "memory": size_text(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
         "system": f"{platform.system()} {platform.release()}, files on {_file_system(directory)}",
         "Python, SQLite": f"{platform.python_version()}, {sqlite3.sqlite_version}",
         "load before (1, 5, 15 min)": ", ".join(f"{each:.2f}" for each in os.getloadavg()),
-        "this process": mebibytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024),
+        "this process": size_text(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024),
     }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.measure import PROFAGENT, mebibytes, report, run, spread
+from tests.bench.measure import PROFAGENT, report, run, size_text, spread
 
 REPEATS = 3
 
@@ -20,7 +20,7 @@ def test_export_of_a_million_records(arguments: tuple[str, ...], imported_job: P
         {
             "wall clock": spread([each.wall_s for each in runs], "s"),
             "processor time": spread([each.cpu_s for each in runs], "s"),
-            "peak RSS": mebibytes(max(each.peak_bytes for each in runs)),
-            "written": f"{len(files)} files, {mebibytes(sum(path.stat().st_size for path in files))}",
+            "peak RSS": size_text(max(each.peak_bytes for each in runs)),
+            "written": f"{len(files)} files, {size_text(sum(path.stat().st_size for path in files))}",
         },
     )

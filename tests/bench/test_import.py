@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.bench.conftest import INFERENCES, LAYERS
-from tests.bench.measure import PROFAGENT, mebibytes, report, run, spread
+from tests.bench.measure import PROFAGENT, report, run, size_text, spread
 
 REPEATS = 3
 
@@ -21,7 +21,7 @@ def test_import_of_a_million_records(million_job: Path) -> None:
             "wall clock": spread([each.wall_s for each in runs], "s"),
             "processor time": spread([each.cpu_s for each in runs], "s"),
             "aicore records": spread([records / each.wall_s / 1000 for each in runs], "thousand/s"),
-            "peak RSS": mebibytes(max(each.peak_bytes for each in runs)),
-            "database": mebibytes(database),
+            "peak RSS": size_text(max(each.peak_bytes for each in runs)),
+            "database": size_text(database),
         },
     )
