@@ -170,13 +170,16 @@ class Conversation:
             self._selected.add(job.handle)
             self._capture.sink.know_job(job.name, job.directory)
             await self._stream.send(Select((job.handle,)))
-        if self._states.get(job.handle) != (job.state, job.caught_up):
-            self._states[job.handle] = (job.state, job.caught_up)
+        is_news = self._states.get(job.handle) != (job.state, job.caught_up)
+        if is_news:
             await self._flush()
+        # Whoever hears that a JOB has caught up takes what follows as new.
+        self._tell_jobs()
+        if is_news:
+            self._states[job.handle] = (job.state, job.caught_up)
             caught_up = job.caught_up or job.state == REMOVED
             changes = await self._capture.sink.change_state(job.name, job.state, caught_up=caught_up)
             self._capture.observer.changed(changes)
-        self._tell_jobs()
 
     def _is_taken(self, name: str) -> bool:
         """Whether another directory of this JOB name is followed: of several that exist, the first is."""

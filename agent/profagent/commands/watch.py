@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from profagent.commands.beginnings import Beginnings
@@ -81,7 +81,7 @@ class WatchView:
         """Show what a batch meant, unless it is from before the watching."""
         for batch in changes:
             if self.beginnings.is_in_past(batch.job):
-                self.events.pass_over(batch)
+                self.events.pass_over(replace(batch, state=None))
                 continue
             for event in self.events.feed(batch):
                 self._show(event)

@@ -1,0 +1,256 @@
+"""`profagent record` as a script uses it: its ends, its summary, its exit codes."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.integration.board import (
+    SAMPLES,
+    GrowingJob,
+    content,
+    eventually,
+    running,
+    sample,
+    simulated,
+    write_done,
+)
+from tests.integration.host import profagent, started
+from tests.integration.rows import query
+
+SUMMARY = ["session", "board", "simulated", "jobs", "bytes", "records", "ledger", "complete", "database", "mirror"]
+FAST = ("--quiet-after", "1")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+def test_the_summary_has_the_promised_keys(root: Path, workspace: Path) -> None:
+    job = sample(root, "runtime-api")
+    with running("--root", root, *FAST) as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished", "--json")
+        ended = profagent("record", *arguments)
+    summary = ended.document
+    assert ended.code == 0
+    assert sorted(summary) == sorted(SUMMARY)
+    assert summary["jobs"] == [job.name]
+    assert summary["bytes"] == sum(map(len, content(job).values()))
+    assert sorted(summary["records"]) == ["acl_api", "aicore", "aicpu"]
+    assert sorted(summary["ledger"]) == ["loss", "note"]
+    assert summary["simulated"] is False
+    assert Path(summary["database"]).is_file()
+    assert (Path(summary["mirror"]) / job.name).is_dir()
+
+
+def test_a_summary_for_people_names_session_jobs_and_places(root: Path, workspace: Path) -> None:
+    job = simulated(root, 2)
+    with running("--root", root, *FAST) as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished")
+        ended = profagent("record", *arguments)
+    assert ended.out.startswith("session 1 of ")
+    assert "[simulated]: complete" in ended.out
+    for text in (job.name, str(workspace / "profagent.db"), str(workspace / "mirror"), "sequence-gap"):
+        assert text in ended.out
+
+
+def test_it_stops_after_a_duration(root: Path, workspace: Path) -> None:
+    sample(root, "small")
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--json")
+        ended = profagent("record", *arguments, "--for", "1.5s")
+    assert (ended.code, len(ended.document["jobs"])) == (0, 1)
+
+
+def test_it_stops_after_so_many_inferences(root: Path, workspace: Path) -> None:
+    with running("--root", root, "--simulate", "--rate", "20") as board:
+        ended = profagent("record", "--board", board.address, "--workspace", workspace, "--inferences", "7", "--json")
+    assert ended.code == 0
+    assert query(workspace / "profagent.db", "SELECT count(*) >= 7 FROM inferences WHERE complete") == [(1,)]
+
+
+def test_until_finished_waits_for_a_first_job(root: Path, workspace: Path, tmp_path: Path) -> None:
+    source = simulated(tmp_path / "source", 2)
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--until-finished", "--json")
+        with started("record", *arguments) as host:
+            host.err.until("waiting for a program")
+            shutil.copytree(source, root / source.name)
+            ended = host.ended()
+    assert (ended.code, ended.document["jobs"]) == (0, [source.name])
+    assert content(Path(ended.document["mirror"]) / source.name) == content(source)
+
+
+def test_jobs_that_have_ended_are_taken_only_with_backlog(root: Path, workspace: Path, tmp_path: Path) -> None:
+    old, new = sample(root, "runtime-json"), simulated(tmp_path / "source", 2)
+    with running("--root", root, *FAST) as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--until-finished", "--json")
+        with started("watch", "--board", board.address) as watcher:
+            watcher.err.until("no open JOB yet")
+        with started("record", *arguments) as host:
+            host.err.until("waiting for a program")
+            shutil.copytree(new, root / new.name)
+            assert host.ended().code == 0
+        assert query(workspace / "profagent.db", "SELECT name FROM job") == [(new.name,)]
+        assert sorted(profagent("record", *arguments, "--backlog").document["jobs"]) == sorted([old.name, new.name])
+
+
+def test_a_session_ends_with_its_record_and_the_next_one_is_another(root: Path, workspace: Path) -> None:
+    simulated(root, 2)
+    with running("--root", root, *FAST) as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished", "--json")
+        first, second = profagent("record", *arguments).document, profagent("record", *arguments).document
+    assert (first["session"], second["session"]) == (1, 2)
+    assert first["records"]["aicore"] > 0
+    assert second["records"] == {"aicore": 0, "aicpu": 0, "acl_api": 0}
+
+
+def test_new_leaves_the_unfinished_session_behind(root: Path, workspace: Path) -> None:
+    GrowingJob(SAMPLES["runtime-json"], root, 1).write("info.json.0")
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", workspace)
+        with started("record", *arguments) as host:
+            host.err.until("recording")
+            assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/info.json.0")))
+            host.process.kill()
+        assert profagent("record", *arguments, "--for", "0.5s", "--json", "--new").document["session"] == 2
+        assert profagent("record", *arguments, "--for", "0.5s", "--json").document["session"] == 1
+    listed = profagent("sessions", "--workspace", workspace, "--json").document
+    assert [session["ended_us"] is None for session in listed] == [False, False]
+
+
+def test_labels_are_kept(root: Path, workspace: Path) -> None:
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--for", "0.3s")
+        profagent("record", *arguments, "--label", "build=1234", "--label", "rig=a=b")
+    assert profagent("sessions", "--workspace", workspace, "--json").document[0]["labels"] == "build=1234 rig=a=b"
+    assert "build=1234" in profagent("sessions", "--workspace", workspace).out
+
+
+def test_clocks_are_compared_at_once(root: Path, workspace: Path) -> None:
+    with running("--root", root) as board:
+        profagent("record", "--board", board.address, "--workspace", workspace, "--for", "0.7s")
+    ((offset_us, round_trip_us),) = query(
+        workspace / "profagent.db", "SELECT offset_us, round_trip_us FROM clock_sample"
+    )
+    assert abs(offset_us) < 1_000_000  # one machine
+    assert 0 <= round_trip_us < 1_000_000
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_the_summary(number: int, root: Path, workspace: Path) -> None:
+    with running("--root", root, "--simulate", "--rate", "20") as board:
+        with started("record", "--board", board.address, "--workspace", workspace, "--json") as host:
+            assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/data/aicore*.done")))
+            host.process.send_signal(number)
+            ended = host.ended()
+    assert ended.code == 0
+    assert ended.document["records"]["aicore"] > 0
+    assert "Traceback" not in ended.err
+    assert query(workspace / "profagent.db", "SELECT ended_us IS NOT NULL FROM session") == [(1,)]
+
+
+def test_a_signal_ends_it_while_the_board_is_away(root: Path, workspace: Path) -> None:
+    with (
+        running("--root", root) as board,
+        started("record", "--board", board.address, "--workspace", workspace) as host,
+    ):
+        host.err.until("recording")
+        board.stop()
+        host.err.until("next attempt")
+        assert host.interrupt().code == 0
+
+
+def test_a_second_record_of_a_workspace_is_refused(root: Path, workspace: Path) -> None:
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", workspace)
+        with started("record", *arguments) as host:
+            host.err.until("recording")
+            refused = profagent("record", *arguments, "--for", "5s")
+            assert refused.code == 1
+            assert "another profagent writes to the workspace" in refused.err
+            assert "--workspace" in refused.err
+            assert host.interrupt().code == 0
+
+
+def test_an_unreachable_board_is_exit_code_3(workspace: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        ended = profagent("record", "--board", f"127.0.0.1:{taken.getsockname()[1]}", "--workspace", workspace)
+    assert ended.code == 3
+    assert ended.out == ""
+    assert "cannot reach the board" in ended.err
+    assert "check the address" in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("--for", "soon"), ("--label", "nothing"), ("--inferences", "0"), ("--no-such-option",), ("extra",)],
+    ids=lambda arguments: " ".join(arguments) or "no board",
+)
+def test_what_cannot_be_right_is_exit_code_2(arguments: tuple[str, ...], workspace: Path) -> None:
+    board = ("--board", "127.0.0.1:1") if arguments else ()
+    assert profagent("record", *board, "--workspace", workspace, *arguments).code == 2
+
+
+def test_a_torn_record_makes_a_capture_incomplete(root: Path, workspace: Path) -> None:
+    job = sample(root, "small")
+    (log,) = (path for path in (job / "data").glob("aicore*") if path.suffix != ".done")
+    log.write_bytes(log.read_bytes()[:-100])
+    with running("--root", root, *FAST) as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished")
+        ended = profagent("record", *arguments, "--json")
+        people = profagent("record", *arguments[:4], "--for", "0.3s")
+    assert ended.code == 4
+    assert ended.document["ledger"]["loss"] == {"torn-record": 1}
+    assert ended.document["complete"] is False
+    assert people.code == 0  # nothing is missing from what the second session itself fetched
+    assert "INCOMPLETE" in profagent("sessions", "--workspace", workspace).out
+
+
+def test_a_log_removed_before_it_was_sent_makes_a_capture_incomplete(root: Path, workspace: Path) -> None:
+    job = GrowingJob(SAMPLES["runtime-json"], root, 1)
+    job.write("info.json.0")
+    log = job.directory / "data" / "aicore.0.demo.3.0.1.1.0"
+    with running("--root", root, "--quiet-after", "3") as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--json", "--until-finished")
+        with started("record", *arguments) as host:
+            host.err.until("recording")
+            assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/info.json.0")))
+            with log.open("wb") as file:
+                # Unread bytes of 64 MiB are still on their way when the file goes.
+                file.truncate(64 << 20)
+            assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/data/aicore*")))
+            log.unlink()
+            ended = host.ended()
+    assert ended.code == 4
+    assert ended.document["ledger"]["loss"]["removed"] > 0
+    assert ended.document["complete"] is False
+
+
+def test_a_job_that_is_removed_whole_is_over(root: Path, workspace: Path) -> None:
+    job = GrowingJob(SAMPLES["runtime-json"], root, 1)
+    job.write("info.json.0")
+    data = job.directory / "data" / "aicore.0.demo.3.0.1.1.0"
+    data.write_bytes(bytes(512))
+    write_done(data)
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--json", "--until-finished")
+        with started("record", *arguments) as host:
+            (workspace / "mirror").parent.mkdir(exist_ok=True)
+            assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/data/aicore*.done")))
+            shutil.rmtree(job.directory)
+            ended = host.ended()
+    assert (ended.code, ended.document["jobs"]) == (0, [job.directory.name])
+    assert query(workspace / "profagent.db", "SELECT state FROM job") == [("removed",)]

@@ -1,0 +1,257 @@
+"""`profagent watch` as a person and a pipe use it: lines, remarks, and what is not shown twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.encoders import api_record
+from tests.integration.board import SAMPLES, GrowingJob, content, eventually, running, simulated
+from tests.integration.host import COMMAND, ENVIRONMENT, is_event, profagent, started
+from tests.integration.rows import query
+
+if TYPE_CHECKING:
+    from tests.daemon.daemon_process import Daemon
+
+INFERENCE = " picture "
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def simulating(root: Path) -> Iterator[Daemon]:
+    """A simulated board that runs on and on."""
+    with running("--root", root, "--simulate", "--rate", "20") as daemon:
+        assert eventually(lambda: any(root.iterdir()))
+        yield daemon
+
+
+class Program:
+    """A program on the board whose inferences a test lets happen, one by one."""
+
+    def __init__(self, root: Path, name: str = "runtime-json") -> None:
+        self.job = GrowingJob(SAMPLES[name], root, 1)
+        for path in (*self.job.paths("*"), *self.job.paths("data/*.info")):
+            self.job.write(path)
+        self._left = [path for path in self.job.paths("data/aicore*") if "yolo" in path]
+
+    def infer(self) -> int:
+        """One inference; gives its picture count."""
+        path = self._left.pop(0)
+        for each in (path, path.replace("aicore", "aicpu")):
+            self.job.write(each)
+            self.job.write(each + ".done")
+        return int(path.rpartition(".")[2])
+
+    def call(self) -> int:
+        """A call just now, flushed at once; gives the time at which it began."""
+        begin_us = time.time_ns() // 1000
+        with (self.job.directory / "data" / "acl_api.0.yolo_v1_2_s_x.0").open("ab") as file:
+            file.write(api_record(2, begin_us, begin_us + 500))
+        return begin_us
+
+
+def test_a_line_an_inference(simulating: Daemon) -> None:
+    with started("watch", "--board", simulating.address) as host:
+        lines = host.out.until(INFERENCE, 5)
+        ended = host.interrupt()
+    assert all(line.endswith("[simulated]") and "yolov5s.0 picture " in line and " ms " in line for line in lines)
+    pictures = [int(line.partition(INFERENCE)[2].split()[0]) for line in lines]
+    assert pictures == list(range(pictures[0], pictures[0] + 5))
+    assert ended.code == 0
+    assert " inferences; records: " in ended.out.splitlines()[-1]
+
+
+def test_a_line_a_record(simulating: Daemon) -> None:
+    with started("watch", "--board", simulating.address, "--records") as host:
+        host.out.until("model.0.conv")
+        host.out.until("aicpu ")
+        host.out.until("svp_acl_mdl_execute")
+        (line,) = host.out.until(lambda line: "model.0.conv" in line and "aicore 0.0" in line)[:1]
+        assert host.interrupt().code == 0
+    assert " us  mac " in line
+    assert line.endswith("[simulated]")
+
+
+def test_json_is_an_object_a_line(simulating: Daemon) -> None:
+    with started("watch", "--board", simulating.address, "--json") as host:
+        host.out.until(is_event("inference"), 3)
+        events = [json.loads(line) for line in host.interrupt().out.splitlines()]
+    assert all(event["simulated"] is True for event in events)
+    inferences = [event for event in events if event["event"] == "inference"]
+    for event in inferences:
+        assert event["complete"] is True
+        assert event["records"] > 70
+        assert len(event["slowest"]) == 3
+        assert event["end_us"] > event["start_us"]
+    assert events[-1]["event"] == "summary"
+    assert events[-1]["inferences"] == len(inferences)
+
+
+def test_from_now_on_shows_nothing_old(root: Path) -> None:
+    program = Program(root)
+    program.infer()
+    program.call()
+    with running("--root", root) as board, started("watch", "--board", board.address, "--json", "--records") as host:
+        host.err.until("watching")
+        host.out.until(is_event("job"))
+        picture, begin_us = program.infer(), program.call()
+        host.out.until(lambda line: '"acl_api"' in line)
+        host.out.until(is_event("inference"))
+        host.interrupt()
+        records = host.events("record")
+        assert [event["begin_us"] for event in records if event["unit"] == "acl_api"] == [begin_us]
+        assert {event["current_pic_count"] for event in records if "current_pic_count" in event} == {picture}
+        assert len(host.events("inference")) == 1
+
+
+def test_from_start_shows_what_is_there(root: Path) -> None:
+    program = Program(root)
+    old = program.infer()
+    with running("--root", root) as board:
+        with started("watch", "--board", board.address, "--json", "--from-start") as host:
+            host.out.until(is_event("inference"))
+            new = program.infer()
+            host.out.until(is_event("inference"), 2)
+            host.interrupt()
+            assert [event["current_pic_count"] for event in host.events("inference")] == [old, new]
+            assert all(event["slowest"][0]["layer_name"] is not None for event in host.events("inference"))
+
+
+def test_a_job_that_appears_later_is_shown_from_its_start(root: Path, tmp_path: Path) -> None:
+    job = simulated(tmp_path, 3, interval=0)
+    with running("--root", root) as board, started("watch", "--board", board.address, "--json") as host:
+        host.err.until("no open JOB yet")
+        shutil.copytree(job, root / job.name)
+        host.out.until(is_event("inference"))
+        host.out.until('"state":"finished"')
+        summary = json.loads(host.interrupt().out.splitlines()[-1])
+    assert summary["inferences"] == 1
+    assert summary["simulated"] is True
+
+
+def test_every_sample_job_is_shown_to_its_end(root: Path) -> None:
+    with running("--root", root, "--quiet-after", "2") as board:
+        with started("watch", "--board", board.address, "--json") as host:
+            host.err.until("no open JOB yet")
+            for source in SAMPLES.values():
+                shutil.copytree(source, root / source.name)
+            host.out.until(lambda line: '"state":"finished"' in line or '"state":"quiet"' in line, len(SAMPLES))
+            ended = host.interrupt()
+        shown = {
+            (event["job"], event["model"], event["current_pic_count"])
+            for event in map(json.loads, ended.out.splitlines())
+            if event["event"] == "inference"
+        }
+    assert ended.code == 0
+    assert "Traceback" not in ended.err
+    assert len(shown) > 25
+    assert len({job for job, _, _ in shown}) == len(SAMPLES)
+
+
+def test_nothing_is_shown_twice_after_a_daemon_s_restart(root: Path) -> None:
+    program = Program(root)
+    with running("--root", root) as board:
+        with started("watch", "--board", board.address, "--json", "--from-start") as host:
+            first = program.infer()
+            host.out.until(is_event("inference"))
+            board.process.kill()
+            board.process.wait()
+            host.err.until("next attempt")
+            missed = program.infer()
+            with running("--root", root, listen=board.address):
+                host.err.until("watching", 2)
+                host.out.until(is_event("inference"), 2)
+                last = program.infer()
+                host.out.until(is_event("inference"), 3)
+                host.interrupt()
+            assert [event["current_pic_count"] for event in host.events("inference")] == [first, missed, last]
+
+
+def test_the_missing_counter_map_is_told_once(root: Path) -> None:
+    program = Program(root)
+    with running("--root", root) as board, started("watch", "--board", board.address, "--records") as host:
+        host.out.until("is open")
+        for _ in range(2):
+            picture = program.infer()
+            host.out.until(f"picture {picture}  aicore")
+        ended = host.interrupt()
+    assert ended.err.count("no counter map") == 1
+    assert "--counter-map FILE" in ended.err
+    assert "mac " not in ended.out
+
+
+def test_a_simulated_board_needs_no_counter_map(simulating: Daemon) -> None:
+    with started("watch", "--board", simulating.address) as host:
+        host.out.until(INFERENCE)
+        assert "no counter map" not in host.interrupt().err
+
+
+def test_interval_0_is_explained_once(root: Path) -> None:
+    arguments = ("--simulate", "--rate", "20", "--interval", "0")
+    with running("--root", root, *arguments) as board, started("watch", "--board", board.address) as host:
+        host.err.until("only the first inference after a load is recorded")
+        assert host.interrupt().err.count("interval") == 2
+
+
+def test_save_keeps_a_session_whole_and_shows_from_now_on(root: Path, tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    program = Program(root)
+    program.infer()
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--save", "--workspace", workspace, "--json")
+        with started("watch", *arguments) as host:
+            host.out.until(is_event("job"))
+            new = program.infer()
+            host.out.until(is_event("inference"))
+            assert eventually(lambda: _mirrored(workspace) == program.job.content)
+            summary = json.loads(host.interrupt().out.splitlines()[-1])
+            assert [event["current_pic_count"] for event in host.events("inference")] == [new]
+    assert summary["inferences"] == 1
+    assert query(workspace / "profagent.db", "SELECT count(*) FROM inferences") == [(2,)]
+    (session,) = profagent("sessions", "--workspace", workspace, "--json").document
+    assert (session["source"], session["ended_us"] is None) == ("watch", False)
+
+
+def _mirrored(workspace: Path) -> dict[bytes, bytes]:
+    found = list(workspace.glob("mirror/*/JOB*"))
+    return content(found[0]) if found else {}
+
+
+def test_a_closed_pipe_ends_it_quietly(simulating: Daemon) -> None:
+    watching = subprocess.Popen(
+        [*COMMAND, "watch", "--board", simulating.address],
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        head = subprocess.run(["head", "-1"], stdin=watching.stdout, capture_output=True, timeout=60, check=True)
+        assert watching.stdout is not None
+        watching.stdout.close()
+        assert watching.stderr is not None
+        told = watching.stderr.read().decode()
+        assert watching.wait(60) == 0
+    finally:
+        watching.kill()
+        watching.wait()
+        watching.stderr.close()
+    assert head.stdout.count(b"\n") == 1
+    assert "Traceback" not in told
+    assert "Error" not in told
+
+
+def test_an_unreachable_board_is_exit_code_3() -> None:
+    assert profagent("watch", "--board", "127.0.0.1:1").code == 3
