@@ -1,0 +1,118 @@
+"""The channel against a real gRPC server."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from profagent.errors import ProtocolError, UnreachableError
+from profagent.link.channel import DEFAULT_PORT, connected, full_address
+from profagent.link.messages import JobsListed, Open
+from profagent_wire.v1 import board_pb2 as pb
+from profagent_wire.v1 import board_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class ScriptedBoard(board_pb2_grpc.BoardServicer):
+    """Answers calls as the test says; `refusal` aborts a stream after its first message."""
+
+    def __init__(self, refusal: tuple[grpc.StatusCode, str] | None = None) -> None:
+        self.refusal = refusal
+        self.opened: list[str] = []
+
+    async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.Description:  # type: ignore[override]
+        return pb.Description(identity="scripted", protocol=pb.ProtocolVersion(major=1))
+
+    async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsReply:  # type: ignore[override]
+        return pb.ListJobsReply()
+
+    async def SyncClock(self, request: pb.SyncClockRequest, context: Any) -> pb.SyncClockReply:  # type: ignore[override]
+        clocks = pb.Clocks(wall_us=1_000, monotonic_us=10)
+        return pb.SyncClockReply(received=clocks, sent=pb.Clocks(wall_us=1_001, monotonic_us=11))
+
+    async def Follow(self, requests: AsyncIterator[pb.ClientMessage], context: Any) -> None:  # type: ignore[override]
+        async for message in requests:
+            self.opened.append(message.open.consumer)
+            if self.refusal is not None:
+                await context.abort(*self.refusal)
+            await context.write(pb.ServerMessage())
+            await context.write(pb.ServerMessage(jobs_listed=pb.JobsListed()))
+            return
+
+
+@asynccontextmanager
+async def serving(board: ScriptedBoard) -> AsyncIterator[str]:
+    server = grpc.aio.server()
+    board_pb2_grpc.add_BoardServicer_to_server(board, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+async def test_a_board_describes_itself_and_tells_its_clocks() -> None:
+    async with serving(ScriptedBoard()) as address, connected(address) as channel:
+        assert (await channel.describe()).identity == "scripted"
+        received, sent = await channel.clocks()
+        assert (received.wall_us, sent.wall_us) == (1_000, 1_001)
+
+
+async def test_a_stream_skips_messages_of_newer_versions_and_tells_its_end() -> None:
+    board = ScriptedBoard()
+    async with serving(board) as address, connected(address) as channel, channel.follow() as stream:
+        await stream.send(Open("me", "test"))
+        assert await stream.receive() == JobsListed()
+        with pytest.raises(UnreachableError, match="ended the stream"):
+            await stream.receive()
+    assert board.opened == ["me"]
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (grpc.StatusCode.FAILED_PRECONDITION, ProtocolError),
+        (grpc.StatusCode.INVALID_ARGUMENT, ProtocolError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, UnreachableError),
+        (grpc.StatusCode.UNAVAILABLE, UnreachableError),
+    ],
+)
+async def test_a_refusal_says_why(code: grpc.StatusCode, error: type[UnreachableError]) -> None:
+    async with (
+        serving(ScriptedBoard((code, "it is so"))) as address,
+        connected(address) as channel,
+        channel.follow() as stream,
+    ):
+        await stream.send(Open("me", "test"))
+        with pytest.raises(error, match="it is so") as caught:
+            await stream.receive()
+        assert caught.type is error
+
+
+async def test_nobody_there_is_unreachable() -> None:
+    async with serving(ScriptedBoard()) as address:
+        pass
+    async with connected(address) as channel:
+        with pytest.raises(UnreachableError, match=address):
+            await channel.describe()
+
+
+@pytest.mark.parametrize(
+    ("given", "full"),
+    [
+        ("board", f"board:{DEFAULT_PORT}"),
+        ("board:1", "board:1"),
+        ("[::1]", f"[::1]:{DEFAULT_PORT}"),
+        ("[::1]:1", "[::1]:1"),
+        ("unix:/run/p.sock", "unix:/run/p.sock"),
+    ],
+)
+def test_an_address_gets_the_port_that_is_missing(given: str, full: str) -> None:
+    assert full_address(given) == full

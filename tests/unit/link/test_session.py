@@ -1,0 +1,200 @@
+"""The stream's rules: what a board may send, and what ends the stream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from profagent.errors import ProtocolError
+from profagent.link.messages import (
+    Announced,
+    Completed,
+    Heartbeat,
+    Holding,
+    JobsListed,
+    Loss,
+    Released,
+    Removed,
+    Started,
+    Welcome,
+)
+from profagent.link.session import LARGEST_CHUNK_BYTES, LARGEST_LOGS, Announcement, Happened, Session, chunk_crc
+from tests.unit.link.board import BOARD, JOB, STATUS, batch, chunk, listed, log, started
+
+if TYPE_CHECKING:
+    from profagent.link.messages import LogEvent, ServerMessage
+
+
+def test_an_announced_log_is_given_with_its_jobs_name() -> None:
+    [event] = listed().receive(Announced((log(), log(8, b"info.json.0", snapshot=True))))
+    assert isinstance(event, Announcement)
+    assert [(each.handle, each.job, each.path, each.snapshot) for each in event.logs] == [
+        (7, JOB, b"data/acl_api.0.m.0", False),
+        (8, JOB, b"info.json.0", True),
+    ]
+
+
+def test_chunks_move_the_logs_offset() -> None:
+    events = started().receive(batch(chunk(b"abc"), chunk(b"de", 3)))
+    assert [event.log.offset for event in events if isinstance(event, Happened) and event.log] == [3, 5]
+
+
+def test_a_log_goes_on_from_what_is_held() -> None:
+    [event] = started(offset=100, generation=4).receive(batch(chunk(b"x", 100, generation=4)))
+    assert isinstance(event, Happened)
+    assert event.log is not None
+    assert (event.log.generation, event.log.offset) == (4, 101)
+
+
+def test_a_new_generation_begins_at_zero() -> None:
+    session = started()
+    session.receive(batch(chunk(b"abc")))
+    [_, event] = session.receive(batch(Started(7, 2, 0, "recreated"), chunk(b"z", generation=2)))
+    assert isinstance(event, Happened)
+    assert event.log is not None
+    assert (event.log.generation, event.log.offset) == (2, 1)
+
+
+def test_a_removed_log_is_no_longer_known() -> None:
+    session = started()
+    session.receive(batch(Removed(7, 1, 0, 10)))
+    with pytest.raises(ProtocolError, match="unknown log handle 7"):
+        session.receive(batch(chunk(b"a")))
+
+
+def test_a_released_or_skipped_handle_can_be_given_away() -> None:
+    session = started()
+    session.receive(Released((7,)))
+    session.receive(Announced((log(),)))
+    session.hold(Holding(7, skip=True))
+    session.receive(Announced((log(),)))
+
+
+def test_a_loss_about_no_log_names_its_job() -> None:
+    [event] = listed().receive(batch(Loss(0, 1, "unreadable", "no permission", 0)))
+    assert isinstance(event, Happened)
+    assert (event.job, event.log) == (JOB, None)
+
+
+def test_messages_about_no_log_pass() -> None:
+    session = listed()
+    beat = Heartbeat(BOARD.clocks, 1, 2, (3,), 4)
+    assert session.receive(beat) == [beat]
+    assert session.receive(JobsListed()) == [JobsListed()]
+
+
+def test_another_minor_version_is_welcome() -> None:
+    assert listed(protocol=(1, 9)).board is not None
+
+
+def test_another_major_version_is_refused_with_both() -> None:
+    with pytest.raises(ProtocolError, match=r"protocol 2\.3, this profagent 1\.0"):
+        listed(protocol=(2, 3))
+
+
+def test_the_first_message_is_welcome() -> None:
+    with pytest.raises(ProtocolError, match="JobStatus came before Welcome"):
+        Session().receive(STATUS)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Welcome(BOARD, 0),
+        replace(STATUS, name="JOB" + "B" * 29),
+        Announced((log(8, job=9),)),
+        Announced((log(0),)),
+        Announced((log(8), log(8))),
+        Announced((log(8, b"x" * 1025),)),
+        Announced(tuple(log(handle) for handle in range(100, 1101))),
+        Released(tuple(range(1001))),
+    ],
+    ids=[
+        "welcome twice",
+        "another name",
+        "unknown JOB",
+        "no handle",
+        "twice",
+        "long path",
+        "many logs",
+        "many handles",
+    ],
+)
+def test_a_message_that_breaks_the_contract_is_refused(message: ServerMessage) -> None:
+    with pytest.raises(ProtocolError):
+        listed().receive(message)
+
+
+def test_more_logs_than_the_contract_allows_are_refused() -> None:
+    session = listed()
+    handles = range(1, LARGEST_LOGS + 1)
+    for start in range(0, LARGEST_LOGS, 1000):
+        session.receive(Announced(tuple(log(handle) for handle in handles[start : start + 1000])))
+    with pytest.raises(ProtocolError, match="more than 4,096 logs"):
+        session.receive(Announced((log(LARGEST_LOGS + 1),)))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        chunk(b"a", 1),
+        chunk(b"a", generation=2),
+        chunk(b"a", 2**63 - 1),
+        chunk(b"a" * (LARGEST_CHUNK_BYTES + 1)),
+        replace(chunk(b"abc"), crc=1),
+        replace(chunk(b"abc"), data=b"abd"),
+        chunk(b"a", handle=8),
+        Started(7, 1, 0, "same"),
+        Started(7, 2, 5, "different"),
+        Started(7, 2**63, 0, "different"),
+        Completed(7, 1, 1, b""),
+        Completed(7, 2, 0, b""),
+    ],
+    ids=[
+        "gap",
+        "generation",
+        "beyond 2^63",
+        "large chunk",
+        "wrong crc",
+        "damaged",
+        "unknown handle",
+        "started twice",
+        "starts in the middle",
+        "generation beyond 2^63",
+        "complete too early",
+        "complete elsewhere",
+    ],
+)
+def test_an_event_that_breaks_the_contract_is_refused(event: LogEvent) -> None:
+    with pytest.raises(ProtocolError):
+        started().receive(batch(event))
+
+
+def test_bytes_before_the_host_has_answered_are_refused() -> None:
+    session = listed()
+    session.receive(Announced((log(),)))
+    with pytest.raises(ProtocolError, match="before it was known"):
+        session.receive(batch(Started(7, 1, 0, "new")))
+
+
+def test_a_chunk_before_its_start_is_refused() -> None:
+    session = listed()
+    session.receive(Announced((log(),)))
+    session.hold(Holding(7))
+    with pytest.raises(ProtocolError):
+        session.receive(batch(chunk(b"a", generation=0)))
+
+
+def test_the_check_value_covers_place_and_bytes() -> None:
+    values = {
+        chunk_crc(7, 1, 0, b"abc"),
+        chunk_crc(8, 1, 0, b"abc"),
+        chunk_crc(7, 2, 0, b"abc"),
+        chunk_crc(7, 1, 1, b"abc"),
+        chunk_crc(7, 1, 0, b"abd"),
+    }
+    assert len(values) == 5
+    # zlib.crc32 of 7, 1 and 2 as little-endian 64-bit numbers, then the data, as the contract says.
+    assert chunk_crc(7, 1, 2, b"abc") == 0x8D44B57C
