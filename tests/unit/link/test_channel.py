@@ -26,13 +26,13 @@ class ScriptedBoard(board_pb2_grpc.BoardServicer):
         self.refusal = refusal
         self.opened: list[str] = []
 
-    async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.Description:  # type: ignore[override]
+    async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.Description:
         return pb.Description(identity="scripted", protocol=pb.ProtocolVersion(major=1))
 
-    async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsReply:  # type: ignore[override]
+    async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsReply:
         return pb.ListJobsReply()
 
-    async def SyncClock(self, request: pb.SyncClockRequest, context: Any) -> pb.SyncClockReply:  # type: ignore[override]
+    async def SyncClock(self, request: pb.SyncClockRequest, context: Any) -> pb.SyncClockReply:
         clocks = pb.Clocks(wall_us=1_000, monotonic_us=10)
         return pb.SyncClockReply(received=clocks, sent=pb.Clocks(wall_us=1_001, monotonic_us=11))
 
