@@ -59,6 +59,7 @@ class JobDecoder:
         """`marked_map` is for a JOB that turns out to be simulated, where no other map was given."""
         self._files = files
         self._marked_map = marked_map
+        self._is_marked = False
         if counter_map is None and marked_map is not None and files.read(SIMULATED_MARKER) is not None:
             counter_map = marked_map
         self._counter_map = counter_map
@@ -130,9 +131,10 @@ class JobDecoder:
 
     def _marked(self) -> Iterator[Change]:
         """The JOB is simulated, which tells its counter map where no other was given."""
-        if self._counter_map is None and self._marked_map is not None:
+        if not self._is_marked and self._marked_map is not None and self._counter_map in (None, self._marked_map):
             self._counter_map = self._marked_map
             yield from self._redecoded_all("")
+        self._is_marked = True
         yield SimulatedKnown(None if self._counter_map is None else self._counter_map.name)
 
     def _read(self, path: str, name: LogName, data: bytes) -> Iterator[Change]:
@@ -216,7 +218,7 @@ class JobDecoder:
         if path in self._logs:
             return
         yield from self._resumed(path, name, None)
-        self._logs[path].settled = self._logs[path].facts.size > 0 and self._logs[path].done is not None
+        self._logs[path].settled = self._logs[path].facts.size > 0
         yield from self._split_as_announced(path)
 
     def _kept_bytes(self, path: str, offset: int | None) -> bytes:

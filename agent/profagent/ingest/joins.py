@@ -46,6 +46,8 @@ class Joins:
     def __init__(self, files: JobFiles) -> None:
         self._files = files
         self._known: OrderedDict[tuple[str, int], tuple[_Tables, LayerJoin | None]] = OrderedDict()
+        # Models whose files came after this was made: until then, rows may have been joined with earlier ones.
+        self._told: set[tuple[str, int]] = set()
 
     def of(self, name: LogName) -> LayerJoin | None:
         """The join of a log's model; None where neither of its files can be read."""
@@ -56,11 +58,12 @@ class Joins:
         return self._known[key][1]
 
     def renew(self, name: LogName) -> bool:
-        """Read a model's files again; whether its records may have other layers now."""
-        known = self._known.pop(_key(name), None)
-        tables = self._load(name)
-        self._remember(_key(name), tables)
-        return known is None or known[0] != tables
+        """Read a model's files again, one of which came; whether its records may have other layers now."""
+        key, tables = _key(name), self._load(name)
+        is_same = key in self._told and self._known[key][0] == tables
+        self._told.add(key)
+        self._remember(key, tables)
+        return not is_same
 
     def disagreements(self, name: LogName) -> list[str] | None:
         """What the model's two files do not agree about; None where its layer table cannot be read."""
@@ -71,8 +74,9 @@ class Joins:
 
     def _remember(self, key: tuple[str, int], tables: _Tables) -> None:
         self._known[key] = (tables, tables.join())
+        self._known.move_to_end(key)
         if len(self._known) > REMEMBERED_MODELS:
-            self._known.popitem(last=False)
+            self._told.discard(self._known.popitem(last=False)[0])
 
     def _load(self, name: LogName) -> _Tables:
         layers_path, nets_path = layer_info_path(name), f"data/{name.model}.{name.model_id}.net.info"

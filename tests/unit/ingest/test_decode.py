@@ -176,6 +176,23 @@ def test_a_table_that_comes_again_unchanged_writes_no_record_again(tmp_path: Pat
     mirror.close()
 
 
+def test_tables_that_came_and_were_not_committed_name_the_records_when_they_come_again(copy: JobCopy) -> None:
+    copy.send(PLAIN, SMALL_JOB[PLAIN])
+    copy.snapshot("data/m.0.layer.info", SMALL_JOB["data/m.0.layer.info"], commit=False)
+    copy.send(RELOADED, SMALL_JOB[RELOADED])
+    assert None in {row[4] for row in rows(copy, PLAIN)}
+    copy.snapshot("data/m.0.layer.info", SMALL_JOB["data/m.0.layer.info"])
+    assert [row[4] for row in rows(copy, PLAIN)] == [0, 1, 2, 5]
+
+
+def test_a_mark_that_came_and_was_not_committed_brings_its_counters_when_it_comes_again(tmp_path: Path) -> None:
+    with JobCopy(tmp_path, marked_map=simulated_map()) as copy:
+        copy.send(PLAIN, SMALL_JOB[PLAIN])
+        copy.snapshot("simulated", b"by hand", commit=False)
+        copy.send("simulated", b"by hand")
+        assert copy.query("SELECT count(*) FROM aicore WHERE mac_busy IS NULL") == [(0,)]
+
+
 def test_tables_of_another_model_leave_a_log_alone(copy: JobCopy) -> None:
     copy.send(PLAIN, SMALL_JOB[PLAIN])
     before = copy.query("SELECT max(inference) FROM inference")

@@ -1,0 +1,116 @@
+"""A JOB directory on this machine: what is listed, in which order it is read, and what is not a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from profagent.errors import UnsupportedBoardError, UsageError
+from profagent.ingest import local
+from profagent.ingest.changes import ContentLedger, LinkLedger, LogAdvanced, Redecoded
+from profagent.ingest.local import LocalJob, list_job
+from profagent.ingest.mirror import digest_of
+from tests.fakes.dumps import write_files
+from tests.fakes.small_job import PLAIN, SMALL_JOB
+
+
+def test_what_names_the_records_is_read_before_them(tmp_path: Path) -> None:
+    listing = list_job(write_files(tmp_path, {**SMALL_JOB, "simulated": b""}))
+    assert set(listing.files) == {*SMALL_JOB, "simulated"}
+    first = [path for path in listing.files if not path.startswith(("data/a", "data/core"))]
+    assert list(listing.files[: len(first)]) == first
+    assert listing.is_simulated
+    assert not list_job(write_files(tmp_path / "other", SMALL_JOB)).is_simulated
+
+
+def test_folders_of_exports_are_not_part_of_the_job(tmp_path: Path) -> None:
+    write_files(
+        tmp_path, {**SMALL_JOB, "sqlite/profagent.db": b"", "summary/x.csv": b"", "log/x": b"", "timeline/x": b""}
+    )
+    listing = list_job(tmp_path)
+    assert set(listing.files) == set(SMALL_JOB)
+    assert listing.others == ()
+
+
+def test_what_is_no_regular_file_is_listed_and_not_opened(tmp_path: Path) -> None:
+    write_files(tmp_path, SMALL_JOB)
+    (tmp_path / "data" / "folder").mkdir()
+    (tmp_path / "data" / "link").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "data" / "aicore.0.m.3.0.1.1.77.done")
+    listing = list_job(tmp_path)
+    assert listing.others == ("data/aicore.0.m.3.0.1.1.77.done", "data/folder", "data/link")
+    changes = [change for each in LocalJob(tmp_path).changes(listing, None) for change in each]
+    notes = [change.entry for change in changes if isinstance(change, LinkLedger)]
+    assert [(note.grade, note.reason) for note in notes] == [("note", "not-a-file")] * 3
+    assert "data/link" in notes[2].detail
+
+
+def test_a_data_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    write_files(tmp_path / "elsewhere", SMALL_JOB)
+    job = write_files(tmp_path / "job", {"info.json.0": SMALL_JOB["info.json.0"]})
+    (job / "data").symlink_to(tmp_path / "elsewhere" / "data")
+    assert list_job(job).files == ("info.json.0",)
+    assert list_job(job).others == ("data",)
+
+
+@pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, lambda path: path.write_bytes(b"")])
+def test_what_is_no_job_is_told(tmp_path: Path, make: object) -> None:
+    folder = tmp_path / "JOB"
+    make(folder)  # type: ignore[operator]
+    with pytest.raises(UsageError) as caught:
+        list_job(folder)
+    assert "-dir" in caught.value.hint or "itself" in caught.value.hint
+
+
+def test_a_job_of_another_soc_is_refused_by_its_names(tmp_path: Path) -> None:
+    write_files(tmp_path, {"data/aicore.0.1.1": b"", "data/aicore.0.1.1.done": b""})
+    with pytest.raises(UnsupportedBoardError, match="Hi3519DV500"):
+        list_job(tmp_path)
+
+
+def test_each_file_is_read_once_and_vouched_for(tmp_path: Path) -> None:
+    listing = list_job(write_files(tmp_path, SMALL_JOB))
+    changes = [change for each in LocalJob(tmp_path).changes(listing, None) for change in each]
+    complete = {change.path: change for change in changes if isinstance(change, LogAdvanced) and change.complete}
+    for path, data in SMALL_JOB.items():
+        if path != "data/aicore.0.m.3.0.1.1.9":
+            assert (complete[path].offset, complete[path].digest) == (len(data), digest_of(data))
+    assert "data/aicore.0.m.3.0.1.1.9" not in complete
+    again = [change.path for change in changes if isinstance(change, Redecoded)]
+    assert again == ["data/aicore.0.b.3.1.2.3.0", "data/aicore.0.m.3.0.1.1.8"], "what a .done tells comes after it"
+
+
+def test_a_large_file_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "READ_BYTES", 300)
+    monkeypatch.setattr(local, "LARGEST_CONTENT_BYTES", 7)
+    listing = list_job(write_files(tmp_path, {PLAIN: SMALL_JOB[PLAIN], "data/core": b"x" * 100}))
+    changes = [change for each in LocalJob(tmp_path).changes(listing, None) for change in each]
+    offsets = [change.offset for change in changes if isinstance(change, LogAdvanced) and change.path == PLAIN]
+    assert offsets == [0, 300, 600, 900, 1024]
+    (core,) = [change for change in changes if isinstance(change, LogAdvanced) and change.path == "data/core"]
+    assert (core.offset, core.digest) == (100, digest_of(b"x" * 100))
+
+
+def test_a_file_that_vanishes_is_a_loss(tmp_path: Path) -> None:
+    listing = list_job(write_files(tmp_path, SMALL_JOB))
+    (tmp_path / PLAIN).unlink()
+    changes = [change for each in LocalJob(tmp_path).changes(listing, None) for change in each]
+    (lost,) = [change for change in changes if isinstance(change, LinkLedger)]
+    assert (lost.path, lost.entry.grade, lost.entry.reason) == (PLAIN, "loss", "unreadable")
+
+
+def test_the_end_speaks_of_what_is_unsettled(tmp_path: Path) -> None:
+    listing = list_job(write_files(tmp_path, SMALL_JOB))
+    job = LocalJob(tmp_path)
+    assert len(list(job.changes(listing, None))) == len(SMALL_JOB) - 7 + 1
+    ended = job.end(["data/aicore.0.m.3.0.1.1.9"], ["data/aicore.0.m.3.0.1.1.11.done"])
+    assert [
+        (change.path, [entry.reason for entry in change.entries])
+        for change in ended
+        if isinstance(change, ContentLedger)
+    ] == [
+        ("data/aicore.0.m.3.0.1.1.9", ["no-done"]),
+        ("data/aicore.0.m.3.0.1.1.11.done", ["done-without-data"]),
+    ]
