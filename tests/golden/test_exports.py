@@ -1,4 +1,4 @@
-"""Exports of the sample JOBs that the runtime library wrote, against the files in tests/golden/exports and their bytes.
+"""Exports of JOBs of the runtime library and of the simulated board, against files in tests/golden/exports and bytes.
 
 `python -m tests.golden.write_exports` makes the files anew; the difference is for a person to read.
 """
@@ -15,12 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.golden.write_exports import GOLDEN, JOBS, export_job
-
-JOB_NAMES = sorted(JOBS)
+from tests.golden.write_exports import GOLDEN, NAMES, export_job
 
 
-@pytest.fixture(scope="module", params=JOB_NAMES)
+@pytest.fixture(scope="module", params=NAMES)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """Which sample, and the JOB directory with its exports."""
     name = str(request.param)

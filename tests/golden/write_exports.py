@@ -1,4 +1,6 @@
-"""Imports a sample JOB and exports it; `python -m tests.golden.write_exports` writes the golden files anew.
+"""Imports a JOB and exports it; `python -m tests.golden.write_exports` in the checkout writes the golden files anew.
+
+The JOBs are those that the runtime library wrote, and a small one of the simulated board.
 
 Versions are left out: they change with every release.
 """
@@ -13,19 +15,21 @@ from pathlib import Path
 
 from profagent.commands.export import SummaryOptions, export_summary, export_timeline
 from profagent.commands.importing import import_job
+from profagentd.simulate import SimulationOptions, write_job
 
 GOLDEN = Path(__file__).parent / "exports"
 SAMPLES = Path(__file__).parents[1] / "data" / "jobs"
 JOBS = {
     job.parent.name if job.parent != SAMPLES else "small": job for job in sorted(SAMPLES.rglob("JOB*")) if job.is_dir()
 }
+SIMULATED = "simulated"
+NAMES = sorted([*JOBS, SIMULATED])
 VERSIONS = re.compile(rb'"(profagent|daemon_version)": ?"[^"]*",\s*')
 
 
 def export_job(name: str, folder: Path) -> Path:
-    """Import a copy of the sample and export it; gives the JOB directory."""
-    job = folder / JOBS[name].name
-    shutil.copytree(JOBS[name], job)
+    """Import a copy of the JOB and export it; gives the JOB directory."""
+    job = _copy(name, folder)
     database = asyncio.run(import_job(job)).database
     export_summary(database, job / "summary", job=job.name)
     export_summary(database, job / "aggregate", job=job.name, options=SummaryOptions("json", aggregate=True))
@@ -33,6 +37,13 @@ def export_job(name: str, folder: Path) -> Path:
     for file in {*job.glob("*/metadata.json"), *job.glob("timeline/*.json")}:
         _leave_out_versions(file)
     return job
+
+
+def _copy(name: str, folder: Path) -> Path:
+    if name == SIMULATED:
+        options = SimulationOptions(model="yolov5s", layers=8, pictures=2, seed=5)
+        return write_job(folder, options, inferences=2, loads=2)
+    return Path(shutil.copytree(JOBS[name], folder / JOBS[name].name))
 
 
 def _leave_out_versions(file: Path) -> None:
@@ -43,7 +54,7 @@ def write_all() -> None:
     """Replace every golden file."""
     shutil.rmtree(GOLDEN, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
-        for name in JOBS:
+        for name in NAMES:
             job = export_job(name, Path(folder))
             for part in ("summary", "aggregate", "timeline"):
                 shutil.copytree(job / part, GOLDEN / name / part)

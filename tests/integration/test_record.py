@@ -150,11 +150,14 @@ def test_clocks_are_compared_at_once(root: Path, workspace: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_the_summary(number: int, root: Path, workspace: Path) -> None:
-    with running("--root", root, "--simulate", "--rate", "20") as board:
-        with started("record", "--board", board.address, "--workspace", workspace, "--json") as host:
-            assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/data/aicore*.done")))
-            host.process.send_signal(number)
-            ended = host.ended()
+    arguments = ("--workspace", workspace, "--json")
+    with (
+        running("--root", root, "--simulate", "--rate", "20") as board,
+        started("record", "--board", board.address, *arguments) as host,
+    ):
+        assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/data/aicore*.done")))
+        host.process.send_signal(number)
+        ended = host.ended()
     assert ended.code == 0
     assert ended.document["records"]["aicore"] > 0
     assert "Traceback" not in ended.err

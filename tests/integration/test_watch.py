@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,7 @@ from tests.integration.rows import query
 
 if TYPE_CHECKING:
     from tests.daemon.daemon_process import Daemon
+    from tests.integration.host import Host
 
 INFERENCE = " picture "
 
@@ -119,14 +122,22 @@ def test_from_now_on_shows_nothing_old(root: Path) -> None:
 def test_from_start_shows_what_is_there(root: Path) -> None:
     program = Program(root)
     old = program.infer()
-    with running("--root", root) as board:
-        with started("watch", "--board", board.address, "--json", "--from-start") as host:
-            host.out.until(is_event("inference"))
-            new = program.infer()
-            host.out.until(is_event("inference"), 2)
-            host.interrupt()
-            assert [event["current_pic_count"] for event in host.events("inference")] == [old, new]
-            assert all(event["slowest"][0]["layer_name"] is not None for event in host.events("inference"))
+    with _watched_from_start(root) as (_, host):
+        host.out.until(is_event("inference"))
+        new = program.infer()
+        host.out.until(is_event("inference"), 2)
+        host.interrupt()
+        assert [event["current_pic_count"] for event in host.events("inference")] == [old, new]
+        assert all(event["slowest"][0]["layer_name"] is not None for event in host.events("inference"))
+
+
+@contextmanager
+def _watched_from_start(root: Path) -> Iterator[tuple[Daemon, Host]]:
+    with (
+        running("--root", root) as board,
+        started("watch", "--board", board.address, "--json", "--from-start") as host,
+    ):
+        yield board, host
 
 
 def test_a_job_that_appears_later_is_shown_from_its_start(root: Path, tmp_path: Path) -> None:
@@ -162,21 +173,20 @@ def test_every_sample_job_is_shown_to_its_end(root: Path) -> None:
 
 def test_nothing_is_shown_twice_after_a_daemon_s_restart(root: Path) -> None:
     program = Program(root)
-    with running("--root", root) as board:
-        with started("watch", "--board", board.address, "--json", "--from-start") as host:
-            first = program.infer()
-            host.out.until(is_event("inference"))
-            board.process.kill()
-            board.process.wait()
-            host.err.until("next attempt")
-            missed = program.infer()
-            with running("--root", root, listen=board.address):
-                host.err.until("watching", 2)
-                host.out.until(is_event("inference"), 2)
-                last = program.infer()
-                host.out.until(is_event("inference"), 3)
-                host.interrupt()
-            assert [event["current_pic_count"] for event in host.events("inference")] == [first, missed, last]
+    with _watched_from_start(root) as (board, host):
+        first = program.infer()
+        host.out.until(is_event("inference"))
+        board.process.kill()
+        board.process.wait()
+        host.err.until("next attempt")
+        missed = program.infer()
+        with running("--root", root, listen=board.address):
+            host.err.until("watching", 2)
+            host.out.until(is_event("inference"), 2)
+            last = program.infer()
+            host.out.until(is_event("inference"), 3)
+            host.interrupt()
+        assert [event["current_pic_count"] for event in host.events("inference")] == [first, missed, last]
 
 
 def test_the_missing_counter_map_is_told_once(root: Path) -> None:
@@ -230,27 +240,20 @@ def _mirrored(workspace: Path) -> dict[bytes, bytes]:
 
 
 def test_a_closed_pipe_ends_it_quietly(simulating: Daemon) -> None:
-    watching = subprocess.Popen(
-        [*COMMAND, "watch", "--board", simulating.address],
+    command = shlex.join([*COMMAND, "watch", "--board", simulating.address])
+    ended = subprocess.run(
+        ["bash", "-c", f"{command} | head -1; echo ${{PIPESTATUS[0]}}"],
         env=ENVIRONMENT,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
-    try:
-        head = subprocess.run(["head", "-1"], stdin=watching.stdout, capture_output=True, timeout=60, check=True)
-        assert watching.stdout is not None
-        watching.stdout.close()
-        assert watching.stderr is not None
-        told = watching.stderr.read().decode()
-        assert watching.wait(60) == 0
-    finally:
-        watching.kill()
-        watching.wait()
-        watching.stderr.close()
-    assert head.stdout.count(b"\n") == 1
-    assert "Traceback" not in told
-    assert "Error" not in told
+    assert len(ended.stdout.splitlines()) == 2
+    assert ended.stdout.splitlines()[1] == "0"
+    assert "Traceback" not in ended.stderr
+    assert "Error" not in ended.stderr
 
 
 def test_an_unreachable_board_is_exit_code_3() -> None:

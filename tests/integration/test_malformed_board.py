@@ -1,0 +1,198 @@
+"""What does not belong into a JOB, over the real wire: it is told, nothing stops, and the mirror stays sane."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.daemon_process import make_job
+from tests.encoders import aicore_record
+from tests.integration.board import content, running, write_done
+from tests.integration.host import Ended, profagent
+from tests.integration.rows import query
+
+GOOD = "aicore.0.good.3.0.1.1.0"
+RECORDS = b"".join(aicore_record(number, 700, 0) for number in range(3))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A JOB on the board and what `record` made of it."""
+
+    job: Path
+    ended: Ended
+
+    @property
+    def mirror(self) -> dict[bytes, bytes]:
+        return content(Path(self.ended.document["mirror"]) / self.job.name)
+
+    @property
+    def ledger(self) -> list[tuple[str | None, str, str]]:
+        """Log, grade and reason; the JOB has no table of layers, which is not what these tests are about."""
+        sql = "SELECT log, grade, reason FROM ledger WHERE reason <> 'no-layer' ORDER BY log, reason"
+        return query(Path(self.ended.document["database"]), sql)
+
+
+class Scene:
+    """A JOB with one good log, to which a test adds what it is about."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.root = folder / "root"
+        self.root.mkdir()
+        self.job = make_job(self.root)
+        self.data = self.job / "data"
+        (self.data / GOOD).write_bytes(RECORDS)
+        write_done(self.data / GOOD)
+
+    def record(self) -> Recorded:
+        """Capture it; whatever is in it, the good log has come."""
+        with running("--root", self.root, "--quiet-after", "1") as board:
+            arguments = ("--board", board.address, "--workspace", self._folder / "workspace", "--backlog")
+            ended = profagent("record", *arguments, "--until-finished", "--json")
+        assert ended.code in (0, 4), ended.err
+        recorded = Recorded(self.job, ended)
+        assert recorded.mirror[f"data/{GOOD}".encode()] == RECORDS
+        assert ended.document["records"]["aicore"] >= 3
+        return recorded
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_a_symbolic_link_is_told_and_not_followed(scene: Scene, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"not yours")
+    (scene.data / "aicore.0.linked.3.0.1.1.0").symlink_to(secret)
+    (scene.job / "info.json.1").symlink_to("/etc/passwd")
+    recorded = scene.record()
+    assert recorded.ended.code == 0
+    assert recorded.ledger == [(None, "note", "not-a-file")] * 2
+    assert len(recorded.mirror) == 3
+    assert b"not yours" not in recorded.mirror.values()
+
+
+def test_a_linked_data_directory_is_not_followed(scene: Scene, tmp_path: Path) -> None:
+    other = make_job(scene.root, 1)
+    (other / "data").rmdir()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / GOOD).write_bytes(RECORDS)
+    (other / "data").symlink_to(outside)
+    recorded = scene.record()
+    assert (None, "note", "not-a-file") in recorded.ledger
+    assert set(content(Path(recorded.ended.document["mirror"]) / other.name)) == {b"info.json.0"}
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "socket"])
+def test_what_is_no_file_is_told_by_its_name(kind: str, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = scene.data / "aicore.0.odd.3.0.1.1.0"
+    if kind == "directory":
+        odd.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(odd)
+    else:
+        # The address of a socket must be short.
+        monkeypatch.chdir(scene.data)
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(odd.name)
+    recorded = scene.record()
+    assert recorded.ended.code == 0
+    assert recorded.ledger == [(None, "note", "not-a-file")]
+    details = query(Path(recorded.ended.document["database"]), "SELECT detail FROM ledger WHERE reason = 'not-a-file'")
+    assert odd.name in details[0][0]
+
+
+def test_a_foreign_file_is_copied_and_not_read(scene: Scene) -> None:
+    (scene.data / "core.1234").write_bytes(os.urandom(70_000))
+    (scene.job / "notes.txt").write_bytes(b"")
+    recorded = scene.record()
+    assert recorded.ended.code == 0
+    assert recorded.mirror == content(scene.job)
+    assert recorded.ledger == [("data/core.1234", "note", "foreign-file"), ("notes.txt", "note", "foreign-file")]
+
+
+def test_a_name_that_is_not_utf_8_is_copied(scene: Scene) -> None:
+    name = b"aicore.0.caf\xe9.3.0.1.1.0"
+    log = os.fsencode(scene.data) + b"/" + name
+    Path(os.fsdecode(log)).write_bytes(RECORDS)
+    write_done(Path(os.fsdecode(log)))
+    recorded = scene.record()
+    assert recorded.ended.code == 0
+    assert recorded.mirror == content(scene.job)
+    models = query(Path(recorded.ended.document["database"]), "SELECT DISTINCT model FROM op_records ORDER BY 1")
+    assert models == [("caf\\xe9",), ("good",)]
+
+
+def test_a_done_without_data_is_a_loss_when_it_announces_some(scene: Scene) -> None:
+    write_done(scene.data / "aicore.0.gone.3.0.1.1.0", 512)
+    write_done(scene.data / "aicore.0.none.3.0.1.1.0", 0)
+    recorded = scene.record()
+    assert recorded.ended.code == 4
+    assert recorded.ledger == [
+        ("data/aicore.0.gone.3.0.1.1.0.done", "loss", "done-without-data"),
+        ("data/aicore.0.none.3.0.1.1.0.done", "note", "done-without-data"),
+    ]
+
+
+def test_a_claim_of_3_gb_is_compared_and_never_waited_for(scene: Scene) -> None:
+    log = scene.data / "aicore.0.big.3.0.1.1.0"
+    log.write_bytes(RECORDS)
+    write_done(log, 3_000_000_000)
+    recorded = scene.record()
+    assert recorded.ended.code == 0
+    assert recorded.ledger == [(f"data/{log.name}", "note", "announced-length")]
+    counts = query(Path(recorded.ended.document["database"]), "SELECT count FROM ledger WHERE reason LIKE 'announced%'")
+    assert counts == [(3_000_000_000 - 768,)]
+
+
+def test_files_of_nothing_and_of_one_record(scene: Scene) -> None:
+    (scene.data / "aicore.0.empty.3.0.1.1.0").write_bytes(b"")
+    single = scene.data / "aicore.0.single.3.0.1.1.0"
+    single.write_bytes(RECORDS[:256])
+    write_done(single)
+    recorded = scene.record()
+    assert recorded.ended.code == 0
+    assert recorded.mirror == content(scene.job)
+    assert recorded.ledger == [("data/aicore.0.empty.3.0.1.1.0", "note", "empty")]
+    assert recorded.ended.document["records"]["aicore"] == 4
+
+
+def test_data_without_done_is_a_note(scene: Scene) -> None:
+    (scene.data / "aicore.0.open.3.0.1.1.0").write_bytes(RECORDS)
+    recorded = scene.record()
+    assert recorded.ended.code == 0
+    assert recorded.ledger == [("data/aicore.0.open.3.0.1.1.0", "note", "no-done")]
+    assert recorded.ended.document["records"]["aicore"] == 6
+
+
+def test_small_files_that_are_not_what_they_should_be_are_kept(scene: Scene) -> None:
+    (scene.job / "info.json.0").write_bytes(b'{"DeviceInfo": ')
+    (scene.data / "good.0.layer.info").write_bytes(b"\x11\xc1\xff\xff\xff\xff")
+    Path(f"{scene.data / GOOD}.done").write_bytes(b"file_len:")
+    recorded = scene.record()
+    assert recorded.mirror == content(scene.job)
+    malformed = [log for log, _, reason in recorded.ledger if reason == "malformed"]
+    assert malformed == ["data/aicore.0.good.3.0.1.1.0.done", "data/good.0.layer.info", "info.json.0"]
+
+
+def test_two_directories_of_one_job_name_do_not_mix(scene: Scene) -> None:
+    copy = make_job(scene.root / "copied")
+    (copy / "data" / GOOD).write_bytes(RECORDS)
+    (copy / "data" / "aicore.0.copied.3.0.1.1.0").write_bytes(RECORDS)
+    assert scene.record().mirror in (content(scene.job), content(copy))
+
+
+def test_a_job_of_another_soc_is_refused(scene: Scene) -> None:
+    (scene.job / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "594", "magic_num": "6A6A"}]}')
+    with running("--root", scene.root, "--quiet-after", "1") as board:
+        arguments = ("--board", board.address, "--workspace", scene.root.parent / "workspace", "--backlog")
+        ended = profagent("record", *arguments, "--until-finished")
+    assert ended.code == 2
+    assert "Hi3519DV500" in ended.err
