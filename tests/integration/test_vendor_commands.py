@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -182,7 +181,7 @@ def test_a_job_that_cannot_be_written_is_an_error_of_one_line(tmp_path: Path) ->
 
 def test_a_counter_map_fills_the_columns(tmp_path: Path) -> None:
     job = simulated(tmp_path, 2)
-    os.unlink(job / "simulated")
+    (job / "simulated").unlink()
     without = profagent("import", "-dir", job, "--json").document
     assert without["simulated"] is False
     counted = "SELECT count(mac_busy) FROM op_records"

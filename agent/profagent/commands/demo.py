@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
+# A board that cannot be reached is given so long to be gone.
+ENDING_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,10 @@ async def simulated_board(options: DemoOptions) -> AsyncIterator[str]:
     )
     try:
         yield await _address(process)
+    except UnreachableError as error:
+        if await _has_ended(process, ENDING_S):
+            raise _board_failed("ended by itself") from error
+        raise
     finally:
         await _end(process)
 
@@ -81,12 +87,20 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is not None:
         return
     process.terminate()
-    try:
-        async with asyncio.timeout(STOP_TIMEOUT_S):
-            await process.wait()
-    except TimeoutError:
+    if not await _has_ended(process, STOP_TIMEOUT_S):
         process.kill()
         await process.wait()
+
+
+async def _has_ended(process: asyncio.subprocess.Process, within_s: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await process.wait()
+    return process.returncode is not None
+
+
+def _board_failed(how: str) -> ProfagentError:
+    return ProfagentError(f"the simulated board {how}", hint="profagentd's own message above says why")
 
 
 async def _address(process: asyncio.subprocess.Process) -> str:
@@ -97,9 +111,7 @@ async def _address(process: asyncio.subprocess.Process) -> str:
             line = await process.stdout.readline()
     address = line.decode().rpartition(" serving ")[2].strip()
     if not address:
-        raise ProfagentError(
-            "the simulated board did not start", hint="profagentd's own message above says why; is it installed?"
-        )
+        raise _board_failed("did not start")
     return address
 
 

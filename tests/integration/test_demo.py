@@ -1,0 +1,47 @@
+"""`profagent demo`: the whole way in a few seconds, on any machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.host import profagent, started
+from tests.integration.rows import query
+
+
+def test_a_demo_shows_records_and_exports(tmp_path: Path) -> None:
+    ended = profagent("demo", "--for", "2s", "--model", "resnet50", TMPDIR=str(tmp_path))
+    assert ended.code == 0, ended.err
+    (workspace,) = tmp_path.glob("profagent-demo-*")
+    lines = ended.out.splitlines()
+    assert sum("resnet50.0 picture " in line and line.endswith("[simulated]") for line in lines) >= 10
+    assert "[simulated]: complete" in ended.out
+    exports = workspace / "exports" / "session-1"
+    assert str(exports) in ended.out
+    assert {folder.name for folder in exports.iterdir()} == {"timeline", "summary", "aggregate"}
+    assert any(exports.glob("timeline/JOB*/task_time_*.json"))
+    assert any(exports.glob("summary/JOB*/op_summary_*.csv"))
+    assert query(workspace / "profagent.db", "SELECT count(*) > 500 FROM op_records WHERE mac_busy > 0") == [(1,)]
+    assert not list(tmp_path.glob("profagentd-*"))  # the board took its own directory away
+
+
+def test_what_a_demo_says_to_look_at_works(tmp_path: Path) -> None:
+    ended = profagent("demo", "--for", "1s", TMPDIR=str(tmp_path))
+    (line,) = (line.strip() for line in ended.out.splitlines() if line.strip().startswith("profagent show"))
+    assert "AA core metric" in profagent(*line.split()[1:]).out
+
+
+def test_a_demo_that_is_interrupted_still_exports(tmp_path: Path) -> None:
+    with started("demo", "--for", "60s", "--rate", "20", TMPDIR=str(tmp_path)) as host:
+        host.out.until(" picture ", 30)
+        ended = host.interrupt()
+    assert ended.code == 0, ended.err
+    assert any(tmp_path.glob("profagent-demo-*/exports/session-1/summary/JOB*/op_summary_*.csv"))
+    assert not list(tmp_path.glob("profagentd-*"))
+
+
+def test_a_network_that_there_is_not_is_told(tmp_path: Path) -> None:
+    ended = profagent("demo", "--model", "nothing", TMPDIR=str(tmp_path))
+    assert ended.code == 1
+    assert "--model nothing" in ended.err
+    assert "the simulated board ended by itself" in ended.err
+    assert "Traceback" not in ended.err

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from profagent import __version__
+from profagent.cli.main import VERBS, LazyGroup, group, run
+from profagent.errors import IncompleteError, ProfagentError, UnreachableError, UsageError
+from tests.integration.host import ENVIRONMENT
+
+HEAVY = ("numpy", "grpc", "sqlite3", "google.protobuf", "msgspec", "asyncio", "profagent.commands", "profagent.store")
+PROBE = """
+import json, sys
+from profagent.cli.main import run
+code = run(sys.argv[1:])
+print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+def _modules(*arguments: str) -> list[str]:
+    """What a command line has imported when it is over."""
+    ended = subprocess.run(
+        [sys.executable, "-c", PROBE, *arguments], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    code, modules = json.loads(ended.stderr)
+    assert code == 0
+    return list(modules)
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("-h",)], ids=" ".join)
+def test_help_and_version_import_next_to_nothing(arguments: tuple[str, ...]) -> None:
+    modules = _modules(*arguments)
+    for heavy in HEAVY:
+        assert not [module for module in modules if module == heavy or module.startswith(f"{heavy}.")]
+    assert [module for module in modules if module.startswith("profagent")] == [
+        "profagent",
+        "profagent.cli",
+        "profagent.cli.main",
+        "profagent.errors",
+    ]
+
+
+def test_a_verb_imports_what_it_needs_and_no_other_verb() -> None:
+    modules = _modules("sessions", "--help")
+    assert "profagent.cli.sessions" in modules
+    assert "grpc" not in modules
+    assert "profagent.cli.watch" not in modules
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"profagent, version {__version__}\n"
+
+
+def test_the_help_lists_verbs_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    text = capsys.readouterr().out
+    for verb, (_, about) in VERBS.items():
+        assert f"  {verb} " in text
+        assert about.split()[0] in text
+    for meaning in ("0 fine", "2 usage", "3 the board cannot be reached", "4 data is incomplete"):
+        assert meaning in " ".join(text.split())
+
+
+def _command_lines() -> list[tuple[str, ...]]:
+    return [*((verb,) for verb in VERBS), ("export", "timeline"), ("export", "summary")]
+
+
+@pytest.mark.parametrize("verb", _command_lines(), ids=" ".join)
+def test_every_verb_has_help_with_an_example(verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*verb, "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"Usage: profagent {' '.join(verb)}" in text
+    assert f"Example: profagent {verb[0]}" in text
+
+
+@pytest.mark.parametrize("verb", _command_lines(), ids=" ".join)
+def test_every_option_says_what_it_does(verb: tuple[str, ...]) -> None:
+    context = click.Context(group)
+    command = group.get_command(context, verb[0])
+    if isinstance(command, click.Group) and len(verb) > 1:
+        command = command.get_command(context, verb[1])
+    assert command is not None
+    for parameter in command.params:
+        assert isinstance(parameter, click.Option)
+        assert parameter.help or parameter.metavar or isinstance(parameter.type, click.Choice)
+
+
+def test_a_verb_that_there_is_not_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fly"]) == 2
+    assert "fly" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ProfagentError("it broke", hint="mend it"), 1),
+        (UsageError("it broke", hint="mend it"), 2),
+        (UnreachableError("it broke", hint="mend it"), 3),
+        (IncompleteError("it broke", hint="mend it"), 4),
+        (KeyboardInterrupt(), 130),
+        (click.Abort(), 130),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_errors_become_exit_codes(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(LazyGroup, "invoke", fail)
+    assert run(["sessions"]) == code
+    if isinstance(error, ProfagentError):
+        assert capsys.readouterr().err == "profagent: it broke\n  mend it\n"
+
+
+def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr(LazyGroup, "invoke", fail)
+    with pytest.raises(ValueError):  # noqa: PT011 - which one does not matter
+        run(["sessions"])
