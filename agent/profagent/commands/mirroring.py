@@ -43,6 +43,8 @@ class BoardMirrors:
         self._identity = identity
         self._counter_map = counter_map
         self._jobs: dict[str, _Job] = {}
+        # By handle: complete logs of which the board has not sent anything yet that is not held.
+        self._vouched: dict[int, HeldLog] = {}
 
     def cut(self, logs: Iterable[tuple[str, str, int]]) -> None:
         """Drop bytes past an offset of data logs, given as JOB, path and offset. Raises StoreError."""
@@ -56,16 +58,22 @@ class BoardMirrors:
         holdings, lost = [], []
         for path, log in by_path.items():
             known = held.get(path)
+            self._vouched.pop(log.handle, None)
             if known is None or known.generation == 0:
                 holdings.append(Holding(log.handle))
                 continue
             digest = self._job(job).mirror.prefix_digest(path, known.offset)
-            if digest is None:
+            if log.snapshot and digest != known.digest:
+                # It was rewritten and took its place, and the process died before its rows were: it comes again.
+                holdings.append(Holding(log.handle, known.generation))
+            elif digest is None:
                 detail = f"the mirror's {path} lost bytes that were committed: copied anew"
                 lost.append(Entry("note", "mirror-changed", detail))
                 holdings.append(Holding(log.handle, known.generation))
             else:
                 holdings.append(Holding(log.handle, known.generation, known.offset, digest))
+                if known.complete and known.digest == digest:
+                    self._vouched[log.handle] = known
         return holdings, lost
 
     def take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
@@ -105,9 +113,10 @@ class BoardMirrors:
             return [LinkLedger(path, loss_entry(event.reason, event.detail, event.lost_bytes))]
         assert log is not None, "only a Loss can be about no log"
         job, path = self._job(log.job), checked_path(log.path)
+        is_known = self._is_known(log.handle, event)
         match event:
             case Started():
-                return self._started(job, log, path, event)
+                return self._started(job, log, path, event, is_known=is_known)
             case Chunk():
                 job.mirror.append(path, event.offset, event.data, snapshot=log.snapshot)
                 if not log.snapshot:
@@ -115,16 +124,30 @@ class BoardMirrors:
                     return list(job.decoder.append(path, event.generation, event.offset, event.data))
             case Completed():
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
-                return self._completed(job, log, path, event)
+                return [] if is_known else self._completed(job, log, path, event)
             case Removed():
                 reached.pop(log.handle, None)
                 entries = removal_entry(event.sent, event.size)
                 return [LogRemoved(path), *(LinkLedger(path, entry) for entry in entries)]
         return []
 
-    def _started(self, job: _Job, log: FollowedLog, path: str, event: Started) -> Iterable[Change]:
+    def _is_known(self, handle: int, event: Started | Chunk | Completed | Removed) -> bool:
+        """Whether a log that is complete goes on and ends as it is held: neither its bytes nor its rows change."""
+        known = self._vouched.get(handle)
+        match event:
+            case Started() if known is not None:
+                same = (event.generation, event.offset) == (known.generation, known.offset)
+            case Completed() if known is not None:
+                same = (event.generation, event.size, event.digest) == (known.generation, known.offset, known.digest)
+            case _:
+                same = False
+        if not same:
+            self._vouched.pop(handle, None)
+        return same
+
+    def _started(self, job: _Job, log: FollowedLog, path: str, event: Started, *, is_known: bool) -> Iterable[Change]:
         job.mirror.begin(path, event.generation, event.offset, snapshot=log.snapshot)
-        if log.snapshot:
+        if log.snapshot or is_known:
             return []
         changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
         if event.reason in _ANOTHER_FILE:
@@ -137,7 +160,7 @@ class BoardMirrors:
         if not log.snapshot:
             changes += job.decoder.complete(path, event.generation, event.size, event.digest)
         elif (content := job.mirror.finish_snapshot(path)) is not None:
-            changes += job.decoder.snapshot(path, event.generation, content, event.digest)
+            changes += job.decoder.snapshot(path, event.generation, content, event.digest, size=event.size)
         if job.mirror.prefix_digest(path, event.size) != event.digest:
             raise ProtocolError(
                 f"the copy of {log.job}/{path} does not have the board's digest",
