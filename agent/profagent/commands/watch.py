@@ -94,7 +94,7 @@ class WatchView:
         """Know whether a program runs, and which JOBs are up to date."""
         if not jobs:
             self._tell_once(NO_JOB)
-        self._job_goes_on = any(job.state in ("open", "quiet") for job in jobs)
+        self._job_goes_on = any(job.caught_up and job.state in ("open", "quiet") for job in jobs)
         for job in jobs:
             if job.caught_up:
                 self.beginnings.caught_up(job.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
 
 class ScriptedBoard(board_pb2_grpc.BoardServicer):
-    """Answers calls as the test says; `refusal` aborts a stream after its first message."""
+    """Answers calls as the test says; after `messages` it answers a stream, or aborts it with `refusal`."""
 
     def __init__(self, refusal: tuple[grpc.StatusCode, str] | None = None) -> None:
         self.refusal = refusal
         self.opened: list[str] = []
+        self.messages = 1
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.Description:
         return pb.Description(identity="scripted", protocol=pb.ProtocolVersion(major=1))
@@ -39,6 +41,8 @@ class ScriptedBoard(board_pb2_grpc.BoardServicer):
     async def Follow(self, requests: AsyncIterator[pb.ClientMessage], context: Any) -> None:  # type: ignore[override]
         async for message in requests:
             self.opened.append(message.open.consumer)
+            if len(self.opened) < self.messages:
+                continue
             if self.refusal is not None:
                 await context.abort(*self.refusal)
             await context.write(pb.ServerMessage())
@@ -73,6 +77,17 @@ async def test_a_stream_skips_messages_of_newer_versions_and_tells_its_end() -> 
         with pytest.raises(UnreachableError, match="ended the stream"):
             await stream.receive()
     assert board.opened == ["me"]
+
+
+async def test_tasks_that_send_at_once_take_turns() -> None:
+    board = ScriptedBoard()
+    board.messages = 50
+    async with serving(board) as address, connected(address) as channel, channel.follow() as stream:
+        async with asyncio.TaskGroup() as group:
+            for number in range(50):
+                group.create_task(stream.send(Open(f"task-{number}", "test")))
+        assert await stream.receive() == JobsListed()
+    assert sorted(board.opened) == sorted(f"task-{number}" for number in range(50))
 
 
 @pytest.mark.parametrize(
