@@ -32,6 +32,8 @@ SILENCE_S = 3 * HEARTBEAT_S
 RETRY_AFTER_S = 2.0
 # Logs that have their turn in one go.
 TURN_LOGS = 128
+# Released handles are told together, so long after the first of them, unless others wait for their room.
+RELEASE_S = 0.25
 # A stream whose window is full looks this often whether an idle log can give way.
 ROOM_S = 0.25
 
@@ -74,6 +76,7 @@ class Conversation:
         self._wake = asyncio.Event()
         self._heard = self._spoke = site.clock.monotonic()
         self._is_closing = False
+        self._release_due: float | None = None  # when released handles are told
 
     async def run(self) -> None:
         """Talk until the client half-closes, or `close` was called. Raises Refusal."""
@@ -152,7 +155,7 @@ class Conversation:
     async def _pause(self) -> None:
         """Wait until something happens, a log is due, or it is time for a heartbeat."""
         now = self._site.clock.monotonic()
-        due = [self._spoke + HEARTBEAT_S, self._stream.window.next_due()]
+        due = [self._spoke + HEARTBEAT_S, self._stream.window.next_due(), self._release_due]
         if self._stream.is_short_of_room:
             due.append(now + ROOM_S)
         delay_s = min(each for each in due if each is not None) - now
@@ -168,8 +171,8 @@ class Conversation:
         """Do a little of everything that is due; whether there was anything."""
         done = [
             await self._tell_jobs(),
-            await self._tell_released(),
             await self._announce(),
+            await self._tell_released(),
             await self._send_logs(),
         ]
         if not any(done):
@@ -191,11 +194,19 @@ class Conversation:
             await self._write(wire.ServerMessage(job_status=status))
         return bool(views)
 
-    async def _tell_released(self) -> bool:
-        handles = self._stream.window.take_released(PAGE_ENTRIES)
-        if handles:
+    async def _tell_released(self, *, at_once: bool = False) -> bool:
+        now = self._site.clock.monotonic()
+        if self._stream.window.has_released and self._release_due is None:
+            self._release_due = now + RELEASE_S
+        is_due = self._release_due is not None and now >= self._release_due
+        if not (is_due or at_once or self._stream.is_short_of_room):
+            return False
+        self._release_due = None
+        told = self._stream.window.has_released
+        while self._stream.window.has_released:
+            handles = self._stream.window.take_released(PAGE_ENTRIES)
             await self._write(wire.ServerMessage(released=wire.Released(handles=handles)))
-        return bool(handles)
+        return told
 
     async def _announce(self) -> bool:
         names = self._stream.next_names(self._site.clock.monotonic())
@@ -203,8 +214,8 @@ class Conversation:
             return False
         page = await asyncio.to_thread(names.look)
         logs, losses = self._stream.looked(names, page, moment(self._site.clock))
-        # Handles that gave way are told first: the client counts them too.
-        await self._tell_released()
+        if any(self._stream.window.is_leaving(log) for log in logs):
+            await self._tell_released(at_once=True)
         if logs:
             await self._write(wire.ServerMessage(announced=messages.announced(logs)))
         await self._send_events(losses)

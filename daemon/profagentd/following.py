@@ -126,7 +126,8 @@ class _Look:
         if log.fingerprint and (log.fingerprint.inode != self._seen.inode or self._seen.size < log.sent):
             self._start(log.generation + 1, StartReason.RECREATED)
         log.fingerprint = self._seen
-        if self._send(os.pread(self._descriptor, CHUNK_BYTES, log.sent)):
+        self._send(os.pread(self._descriptor, CHUNK_BYTES, log.sent))
+        if log.sent < self._seen.size:
             return Step(tuple(self._events), again=True)
         if self._check and log.checked != log.sent and self._is_stable and not log.is_complete:
             log.compare_again()
@@ -157,7 +158,8 @@ class _Look:
                 return Step(tuple(self._events), due=allowed)
             self._rewrite()
         log.fingerprint = self._seen
-        if self._send(os.pread(self._descriptor, CHUNK_BYTES, log.sent)):
+        self._send(os.pread(self._descriptor, CHUNK_BYTES, log.sent))
+        if log.sent < self._seen.size:
             return Step(tuple(self._events), again=True)
         return self._finish(is_whole=False)
 
@@ -186,8 +188,7 @@ class _Look:
     def _start(self, generation: int, reason: StartReason) -> None:
         self._events.append(self._log.start(generation, reason, self._now.monotonic))
 
-    def _send(self, data: bytes) -> bool:
+    def _send(self, data: bytes) -> None:
         if data:
             self._events.append(Chunk(self._log.handle, self._log.generation, self._log.sent, data))
             self._log.took(data)
-        return bool(data)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import itertools
+import math
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from profagentd.walk import Sighting
 
 WINDOW_LOGS = 4096
+# Logs that wait until about the same time have their turns together.
+SLOT_S = 0.05
 # An incomplete log that did not change for so long gives way when others wait.
 IDLE_S = 1.0
 
@@ -30,12 +34,12 @@ class Window:
         self._handles = 0
         self._ready: deque[Log] = deque()
         self._waiting: list[tuple[float, int]] = []
-        self._released: list[int] = []
+        self._released: dict[int, tuple[int, bytes]] = {}  # JOB and path of handles whose end is not told yet
 
     @property
     def room(self) -> int:
-        """How many logs more may be announced."""
-        return WINDOW_LOGS - len(self._logs)
+        """How many logs more may be announced; the client counts released ones until it is told."""
+        return WINDOW_LOGS - len(self._logs) - len(self._released)
 
     @property
     def lag_bytes(self) -> int:
@@ -104,8 +108,8 @@ class Window:
         if is_due:
             self.queue(log)
         elif step.due is not None:
-            log.waits_until = step.due
-            heapq.heappush(self._waiting, (step.due, log.handle))
+            log.waits_until = math.ceil(step.due / SLOT_S) * SLOT_S
+            heapq.heappush(self._waiting, (log.waits_until, log.handle))
         self.release_delivered(log)
         return step.events
 
@@ -126,7 +130,7 @@ class Window:
 
     def release(self, log: Log) -> None:
         """The handle is over, which the client is to be told."""
-        self._released.append(log.handle)
+        self._released[log.handle] = (log.job, log.path)
         self.forget(log)
 
     def release_delivered(self, log: Log) -> None:
@@ -140,7 +144,18 @@ class Window:
         for log in heapq.nsmallest(limit, idle, key=lambda each: each.changed):
             self.release(log)
 
+    @property
+    def has_released(self) -> bool:
+        """Whether there are handles that the client is to be told are over."""
+        return bool(self._released)
+
+    def is_leaving(self, log: Log) -> bool:
+        """Whether the client does not know yet that an earlier handle of this log is over."""
+        return (log.job, log.path) in self._released.values()
+
     def take_released(self, limit: int) -> list[int]:
         """Released handles that the client is to be told, at most `limit`."""
-        released, self._released = self._released[:limit], self._released[limit:]
+        released = list(itertools.islice(self._released, limit))
+        for handle in released:
+            del self._released[handle]
         return released

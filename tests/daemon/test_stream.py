@@ -237,13 +237,14 @@ def test_a_full_window_lets_names_wait() -> None:
     assert not talk.stream.is_short_of_room
 
 
-def test_idle_logs_give_way_when_names_wait() -> None:
+def test_idle_logs_give_way_when_names_wait_and_the_client_is_told_first() -> None:
     talk = Talk(*(b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(WINDOW_LOGS)))
     talk.follow(talk.logs[5])
     talk.logs[5].acknowledged = 3
     talk.stream.names_changed(talk.job, {INFO: Touch.WRITTEN})
-    assert talk.stream.next_names(NOW.monotonic) is not None
+    assert talk.stream.next_names(NOW.monotonic) is None
     assert talk.stream.window.take_released(10) == [talk.logs[5].handle]
+    assert talk.stream.next_names(NOW.monotonic) is not None
 
 
 def test_a_look_takes_at_most_a_page(talk: Talk) -> None:

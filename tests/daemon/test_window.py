@@ -178,6 +178,34 @@ def test_busy_and_undurable_logs_do_not_give_way(window: Window) -> None:
     ]
 
 
+def test_a_log_that_comes_again_before_its_release_was_told_is_known(window: Window) -> None:
+    first = follow(window)
+    window.release(first)
+    again, other = add(window), add(window, b"b")
+    assert window.is_leaving(again)
+    assert not window.is_leaving(other)
+    window.take_released(10)
+    assert not window.is_leaving(again)
+
+
+def test_room_is_free_when_the_client_knows(window: Window) -> None:
+    log = follow(window)
+    window.release(log)
+    assert window.room == module.WINDOW_LOGS - 1
+    assert window.has_released
+    window.take_released(10)
+    assert window.room == module.WINDOW_LOGS
+    assert not window.has_released
+
+
+def test_logs_that_wait_until_about_the_same_time_wake_together(window: Window) -> None:
+    logs = [follow(window, path) for path in (b"a", b"b")]
+    for log, due in zip(logs, (5.001, 5.049)):
+        window.stepped(log, Step(due=due))
+    assert window.take_ready(2, 5.03) == []
+    assert window.take_ready(2, 5.05 + 1e-6) == logs
+
+
 def test_released_handles_are_told_in_pages(window: Window) -> None:
     logs = [follow(window, b"%d" % number) for number in range(5)]
     for log in logs:

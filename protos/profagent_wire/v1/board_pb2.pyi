@@ -117,7 +117,7 @@ class _StartReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     START_REASON_NEW: _StartReason.ValueType  # 1
     """The client holds nothing."""
     START_REASON_SAME: _StartReason.ValueType  # 2
-    """The client's prefix is the file's."""
+    """The client's prefix is the file's; of a snapshot, all of the file."""
     START_REASON_DIFFERENT: _StartReason.ValueType  # 3
     """The client's prefix is not the file's, or is longer than the file."""
     START_REASON_RECREATED: _StartReason.ValueType  # 4
@@ -131,7 +131,7 @@ START_REASON_UNSPECIFIED: StartReason.ValueType  # 0
 START_REASON_NEW: StartReason.ValueType  # 1
 """The client holds nothing."""
 START_REASON_SAME: StartReason.ValueType  # 2
-"""The client's prefix is the file's."""
+"""The client's prefix is the file's; of a snapshot, all of the file."""
 START_REASON_DIFFERENT: StartReason.ValueType  # 3
 """The client's prefix is not the file's, or is longer than the file."""
 START_REASON_RECREATED: StartReason.ValueType  # 4
@@ -751,6 +751,7 @@ class Removed(google.protobuf.message.Message):
     SIZE_FIELD_NUMBER: builtins.int
     handle: builtins.int
     generation: builtins.int
+    """The generation that was sent; the client's own when none was started, and 0 when it holds nothing."""
     sent: builtins.int
     """Bytes that this stream, or the client's holding before it, covers."""
     size: builtins.int
