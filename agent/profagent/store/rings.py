@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def most_calls_between(call_ends: NDArray[np.int64], flushes: NDArray[np.int64]) -> int:
+def most_calls_between(call_ends: NDArray[np.float64], flushes: NDArray[np.float64]) -> int:
     """The most calls between two neighbouring flushes; both are sorted times in microseconds.
 
     The runtime flushes at each sampled inference and at the unload; a call belongs to the first flush after it.
@@ -47,15 +47,15 @@ def note_full_rings(connection: sqlite3.Connection, session: int, board: int, jo
             )
 
 
-def _call_ends(connection: sqlite3.Connection, log: int) -> NDArray[np.int64]:
+def _call_ends(connection: sqlite3.Connection, log: int) -> NDArray[np.float64]:
     rows = connection.execute(
         f"SELECT end_us FROM part CROSS JOIN api ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - a constant
         f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE log = ?",
         (log,),
     )
-    return np.sort(np.fromiter((row[0] for row in rows), np.float64)).astype(np.int64)
+    return np.sort(np.fromiter((row[0] for row in rows), np.float64))
 
 
-def _flushes(connection: sqlite3.Connection, model: int) -> NDArray[np.int64]:
+def _flushes(connection: sqlite3.Connection, model: int) -> NDArray[np.float64]:
     rows = connection.execute("SELECT end_us FROM inference WHERE model = ? AND end_us IS NOT NULL", (model,))
-    return np.sort(np.fromiter((row[0] for row in rows), np.int64))
+    return np.sort(np.fromiter((row[0] for row in rows), np.float64))

@@ -1,73 +1,97 @@
-"""Opening a database: made, brought up to date, or refused."""
+"""Opening the database: made, brought up to date, or refused."""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from profagent.errors import StoreError
 from profagent.store.database import SCHEMA_VERSION, migrate, open_for_writing
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 def pragma(connection: sqlite3.Connection, name: str) -> object:
     return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def test_a_new_database_has_the_schema_and_commits_durably(tmp_path: Path) -> None:
-    with closing(open_for_writing(tmp_path / "deep" / "profagent.db")) as connection:
+def test_a_new_database_has_the_schema_and_is_durable(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "profagent.db"
+    with closing(open_for_writing(file)) as connection:
         assert pragma(connection, "user_version") == SCHEMA_VERSION
-        assert pragma(connection, "journal_mode") == "wal"
-        assert pragma(connection, "synchronous") == 2
-        assert connection.execute("SELECT * FROM op_records").fetchall() == []
+        assert (pragma(connection, "journal_mode"), pragma(connection, "synchronous")) == ("wal", 2)
+        assert connection.execute("SELECT count(*) FROM op_records").fetchone() == (0,)
+        assert connection.execute("SELECT name FROM api_name WHERE api = 0").fetchone() == (
+            "svp_acl_mdl_load_from_mem",
+        )
 
 
-def test_opening_again_keeps_what_is_there(tmp_path: Path) -> None:
-    file = tmp_path / "profagent.db"
-    with closing(open_for_writing(file)) as connection:
-        connection.execute("INSERT INTO board (identity, hostname, model) VALUES ('b', 'h', 'm')")
-    with closing(open_for_writing(file)) as connection:
-        assert connection.execute("SELECT identity FROM board").fetchall() == [("b",)]
+def test_a_database_to_be_thrown_away_waits_for_no_disk(tmp_path: Path) -> None:
+    with closing(open_for_writing(tmp_path / "x.db", durable=False)) as connection:
+        assert (pragma(connection, "journal_mode"), pragma(connection, "synchronous")) == ("off", 0)
 
 
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "profagent.db"
-    with closing(sqlite3.connect(file)) as connection:
+def test_a_database_that_is_there_keeps_its_rows(tmp_path: Path) -> None:
+    for expected in (0, 1):
+        with closing(open_for_writing(tmp_path / "x.db")) as connection:
+            assert connection.execute("SELECT count(*) FROM board").fetchone() == (expected,)
+            connection.execute(
+                "INSERT INTO board (identity, hostname, model) VALUES ('b', '', '')"
+            ) if not expected else None
+
+
+def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with closing(open_for_writing(tmp_path / "x.db")) as connection:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
-    with pytest.raises(StoreError, match=f"schema version {SCHEMA_VERSION + 1}"):
-        open_for_writing(file)
+    with pytest.raises(StoreError, match=f"version {SCHEMA_VERSION + 1}") as caught:
+        open_for_writing(tmp_path / "x.db")
+    assert "newer profagent" in caught.value.hint
 
 
-def test_another_programs_database_is_refused_and_not_changed(tmp_path: Path) -> None:
-    file = tmp_path / "theirs.db"
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("CREATE TABLE theirs (a)")
+def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("CREATE TABLE board (x)")
     with pytest.raises(StoreError, match="another program"):
-        open_for_writing(file)
-    with closing(sqlite3.connect(file)) as connection:
-        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("theirs",)]
+        open_for_writing(tmp_path / "x.db")
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("board",)]
 
 
-def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("not a database, but long enough to be looked at as one" * 100)
-    with pytest.raises(StoreError, match="cannot open"):
-        open_for_writing(tmp_path / "text")
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="cannot open"):
-        open_for_writing(tmp_path / "file" / "profagent.db")
+@pytest.mark.parametrize(
+    "content", [b"not a database, but text that is long enough" * 9, b"SQLite format 3\0" + b"x" * 999]
+)
+def test_what_is_no_database_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.db").write_bytes(content)
+    with pytest.raises(StoreError, match="cannot open the database"):
+        open_for_writing(tmp_path / "x.db")
+    assert (tmp_path / "x.db").read_bytes() == content
 
 
-def test_migrations_run_in_order_and_only_those_that_are_missing() -> None:
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError, match="cannot open the database") as caught:
+        open_for_writing(tmp_path / "file" / "x.db")
+    assert caught.value.hint
+
+
+def test_migrations_run_in_their_order_from_the_version_that_is_there() -> None:
+    scripts = {
+        3: "INSERT INTO steps VALUES (3); PRAGMA user_version = 3",
+        2: "INSERT INTO steps VALUES (2); PRAGMA user_version = 2",
+        1: "CREATE TABLE steps (n); PRAGMA user_version = 1",
+    }
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.execute("CREATE TABLE steps (n)")
-        scripts = {
-            number: f"INSERT INTO steps VALUES ({number}); PRAGMA user_version = {number}" for number in (4, 2, 3)
-        }
-        migrate(connection, 2, scripts)
-        assert connection.execute("SELECT n FROM steps").fetchall() == [(3,), (4,)]
-        assert pragma(connection, "user_version") == 4
+        migrate(connection, 0, {1: scripts[1]})
+        migrate(connection, 1, scripts)
+        assert connection.execute("SELECT n FROM steps").fetchall() == [(2,), (3,)]
+        assert pragma(connection, "user_version") == 3
+
+
+def test_a_migration_that_fails_changes_nothing() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        with pytest.raises(sqlite3.Error):
+            migrate(connection, 0, {1: "CREATE TABLE a (x); PRAGMA user_version = 1; CREATE TABLE a (x)"})
+        connection.execute("ROLLBACK")
+        assert pragma(connection, "user_version") == 0
+        assert connection.execute("SELECT * FROM sqlite_schema").fetchall() == []

@@ -1,41 +1,44 @@
-"""Sessions: begun, gone on with, ended."""
+"""Sessions: begun, gone on with, or begun anew."""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from profagent.store.database import open_for_writing
 from profagent.store.sessions import SessionStart, begin_session, end_session
 
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator
-    from pathlib import Path
-
-START = SessionStart("board-1", "euler", "SS928", "record", "10.0.0.2:50151", 1_000, simulated=False)
+START = SessionStart("b1", "euler", "SS928", "record", "10.0.0.1:50151", 17, simulated=False, daemon_version="1.0")
 
 
 @pytest.fixture
-def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(open_for_writing(tmp_path / "profagent.db")) as opened:
-        yield opened
+def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(open_for_writing(tmp_path / "x.db", durable=False)) as connection:
+        yield connection
 
 
-def test_an_unfinished_session_of_the_board_goes_on(connection: sqlite3.Connection) -> None:
-    first = begin_session(connection, START)
-    assert begin_session(connection, replace(START, started_us=2_000, address="elsewhere")) == first
-    assert connection.execute("SELECT started_us, address FROM session").fetchall() == [(1_000, "10.0.0.2:50151")]
+def test_a_session_has_what_is_known_when_it_begins(db: sqlite3.Connection) -> None:
+    labels = {"model": "yolo v5", "note": "ä"}
+    session, board = begin_session(db, replace(START, labels=labels, counter_map="mine", sdk_version="2"))
+    columns = (
+        "board, hostname, source, address, started_us, ended_us, simulated, daemon_version, sdk_version, counter_map"
+    )
+    assert db.execute(f"SELECT {columns} FROM sessions WHERE session = ?", (session,)).fetchone() == (
+        *("b1", "euler", "record", "10.0.0.1:50151", 17, None, 0, "1.0", "2", "mine"),
+    )
+    assert dict(db.execute("SELECT key, value FROM session_label").fetchall()) == labels
+    assert db.execute("SELECT board, model FROM board").fetchall() == [(board, "SS928")]
 
 
-def test_a_finished_session_does_not_go_on(connection: sqlite3.Connection) -> None:
-    session, board = begin_session(connection, START)
-    end_session(connection, session, 5_000)
-    assert begin_session(connection, START) == (session + 1, board)
-    assert connection.execute("SELECT ended_us FROM session ORDER BY session").fetchall() == [(5_000,), (None,)]
+def test_an_unfinished_session_goes_on_with_more_labels(db: sqlite3.Connection) -> None:
+    first = begin_session(db, replace(START, labels={"a": "1"}))
+    assert begin_session(db, replace(START, started_us=99, labels={"a": "2", "b": "3"}, hostname="new")) == first
+    assert db.execute("SELECT started_us, labels, hostname FROM sessions").fetchall() == [(17, "a=2 b=3", "new")]
 
 
 @pytest.mark.parametrize(
@@ -43,23 +46,38 @@ def test_a_finished_session_does_not_go_on(connection: sqlite3.Connection) -> No
     [
         replace(START, always_new=True),
         replace(START, source="watch"),
-        replace(START, identity="board-2"),
+        replace(START, identity="b2"),
         replace(START, counter_map="mine"),
     ],
-    ids=["new", "source", "board", "counter map"],
+    ids=["told so", "another source", "another board", "another counter map"],
 )
-def test_another_capture_has_a_session_of_its_own(connection: sqlite3.Connection, other: SessionStart) -> None:
-    session, _ = begin_session(connection, START)
-    assert begin_session(connection, other)[0] != session
+def test_a_session_is_not_gone_on_with_by(db: sqlite3.Connection, other: SessionStart) -> None:
+    first, _ = begin_session(db, START)
+    second, _ = begin_session(db, other)
+    assert second != first
 
 
-def test_labels_are_kept_and_added_to(connection: sqlite3.Connection) -> None:
-    begin_session(connection, replace(START, labels={"build": "1", "net": "yolo"}))
-    begin_session(connection, replace(START, labels={"build": "2"}))
-    assert connection.execute("SELECT labels FROM sessions").fetchall() == [("build=2 net=yolo",)]
+def test_a_session_that_ended_is_not_gone_on_with(db: sqlite3.Connection) -> None:
+    first, _ = begin_session(db, START)
+    end_session(db, first, 500)
+    assert db.execute("SELECT ended_us FROM sessions").fetchall() == [(500,)]
+    assert begin_session(db, START)[0] != first
 
 
-def test_a_boards_newest_name_is_kept(connection: sqlite3.Connection) -> None:
-    begin_session(connection, START)
-    begin_session(connection, replace(START, hostname="renamed"))
-    assert connection.execute("SELECT identity, hostname FROM board").fetchall() == [("board-1", "renamed")]
+def test_a_session_that_found_a_simulated_job_goes_on_without_its_map_being_named(db: sqlite3.Connection) -> None:
+    first, _ = begin_session(db, START)
+    db.execute("UPDATE session SET simulated = 1, counter_map = 'simulated'")
+    assert begin_session(db, START)[0] == first
+
+
+def test_the_newest_of_several_unfinished_sessions_goes_on(db: sqlite3.Connection) -> None:
+    begin_session(db, START)
+    newest, _ = begin_session(db, replace(START, always_new=True))
+    assert begin_session(db, START)[0] == newest
+
+
+def test_a_beginning_that_fails_leaves_nothing(db: sqlite3.Connection) -> None:
+    with pytest.raises(sqlite3.Error):
+        begin_session(db, replace(START, labels={"a": object()}))  # type: ignore[dict-item]
+    assert not db.in_transaction
+    assert db.execute("SELECT count(*) FROM board").fetchone() == (0,)

@@ -1,0 +1,20 @@
+"""A database of its own for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.dumps import check
+from tests.unit.store.rows import Rows
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[Rows]:
+    """A writer's database; what it holds in the end must not contradict itself."""
+    rows = Rows(tmp_path)
+    yield rows
+    check(rows.connection)
+    rows.connection.close()

@@ -1,0 +1,107 @@
+"""An empty database with one session, and changes by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from profagent.formats.names import LogName, parse_log_name
+from profagent.formats.records import API_DTYPE
+from profagent.ingest.changes import ApiRecords, Change, JobChanges, SegmentRecords
+from profagent.store.database import open_for_writing
+from profagent.store.sessions import SessionStart, begin_session
+from profagent.store.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+JOB = "JOB" + "A" * 29
+AICORE = "data/aicore.0.m.3.0.1.1.0"
+AICPU = "data/aicpu.0.m.3.0.1.1.0"
+CALLS = "data/acl_api.0.m.0"
+
+
+class Rows:
+    """A writer and its database; `session` begins another session on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.connection = open_for_writing(folder / "profagent.db", durable=False)
+        self.writer = self.session()
+
+    def session(self) -> Writer:
+        start = SessionStart("b1", "euler", "SS928", "record", "here", 1, simulated=False, always_new=True)
+        self.writer = Writer(self.connection, *begin_session(self.connection, start))
+        return self.writer
+
+    def apply(self, *changes: Change, job: str = JOB, state: str | None = None) -> None:
+        self.writer.apply([JobChanges(job, "/board", changes, state)])
+
+    def query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return self.connection.execute(sql, parameters).fetchall()
+
+
+def name_of(path: str) -> LogName:
+    name = parse_log_name(path)
+    assert name is not None
+    return name
+
+
+def aicore(
+    path: str = AICORE,
+    ticks: Sequence[int] = (10, 20),
+    *,
+    first: int = 0,
+    net: int = 0,
+    ordinals: Sequence[int] | None = None,
+    stretches: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+    counters: dict[str, list[float]] | None = None,
+) -> SegmentRecords:
+    """Records of one segment unless told otherwise."""
+    count = len(ticks)
+    return SegmentRecords(
+        path=path,
+        name=name_of(path),
+        first_record=first,
+        stretch=np.array(stretches or [0] * count, np.int64),
+        ordinal=np.array(ordinals or [0] * count, np.int64),
+        net=np.full(count, net, np.uint32),
+        sequence=np.arange(first, first + count),
+        layer_index=np.array(layers or [-1] * count, np.int32),
+        columns={"ticks": np.array(ticks, np.int64), "ticks_before": np.cumsum(ticks) - np.array(ticks)},
+        counters={key: np.array(values) for key, values in (counters or {}).items()},
+    )
+
+
+def aicpu(
+    times: Sequence[tuple[int, int]], segment: tuple[int, int], path: str = AICPU, net: int = 1
+) -> SegmentRecords:
+    """Records of one segment on the other unit."""
+    count = len(times)
+    columns = {
+        "begin_us": [begin for begin, _ in times],
+        "end_us": [end for _, end in times],
+        "segment_start_us": [segment[0]] * count,
+        "segment_end_us": [segment[1]] * count,
+    }
+    return SegmentRecords(
+        path=path,
+        name=name_of(path),
+        first_record=0,
+        stretch=np.zeros(count, np.int64),
+        ordinal=np.zeros(count, np.int64),
+        net=np.full(count, net, np.uint32),
+        sequence=np.arange(count),
+        layer_index=np.full(count, -1, np.int32),
+        columns={key: np.array(values, np.uint64) for key, values in columns.items()},
+    )
+
+
+def calls(numbers: Sequence[int], ends_us: Sequence[int] | None = None, path: str = CALLS) -> ApiRecords:
+    """Calls with these places in their file."""
+    records = np.zeros(len(numbers), API_DTYPE)
+    records["api"], records["begin_us"] = 2, 5
+    records["end_us"] = ends_us or [9] * len(numbers)
+    return ApiRecords(path, name_of(path), np.array(numbers, np.int64), records)

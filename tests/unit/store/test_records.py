@@ -1,0 +1,140 @@
+"""Rows of records, from the changes that carry them."""
+
+from __future__ import annotations
+
+import math
+
+from profagent.formats.countermap import COUNTER_NAMES
+from profagent.ingest.changes import LogAdvanced, LogReset, Redecoded
+from profagent.store.parts import RECORDS_PER_PART
+from tests.unit.store.rows import AICORE, AICPU, CALLS, Rows, aicore, aicpu, calls
+
+RELOAD = "data/aicore.0.m.3.0.1.1.9"
+
+
+def test_aicore_records_have_their_place_and_their_ticks(rows: Rows) -> None:
+    rows.apply(aicore(ticks=(10, 20, 30), layers=(0, -1, 2)))
+    assert rows.query("SELECT record - (1 << 24), segment, sequence, layer_index, ticks, ticks_before FROM aicore") == [
+        (0, 1, 0, 0, 10, 0),
+        (1, 1, 1, None, 20, 10),
+        (2, 1, 2, 2, 30, 30),
+    ]
+
+
+def test_counters_that_are_not_known_are_null(rows: Rows) -> None:
+    rows.apply(aicore(counters={"mac_busy": [0.5, math.nan], "ddr_read_bytes": [640.0, 0.0]}))
+    others = [name for name in COUNTER_NAMES if name not in ("mac_busy", "ddr_read_bytes")]
+    assert rows.query("SELECT mac_busy, ddr_read_bytes FROM aicore") == [(0.5, 640.0), (None, 0.0)]
+    assert rows.query(f"SELECT {', '.join(others)} FROM aicore LIMIT 1") == [(None,) * len(others)]
+
+
+def test_records_with_and_without_counters_stand_beside_each_other(rows: Rows) -> None:
+    rows.apply(aicore(counters={"dld": [0.1, 0.2]}), aicore(RELOAD))
+    assert rows.query("SELECT dld FROM aicore ORDER BY record") == [(0.1,), (0.2,), (None,), (None,)]
+
+
+def test_aicpu_records_and_calls_have_their_times(rows: Rows) -> None:
+    rows.apply(aicpu([(100, 110), (110, 130)], (90, 140)), calls([0, 2], [7, 8]))
+    assert rows.query("SELECT sequence, begin_us, end_us FROM aicpu") == [(0, 100, 110), (1, 110, 130)]
+    assert rows.query("SELECT start_us, duration_us, segment_start_us, segment_end_us FROM aicpu_records") == [
+        (100, 10, 90, 140),
+        (110, 20, 90, 140),
+    ]
+    assert rows.query("SELECT record & 0xffffff, api, begin_us, end_us FROM api") == [(0, 2, 5, 7), (2, 2, 5, 8)]
+
+
+def test_times_beyond_63_bits_are_kept_as_near_as_the_database_can(rows: Rows) -> None:
+    huge = 2**64 - 1
+    rows.apply(aicpu([(1, huge)], (2, huge)), calls([0, 1], [huge, 2**63 - 1]))
+    assert rows.query("SELECT begin_us, end_us FROM aicpu") == [(1, float(huge))]
+    assert rows.query("SELECT start_us, end_us FROM segment") == [(2, float(huge))]
+    assert rows.query("SELECT end_us FROM api ORDER BY record") == [(float(huge),), (2**63 - 1,)]
+
+
+def test_numbers_of_32_bits_are_kept_whole(rows: Rows) -> None:
+    rows.apply(aicore(ticks=(2**32 - 1,) * 3))
+    assert rows.query(
+        "SELECT max(r.ticks), max(ticks_before), g.ticks FROM aicore r JOIN segment g USING (segment)"
+    ) == [(2**32 - 1, 2 * (2**32 - 1), 3 * (2**32 - 1))]
+
+
+def test_a_log_that_grows_extends_its_last_segment(rows: Rows) -> None:
+    rows.apply(aicore(ticks=(10, 20), ordinals=(0, 1)))
+    rows.apply(aicore(ticks=(30, 40), first=2, ordinals=(1, 2)))
+    assert rows.query("SELECT ordinal, ticks FROM segment ORDER BY ordinal") == [(0, 10), (1, 50), (2, 40)]
+    assert rows.query("SELECT ordinal FROM aicore JOIN segment USING (segment) ORDER BY record") == [
+        (0,),
+        (1,),
+        (1,),
+        (2,),
+    ]
+
+
+def test_a_segment_is_extended_within_one_batch_too(rows: Rows) -> None:
+    rows.apply(aicore(ticks=(10,)), aicore(ticks=(20,), first=1), aicore(RELOAD, ticks=(5,)), aicore(first=2))
+    assert rows.query("SELECT ordinal, ticks FROM segment ORDER BY segment") == [(0, 60), (0, 5)]
+
+
+def test_a_later_session_extends_the_segment_and_keeps_its_records(rows: Rows) -> None:
+    rows.apply(aicore(ticks=(10, 20)))
+    rows.session()
+    rows.apply(aicore(ticks=(30,), first=2))
+    assert rows.query("SELECT session, sequence, ticks FROM op_records") == [(1, 0, 10), (1, 1, 20), (2, 2, 30)]
+    assert rows.query("SELECT session FROM inferences") == [(1,)]
+    assert rows.query("SELECT ticks FROM segment") == [(60,)]
+
+
+def test_calls_of_a_later_session_are_its_own(rows: Rows) -> None:
+    rows.apply(calls([0, 1]))
+    rows.session()
+    rows.apply(calls([2]))
+    assert rows.query("SELECT session, count(*) FROM api_records GROUP BY session") == [(1, 2), (2, 1)]
+
+
+def test_records_decoded_again_stay_with_the_sessions_that_fetched_them(rows: Rows) -> None:
+    rows.apply(LogAdvanced(AICORE, 1, 512), aicore(ticks=(10, 20)))
+    rows.session()
+    rows.apply(aicore(ticks=(30,), first=2))
+    rows.session()
+    rows.apply(Redecoded(AICORE, aicore(ticks=(1, 2, 3), ordinals=(0, 0, 1), stretches=(0, 0, 1))))
+    rows.apply(aicore(ticks=(4,), first=3, ordinals=(1,), stretches=(1,)))
+    assert rows.query("SELECT session, ticks FROM op_records") == [(1, 1), (1, 2), (2, 3), (3, 4)]
+    assert rows.query("SELECT session, stretch FROM inferences") == [(1, 0), (2, 1)]
+    assert rows.query("SELECT ordinal, ticks FROM segment ORDER BY ordinal") == [(0, 3), (1, 7)]
+
+
+def test_bytes_that_no_transaction_knows_are_not_decoded_again(rows: Rows) -> None:
+    rows.apply(Redecoded(AICORE, aicore()))
+    assert rows.query("SELECT * FROM aicore") == rows.query("SELECT * FROM segment") == []
+
+
+def test_a_new_generation_voids_one_log_and_leaves_the_others(rows: Rows) -> None:
+    rows.apply(*(LogAdvanced(path, 1, 9) for path in (AICORE, AICPU, RELOAD, CALLS)))
+    rows.apply(aicore(), aicpu([(1, 2)], (1, 2)), aicore(RELOAD), calls([0, 1]))
+    rows.apply(LogReset(AICORE), LogReset(CALLS))
+    assert rows.query("SELECT count(*) FROM aicore") == [(2,)]
+    assert rows.query("SELECT count(*) FROM aicpu") == [(1,)]
+    assert rows.query("SELECT count(*) FROM api") == [(0,)]
+    assert rows.query("SELECT kind, current_pic_count FROM segment JOIN inference USING (inference)") == [
+        ("aicpu", 0),
+        ("aicore", 9),
+    ]
+    rows.apply(LogReset(AICPU))
+    assert rows.query("SELECT current_pic_count FROM inference") == [(9,)]
+    rows.apply(aicore(ticks=(7,)))
+    assert rows.query("SELECT ticks FROM op_records WHERE current_pic_count = 0") == [(7,)]
+
+
+def test_two_spellings_of_one_log_do_not_touch_each_others_records(rows: Rows) -> None:
+    other = "data/AAcore.0.m.3.0.1.1.0"
+    rows.apply(LogAdvanced(AICORE, 1, 9), LogAdvanced(other, 1, 9), aicore(ticks=(1,)), aicore(other, ticks=(2,)))
+    assert rows.query("SELECT count(*) FROM inference") == [(1,)]
+    rows.apply(LogReset(AICORE))
+    assert rows.query("SELECT ticks FROM op_records") == [(2,)]
+
+
+def test_a_voided_log_may_have_filled_several_parts(rows: Rows) -> None:
+    rows.apply(LogAdvanced(CALLS, 1, 9), calls([0, RECORDS_PER_PART, RECORDS_PER_PART + 1]))
+    assert rows.query("SELECT count(*) FROM part") == [(2,)]
+    rows.apply(LogReset(CALLS))
+    assert rows.query("SELECT * FROM api") == rows.query("SELECT * FROM part") == []
