@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from profagent.commands.beginnings import Beginnings
+from profagent.formats.names import LogName, parse_log_name
+from profagent.link.messages import JobStatus
+
+JOB = "JOB" + "A" * 29
+
+
+def _status(state: str = "open", name: str = JOB) -> JobStatus:
+    return JobStatus(1, name, "/board", state, caught_up=False)
+
+
+def _name(pictures: int, model: str = "m") -> LogName:
+    name = parse_log_name(f"data/aicore.0.{model}.3.0.1.1.{pictures}")
+    assert name is not None
+    return name
+
+
+def _event(pictures: int, model: str = "m") -> dict[str, Any]:
+    return {"job": JOB, "model": model, "model_id": 0, "device_id": 0, "stream_id": 3, "current_pic_count": pictures}
+
+
+@pytest.fixture
+def beginnings() -> Beginnings:
+    """One JOB that was open when the watching began, and has caught up."""
+    found = Beginnings(from_start=False)
+    assert found.wants(_status(), listed=True)
+    found.caught_up(JOB)
+    return found
+
+
+@pytest.mark.parametrize("state", ["finished", "quiet", "removed"])
+def test_what_had_ended_before_is_not_watched(state: str) -> None:
+    assert not Beginnings(from_start=True).wants(_status(state), listed=True)
+
+
+def test_a_job_that_appears_later_is_watched_from_its_start_even_when_it_has_ended() -> None:
+    found = Beginnings(from_start=False)
+    assert found.wants(_status("finished"), listed=False)
+    assert not found.is_in_past(JOB)
+
+
+def test_an_open_job_is_in_the_past_until_it_has_caught_up() -> None:
+    found = Beginnings(from_start=False)
+    found.wants(_status(), listed=True)
+    assert found.is_in_past(JOB)
+    found.caught_up(JOB)
+    assert not found.is_in_past(JOB)
+
+
+def test_from_start_nothing_is_in_the_past() -> None:
+    found = Beginnings(from_start=True)
+    found.wants(_status(), listed=True)
+    assert not found.is_in_past(JOB)
+
+
+def test_nothing_is_passed_over_while_the_link_holds(beginnings: Beginnings) -> None:
+    beginnings.note_shown(_event(5))
+    assert not beginnings.was_shown(JOB, _name(5))
+
+
+def test_after_a_lost_link_what_was_shown_is_passed_over(beginnings: Beginnings) -> None:
+    beginnings.note_shown(_event(5))
+    beginnings.link_is_new()
+    assert beginnings.was_shown(JOB, _name(4))
+    assert beginnings.was_shown(JOB, _name(5))
+    assert not beginnings.was_shown(JOB, _name(6))
+    beginnings.caught_up(JOB)
+    assert not beginnings.was_shown(JOB, _name(4))
+
+
+def test_after_a_lost_link_a_model_that_was_never_shown_is_as_old_as_its_job(beginnings: Beginnings) -> None:
+    whole = Beginnings(from_start=True)
+    whole.wants(_status(), listed=True)
+    for each in (beginnings, whole):
+        each.note_shown(_event(5))
+        each.link_is_new()
+    assert beginnings.was_shown(JOB, _name(9, "other"))
+    assert not whole.was_shown(JOB, _name(9, "other"))
+
+
+def test_a_model_loaded_again_counts_from_0_again(beginnings: Beginnings) -> None:
+    beginnings.note_shown(_event(500))
+    beginnings.note_shown(_event(0))
+    beginnings.link_is_new()
+    assert beginnings.was_shown(JOB, _name(0))
+    assert not beginnings.was_shown(JOB, _name(1))
+
+
+def test_names_are_compared_as_they_are_shown(beginnings: Beginnings) -> None:
+    beginnings.note_shown(_event(3, "caf\\xe9"))
+    beginnings.link_is_new()
+    assert beginnings.was_shown(JOB, _name(3, "caf\udce9"))
+
+
+def test_files_of_no_inference_are_never_passed_over(beginnings: Beginnings) -> None:
+    calls = parse_log_name("data/acl_api.0.m.0")
+    assert calls is not None
+    beginnings.link_is_new()
+    assert not beginnings.was_shown(JOB, calls)

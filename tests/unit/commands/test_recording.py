@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profagent.commands.recording import Recording, RecordingOptions
+from profagent.commands.workspace import Workspace
+from profagent.errors import ProtocolError, StoreError, UnreachableError
+from profagent.ingest.changes import LinkLedger
+from profagent.ingest.commit import Step
+from profagent.link.messages import Clocks, Completed
+from profagent.link.session import Happened
+from profagent.store.store import Store
+from tests.unit.commands.link import JOB, Sender, board, changes_of
+from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, records
+
+NOW_US = 1_800_000_000_000_000
+
+
+class Kept:
+    """A recording into a workspace."""
+
+    def __init__(self, store: Store, recording: Recording) -> None:
+        self.store = store
+        self.recording = recording
+        self.sender = Sender(recording)
+
+    async def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return await self.store.query(sql)
+
+    @property
+    def job(self) -> Path:
+        """The JOB's mirror."""
+        return self.recording.mirror / JOB
+
+
+@asynccontextmanager
+async def keeping(root: Path, *, reached: Callable[[Step], None] | None = None, **options: Any) -> AsyncIterator[Kept]:
+    """A recording whose stream is open; its session stays unfinished unless it is ended."""
+    workspace = Workspace(root)
+    with workspace.locked():
+        async with Store(workspace.database) as store:
+            recording = Recording(workspace, store, RecordingOptions(lambda: NOW_US, **options), reached=reached)
+            kept = Kept(store, recording)
+            await kept.sender.open()
+            yield kept
+
+
+async def test_bytes_rows_and_acknowledgements_follow_the_commit_rule(tmp_path: Path) -> None:
+    steps: list[tuple[Step, int]] = []
+    async with keeping(tmp_path, reached=lambda step: steps.append((step, len(kept.sender.acknowledged)))) as kept:
+        await kept.sender.send(aicore_path(), records(700, 1400))
+        assert (kept.job / aicore_path()).read_bytes() == records(700, 1400)
+        assert await kept.rows("SELECT ticks FROM op_records") == [(700,), (1400,)]
+    assert steps == [(Step.MIRRORED, 0), (Step.SYNCED, 0), (Step.COMMITTED, 0), (Step.ACKNOWLEDGED, 1)]
+
+
+async def test_what_is_held_is_what_was_committed(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+        _, holding = await kept.sender.offer(aicore_path())
+        assert (holding.generation, holding.offset, len(holding.prefix_digest)) == (1, 256, 16)
+        _, unknown = await kept.sender.offer(aicore_path(1))
+        assert (unknown.generation, unknown.offset, unknown.skip) == (0, 0, False)
+
+
+async def test_an_unfinished_session_goes_on_and_knows_its_jobs(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+        assert not kept.recording.has_begun(JOB)
+    async with keeping(tmp_path) as kept:
+        assert kept.recording.has_begun(JOB)
+        assert not kept.recording.has_begun(JOB[:-1] + "B")
+        await kept.sender.send(aicore_path(), records(700, 1400), complete=False)
+        assert await kept.rows("SELECT session, ticks FROM op_records") == [(1, 700), (1, 1400)]
+        await kept.recording.end()
+    async with keeping(tmp_path) as kept:
+        assert kept.store.session == 2
+
+
+async def test_bytes_that_were_never_committed_are_cut_at_the_start(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+        with (kept.job / aicore_path()).open("ab") as file:
+            file.write(b"torn off by a kill")
+    async with keeping(tmp_path) as kept:
+        assert (kept.job / aicore_path()).read_bytes() == records(700)
+
+
+async def test_a_mirror_that_lost_bytes_is_told_and_filled_again(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700, 1400))
+        (kept.job / aicore_path()).write_bytes(b"")
+        _, holding = await kept.sender.offer(aicore_path())
+        assert (holding.generation, holding.offset) == (1, 0)
+        changes = changes_of(await kept.recording.change_state(JOB, "open", caught_up=False))
+        assert [change.entry.reason for change in changes if isinstance(change, LinkLedger)] == ["mirror-changed"]
+        assert await kept.rows("SELECT grade, reason FROM ledger WHERE reason LIKE 'mirror%'") == [
+            ("note", "mirror-changed")
+        ]
+
+
+async def test_a_path_that_climbs_is_a_loss_and_is_not_copied(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        _, holding = await kept.sender.offer(b"../../evil")
+        assert holding.skip
+        await kept.recording.end()
+        assert await kept.rows("SELECT grade, reason FROM ledger") == [("loss", "bad-path")]
+        assert sorted(kept.recording.mirror.parent.rglob("*")) == []
+
+
+async def test_a_copy_without_the_board_s_digest_is_refused_and_not_committed(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+        log, _ = await kept.sender.offer(aicore_path())
+        wrong = Completed(log.handle, 1, 256, b"x" * 16)
+        with pytest.raises(ProtocolError, match="digest"):
+            await kept.sender.happen(Happened(JOB, log, wrong))
+        assert await kept.rows("SELECT complete FROM log") == [(0,)]
+
+
+async def test_a_snapshot_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send("info.json.0", INFO_JSON, snapshot=True, complete=False)
+        assert not (kept.job / "info.json.0").exists()
+        await kept.sender.send("info.json.0", INFO_JSON, snapshot=True)
+        assert (kept.job / "info.json.0").read_bytes() == INFO_JSON
+        assert await kept.rows("SELECT frequency_mhz FROM job") == [(700,)]
+
+
+async def test_an_ended_job_is_assessed_when_all_of_it_has_come(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+        await kept.sender.send(aicore_path(1) + ".done", aicore_done(256), snapshot=True)
+        await kept.recording.change_state(JOB, "quiet", caught_up=False)
+        told = "SELECT reason FROM ledger WHERE reason <> 'no-layer' ORDER BY reason"
+        assert await kept.rows(told) == []
+        await kept.recording.change_state(JOB, "quiet", caught_up=True)
+        assert await kept.rows(told) == [("done-without-data",), ("no-done",)]
+        assert await kept.rows("SELECT state FROM job") == [("quiet",)]
+
+
+async def test_losses_on_the_way_are_in_the_ledger(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.lose("removed-unseen", "data/x was removed before it was read")
+        await kept.sender.remove(aicore_path(), 256, 1024)
+        ledger = await kept.rows("SELECT grade, reason, count FROM ledger ORDER BY reason")
+        assert ledger == [("loss", "removed", 768), ("loss", "removed-unseen", 1)]
+
+
+async def test_another_board_at_the_address_is_refused(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.recording.begin(board(), "127.0.0.1:1")
+        with pytest.raises(UnreachableError, match="another board"):
+            await kept.recording.begin(board("board-2"), "127.0.0.1:1")
+
+
+async def test_a_board_without_identity_is_known_by_its_address(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    async with Store(workspace.database) as store:
+        recording = Recording(workspace, store, RecordingOptions(lambda: NOW_US))
+        await recording.begin(board(""), "10.0.0.7:50151")
+        assert await store.query("SELECT identity FROM board") == [("address 10.0.0.7:50151",)]
+        assert recording.mirror.parent == tmp_path / "mirror"
+
+
+async def test_a_name_that_no_job_has_is_refused(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        with pytest.raises(ProtocolError):
+            kept.recording.know_job("../JOB", "/root")
+
+
+async def test_the_simulated_board_s_map_is_the_session_s(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    async with Store(workspace.database) as store:
+        recording = Recording(workspace, store, RecordingOptions(lambda: NOW_US, labels={"rig": "7"}))
+        await recording.begin(board(simulated=True), "127.0.0.1:1")
+        rows = await store.query("SELECT simulated, counter_map IS NOT NULL, labels, started_us FROM sessions")
+        assert rows == [(1, 1, "rig=7", NOW_US)]
+
+
+class _Channel:
+    """A board whose clock is 70 µs ahead; its replies take longer and longer."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.exchanges = 0
+
+    async def clocks(self) -> tuple[Clocks, Clocks]:
+        self.exchanges += 1
+        self.now_us += 10 * self.exchanges
+        board_us = self.now_us + 70
+        self.now_us += 10 * self.exchanges
+        return Clocks(board_us, 0), Clocks(board_us, 0)
+
+
+async def test_of_several_clock_exchanges_the_shortest_is_kept(tmp_path: Path) -> None:
+    channel = _Channel()
+    workspace = Workspace(tmp_path)
+    async with Store(workspace.database) as store:
+        recording = Recording(workspace, store, RecordingOptions(lambda: channel.now_us))
+        await recording.begin(board(), "127.0.0.1:1")
+        await recording.sample_clock(channel)  # type: ignore[arg-type]
+        rows = await store.query("SELECT offset_us, round_trip_us FROM clock_sample")
+    assert rows == [(70, 20)]
+    assert channel.exchanges > 1
+
+
+async def test_a_full_disk_is_told_as_such_and_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+
+        def full(*_: object) -> int:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("os.pwrite", full)
+        with pytest.raises(StoreError, match="No space left on device"):
+            await kept.sender.send(aicore_path(), records(700, 1400), complete=False)
+        assert await kept.rows("SELECT offset FROM log") == [(256,)]

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from profagent.commands import watching
+from profagent.commands.beginnings import Beginnings
+from profagent.commands.watching import REMEMBERED_FILES, RememberedFiles, Watching
+from profagent.formats.names import parse_log_name
+from profagent.ingest.changes import ApiRecords, InferenceTimed, LinkLedger, Redecoded, SegmentRecords
+from profagent.link.messages import Acknowledgement, JobStatus
+from tests.encoders import api_record
+from tests.unit.commands.link import BOARD_US, JOB, Sender, board
+from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, records
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from profagent.ingest.changes import Change
+
+CALLS = "data/acl_api.0.m.0"
+
+
+async def _sender(beginnings: Beginnings | None = None, *, simulated: bool = False) -> Sender:
+    """A watched JOB, shown from its start unless told otherwise."""
+    beginnings = beginnings or Beginnings(from_start=True)
+    beginnings.wants(JobStatus(1, JOB, "/root", "open", caught_up=False), listed=True)
+    sender = Sender(Watching(None, beginnings))
+    await sender.open(of=board(simulated=simulated))
+    return sender
+
+
+def _of(kind: type[Change], changes: Sequence[Change]) -> list[Change]:
+    return [change for change in changes if isinstance(change, kind)]
+
+
+async def test_what_comes_is_decoded_and_acknowledged() -> None:
+    sender = await _sender()
+    await sender.send("info.json.0", INFO_JSON, snapshot=True)
+    (taken,) = _of(SegmentRecords, await sender.send(aicore_path(), records(700, 1400)))
+    assert isinstance(taken, SegmentRecords)
+    assert taken.columns["ticks"].tolist() == [700, 1400]
+    assert sender.acknowledged[-1] == Acknowledgement(2, 1, 512, complete=True)
+
+
+async def test_nothing_is_held() -> None:
+    sender = await _sender()
+    await sender.send(aicore_path(), records(700))
+    _, holding = await sender.offer(aicore_path())
+    assert (holding.generation, holding.offset, holding.skip) == (0, 0, False)
+
+
+@pytest.mark.parametrize("path", ["data/core", b"../../etc/passwd", b"/etc/passwd", "data/cont.0.m.0.1.1.0"])
+async def test_what_is_no_use_to_a_watcher_is_not_wanted(path: str | bytes) -> None:
+    sender = await _sender()
+    _, holding = await sender.offer(path, snapshot=True)
+    assert holding.skip
+
+
+async def test_data_from_before_is_not_wanted_but_tables_are() -> None:
+    sender = await _sender(Beginnings(from_start=False))
+    for path in (aicore_path(), aicore_path() + ".done", CALLS):
+        assert (await sender.offer(path))[1].skip
+    for path in ("info.json.0", "data/m.0.layer.info", "data/m.0.net.info", "simulated"):
+        assert not (await sender.offer(path, snapshot=True))[1].skip
+
+
+async def test_a_simulated_board_brings_its_counter_map() -> None:
+    sender = await _sender(simulated=True)
+    (taken,) = _of(SegmentRecords, await sender.send(aicore_path(), records(700)))
+    assert isinstance(taken, SegmentRecords)
+    assert "mac_busy" in taken.counters
+
+
+async def test_batches_at_run_time_that_come_late_are_used() -> None:
+    sender = await _sender()
+    path = "data/aicore.0.m.3.0.2.3.0"
+    await sender.send(path, records(*range(100, 109)), complete=False)
+    changes = await sender.send(path + ".done", aicore_done(9 * 256, batches="2,1"), snapshot=True)
+    assert len(_of(Redecoded, changes)) == 1
+    assert len(_of(InferenceTimed, changes)) == 1
+
+
+async def test_calls_from_before_are_left_out_of_a_file_that_comes_whole() -> None:
+    beginnings = Beginnings(from_start=False)
+    sender = await _sender(beginnings)
+    beginnings.caught_up(JOB)
+    calls = api_record(2, BOARD_US - 900, BOARD_US - 400) + api_record(2, BOARD_US + 100, BOARD_US + 600)
+    (taken,) = _of(ApiRecords, await sender.send(CALLS, calls))
+    assert isinstance(taken, ApiRecords)
+    assert taken.records["end_us"].tolist() == [BOARD_US + 600]
+    assert taken.number.tolist() == [1]
+
+
+async def test_calls_that_were_shown_are_not_shown_again_after_a_lost_link() -> None:
+    sender = await _sender()
+    first = api_record(2, 100, 200)
+    assert len(_of(ApiRecords, await sender.send(CALLS, first, complete=False))) == 1
+    await sender.open()
+    (again,) = _of(ApiRecords, await sender.send(CALLS, first + api_record(2, 300, 400), complete=False))
+    assert isinstance(again, ApiRecords)
+    assert again.records["begin_us"].tolist() == [300]
+    await sender.open()
+    assert _of(ApiRecords, await sender.send(CALLS, first + api_record(2, 300, 400), complete=False)) == []
+
+
+async def test_an_older_call_of_another_thread_is_shown_while_the_link_holds() -> None:
+    sender = await _sender()
+    calls = api_record(2, 100, 900) + api_record(2, 200, 300)
+    (taken,) = _of(ApiRecords, await sender.send(CALLS, calls))
+    assert isinstance(taken, ApiRecords)
+    assert len(taken.number) == 2
+
+
+async def test_a_removed_log_is_a_loss_of_what_was_not_sent() -> None:
+    sender = await _sender()
+    (change,) = await sender.remove(aicore_path(), 256, 1024)
+    assert isinstance(change, LinkLedger)
+    assert (change.entry.grade, change.entry.reason, change.entry.count) == ("loss", "removed", 768)
+    assert sender.acknowledged == []
+
+
+async def test_a_loss_of_no_log_is_passed_on() -> None:
+    sender = await _sender()
+    (change,) = await sender.lose("not-a-file", "data/x is no regular file")
+    assert isinstance(change, LinkLedger)
+    assert (change.path, change.entry.reason) == (None, "not-a-file")
+
+
+async def test_a_snapshot_that_is_not_small_is_told_and_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LARGEST_SNAPSHOT_BYTES", 8)
+    sender = await _sender()
+    (change,) = await sender.send("info.json.0", INFO_JSON, snapshot=True)
+    assert isinstance(change, LinkLedger)
+    assert change.entry.reason == "too-large"
+
+
+async def test_data_that_is_not_kept_any_more_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 300)
+    sender = await _sender()
+    path = "data/aicore.0.m.3.0.2.3.0"
+    await sender.send(path, records(*range(100, 109)), complete=False)
+    (change,) = await sender.send(path + ".done", aicore_done(9 * 256, batches="2,1"), snapshot=True)
+    assert isinstance(change, LinkLedger)
+    assert change.entry.reason == "too-large"
+
+
+async def test_the_state_of_an_ended_job_is_told_when_all_of_it_has_come() -> None:
+    sender = await _sender()
+    assert await sender.sink.change_state(JOB, "finished", caught_up=False) == ()
+    (told,) = await sender.sink.change_state(JOB, "finished", caught_up=True)
+    assert told.state == "finished"
+    (told,) = await sender.sink.change_state(JOB, "open", caught_up=False)
+    assert told.state == "open"
+
+
+def _keep(files: RememberedFiles, path: str, data: bytes) -> None:
+    name = parse_log_name(path)
+    assert name is not None
+    files.keep(path, name, data)
+
+
+def test_tables_are_remembered_for_good_and_other_files_for_a_while() -> None:
+    files = RememberedFiles()
+    _keep(files, "data/m.0.layer.info", b"table")
+    for pictures in range(REMEMBERED_FILES + 1):
+        files.begin(aicore_path(pictures))
+        files.append(aicore_path(pictures), b"abc")
+    assert files.read("data/m.0.layer.info") == b"table"
+    assert files.read(aicore_path(0)) is None
+    assert files.read(aicore_path(1)) == b"abc"
+    assert len(files.names()) == 1 + REMEMBERED_FILES
+
+
+def test_files_that_decoding_never_asks_for_are_not_remembered() -> None:
+    files = RememberedFiles()
+    _keep(files, "data/cont.0.m.0.1.1.0", b"state")
+    _keep(files, "info.json.0", INFO_JSON)
+    assert files.names() == []
+
+
+def test_a_file_that_begins_anew_forgets_its_earlier_bytes() -> None:
+    files = RememberedFiles()
+    for data in (b"first", b"second"):
+        files.begin("x")
+        files.append("x", data)
+    assert files.read("x") == b"second"
+    assert files.read("x", 3) == b"sec"
+
+
+def test_of_a_forgotten_file_the_rest_is_not_kept_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
+    files = RememberedFiles()
+    files.begin("x")
+    files.append("x", bytes(11))
+    files.append("x", b"tail")
+    assert files.read("x") is None
