@@ -12,7 +12,7 @@ from profagent.commands.workspace import Workspace
 from profagent.errors import ProtocolError, StoreError, UnreachableError
 from profagent.ingest.changes import LinkLedger
 from profagent.ingest.commit import Step
-from profagent.link.messages import Clocks, Completed
+from profagent.link.messages import Clocks, Completed, Loss
 from profagent.link.session import Happened
 from profagent.store.store import Store
 from tests.unit.commands.link import JOB, Sender, board, changes_of
@@ -221,3 +221,10 @@ async def test_a_full_disk_is_told_as_such_and_commits_nothing(tmp_path: Path, m
         with pytest.raises(StoreError, match="No space left on device"):
             await kept.sender.send(aicore_path(), records(700, 1400), complete=False)
         assert await kept.rows("SELECT offset FROM log") == [(256,)]
+
+
+async def test_a_loss_of_the_board_itself_is_in_the_ledger(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.happen(Happened("", None, Loss(0, 0, "unreadable", "a root cannot be read", 0)))
+        assert await kept.rows("SELECT job, log, grade, reason FROM ledger") == [(None, None, "loss", "unreadable")]
+        assert await kept.rows("SELECT count(*) FROM job") == [(0,)]

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from profagent.cli.record import _label, summary_lines
+from profagent.errors import UsageError
+
+SUMMARY: dict[str, Any] = {
+    "session": 4,
+    "board": "board-1",
+    "simulated": False,
+    "jobs": ["JOBA", "JOBB"],
+    "bytes": 1234,
+    "records": {"aicore": 5, "aicpu": 0, "acl_api": 2},
+    "ledger": {"loss": {}, "note": {"sequence-gap": 3}},
+    "complete": True,
+    "database": "/w/profagent.db",
+    "mirror": "/w/mirror/board-1",
+}
+
+
+def test_a_summary_in_lines() -> None:
+    assert summary_lines(SUMMARY) == [
+        "session 4 of board-1: complete",
+        "  JOBs:     JOBA JOBB",
+        "  records:  5 aicore, 0 aicpu, 2 acl_api; 1234 bytes",
+        "  ledger:   note: sequence-gap (3)",
+        "  database: /w/profagent.db",
+        "  mirror:   /w/mirror/board-1",
+    ]
+
+
+def test_a_summary_of_nothing_that_is_simulated_and_incomplete() -> None:
+    nothing = {"jobs": [], "ledger": {"loss": {"removed": 9}, "note": {}}, "simulated": True, "complete": False}
+    lines = summary_lines({**SUMMARY, **nothing})
+    assert lines[0] == "session 4 of board-1 [simulated]: INCOMPLETE"
+    assert lines[1] == "  JOBs:     none"
+    assert lines[3] == "  ledger:   loss: removed (9)"
+    assert summary_lines({**SUMMARY, "ledger": {"loss": {}, "note": {}}})[3] == "  ledger:   empty"
+
+
+@pytest.mark.parametrize(("text", "label"), [("a=b", ("a", "b")), ("a=b=c", ("a", "b=c")), ("a=", ("a", ""))])
+def test_labels(text: str, label: tuple[str, str]) -> None:
+    assert _label(text) == label
+
+
+@pytest.mark.parametrize("text", ["", "a", "=b"])
+def test_what_is_no_label_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        _label(text)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import click
+import pytest
+
+from profagent.cli.running import run_until_stopped, tell
+from profagent.errors import StoreError
+
+
+def _send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def test_a_command_s_result_is_given() -> None:
+    async def work(_: asyncio.Event) -> int:
+        return 7
+
+    assert run_until_stopped(work) == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_asks_the_command_to_end(number: int) -> None:
+    async def work(stop: asyncio.Event) -> str:
+        _send(number)
+        await stop.wait()
+        return "ended"
+
+    assert run_until_stopped(work) == "ended"
+
+
+def test_a_second_signal_ends_it() -> None:
+    async def work(stop: asyncio.Event) -> None:
+        _send(signal.SIGINT)
+        await stop.wait()
+        _send(signal.SIGINT)
+        await asyncio.sleep(3600)
+
+    with pytest.raises(click.Abort):
+        run_until_stopped(work)
+
+
+def test_errors_pass_as_they_are() -> None:
+    async def work(_: asyncio.Event) -> None:
+        raise StoreError("full", hint="make room")
+
+    with pytest.raises(StoreError):
+        run_until_stopped(work)
+
+
+def test_remarks_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    tell("a remark")
+    assert capsys.readouterr() == ("", "a remark\n")

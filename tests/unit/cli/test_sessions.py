@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from profagent.cli.main import run
+from tests.unit.store.database import DatabaseBuilder
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """One unfinished session, one complete, one with a loss."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    builder.session(source="record", simulated=1)
+    builder.session(source="record", ended_us=1_700_000_100_000_000)
+    lossy = builder.session(source="watch", ended_us=1_700_000_100_000_000)
+    builder.ledger(lossy, "loss", "torn-record", 2)
+    builder.insert("session_label", session=lossy, key="build", value="12")
+    builder.close()
+    return tmp_path
+
+
+def test_sessions_are_listed_with_their_state(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sessions", "--workspace", str(workspace)]) == 0
+    header, *lines = [line for line in capsys.readouterr().out.splitlines() if line.strip("- ")]
+    assert header.split()[:2] == ["session", "board"]
+    assert ["unfinished" in lines[0], " complete" in lines[1], "INCOMPLETE" in lines[2]] == [True, True, True]
+    assert "euler [simulated]" in lines[0]
+    assert "2023-11-14 22:13:20" in lines[0]
+    assert lines[2].rstrip().endswith("build=12")
+
+
+def test_sessions_as_json_have_the_view_s_columns(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sessions", "--workspace", str(workspace), "--json"]) == 0
+    sessions = json.loads(capsys.readouterr().out)
+    assert [session["session"] for session in sessions] == [1, 2, 3]
+    assert [session["losses"] for session in sessions] == [0, 0, 2]
+
+
+def test_a_workspace_without_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sessions", "--workspace", str(tmp_path / "none")]) == 0
+    assert capsys.readouterr().out == f"no sessions in {tmp_path / 'none'}\n"
+    assert run(["sessions", "--workspace", str(tmp_path / "none"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_database_that_is_none_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "profagent.db").write_bytes(b"no database at all, by any means")
+    assert run(["sessions", "--workspace", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("profagent: ")

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from profagent.cli.targets import chosen_inferences, find_target
+from profagent.commands.export import NO_CHOICE
+from profagent.errors import UsageError
+from profagent.store.selection import Choice
+
+SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
+
+
+def test_a_job_directory_is_imported_and_its_results_belong_to_it(tmp_path: Path) -> None:
+    job = Path(shutil.copytree(SMALL, tmp_path / SMALL.name))
+    target = find_target(job, None, None, None, None)
+    assert (target.database, target.folder, target.session) == (job / "sqlite" / "profagent.db", job, None)
+    assert target.database.is_file()
+
+
+def test_results_of_a_session_belong_to_the_workspace(tmp_path: Path) -> None:
+    target = find_target(None, 3, "JOBA", tmp_path, None)
+    assert target.database == tmp_path / "profagent.db"
+    assert target.folder == tmp_path / "exports" / "session-3"
+    assert (target.session, target.job) == (3, "JOBA")
+
+
+@pytest.mark.parametrize(
+    ("directory", "session", "job", "workspace", "counter_map"),
+    [
+        (None, None, None, None, None),
+        (Path("JOB"), 1, None, None, None),
+        (Path("JOB"), None, "JOBA", None, None),
+        (Path("JOB"), None, None, Path("w"), None),
+        (None, 1, None, None, Path("map.toml")),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    directory: Path | None, session: int | None, job: str | None, workspace: Path | None, counter_map: Path | None
+) -> None:
+    with pytest.raises(UsageError):
+        find_target(directory, session, job, workspace, counter_map)
+
+
+def test_without_options_the_verb_s_own_choice_holds() -> None:
+    assert chosen_inferences(None, None, NO_CHOICE) is NO_CHOICE
+    assert chosen_inferences(2, None, NO_CHOICE) == Choice(last=2)
+    assert chosen_inferences(None, 0, Choice(last=1)) == Choice(inference=0)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profagent.commands.record import RecordOptions, RecordView, duration_s, record
+from profagent.commands.workspace import Workspace
+from profagent.errors import UnreachableError, UsageError
+from profagent.formats.done import Done
+from profagent.formats.names import parse_log_name
+from profagent.ingest.changes import InferenceTimed, JobChanges
+from profagent.link.messages import JobStatus
+from tests.unit.commands.link import JOB, board
+from tests.unit.export.arriving_job import aicore_path
+
+DONE = Done(file_len=256, start_us=5, end_us=9, cache_hit=1, cache_miss=1)
+
+
+class Viewed:
+    """A view of a recording, and what it did."""
+
+    def __init__(self, **options: Any) -> None:
+        self.told: list[str] = []
+        self.stop = asyncio.Event()
+        self.view = RecordView(RecordOptions("euler", Workspace(Path("w")), **options), self.told.append, self.stop)
+
+    def jobs(self, *states: tuple[str, bool]) -> bool:
+        """Tell it of JOBs as (state, caught up); whether it stops."""
+        jobs = [JobStatus(i, JOB, "/root", state, caught_up) for i, (state, caught_up) in enumerate(states)]
+        self.view.jobs_changed(jobs)
+        return self.stop.is_set()
+
+    def inference(self, pictures: int, stretch: int = 0, done: Done | None = DONE) -> bool:
+        """Tell it of an inference; whether it stops."""
+        name = parse_log_name(aicore_path(pictures))
+        assert name is not None
+        self.view.changed([JobChanges(JOB, "/root", (InferenceTimed(name, stretch, done),))])
+        return self.stop.is_set()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("0.5s", 0.5), ("10m", 600), ("1h30m", 5400), ("1h2m3.5s", 3723.5), (" 2m ", 120)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5s", "5 s", "1d", "30m1h", "s", "1.5h"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        duration_s(text)
+
+
+def test_until_finished_ends_when_all_have_ended_and_come() -> None:
+    viewed = Viewed(until_finished=True)
+    assert not viewed.jobs()
+    assert not viewed.jobs(("open", True))
+    assert not viewed.jobs(("finished", False))
+    assert not viewed.jobs(("finished", True), ("open", True))
+    assert viewed.jobs(("finished", True), ("quiet", True), ("removed", False))
+
+
+def test_without_an_end_it_goes_on() -> None:
+    viewed = Viewed()
+    assert not viewed.jobs(("finished", True))
+    assert not viewed.inference(0)
+
+
+def test_so_many_inferences_end_it_each_counted_once() -> None:
+    viewed = Viewed(inferences=3)
+    assert not viewed.inference(0)
+    assert not viewed.inference(0)
+    assert not viewed.inference(1, done=None)
+    assert not viewed.inference(0, stretch=1)
+    assert viewed.inference(1)
+
+
+def test_waiting_is_told_once() -> None:
+    viewed = Viewed()
+    viewed.jobs()
+    viewed.jobs()
+    assert viewed.told == ["no open JOB yet: waiting for a program that records"]
+
+
+def test_links_are_told() -> None:
+    viewed = Viewed()
+    viewed.view.linked(board(simulated=True))
+    viewed.view.unlinked(UnreachableError("gone", hint="wait"), 1.25)
+    assert viewed.told == ["recording euler at euler [simulated]", "gone; next attempt in 1.2 s"]
+
+
+async def test_being_stopped_before_the_board_was_reached_is_told(tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    stop.set()
+    with pytest.raises(UnreachableError, match="stopped before"):
+        await record(RecordOptions("127.0.0.1:1", Workspace(tmp_path)), lambda _: None, stop)

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from profagent.commands.watch import INTERVAL_ZERO, NO_COUNTER_MAP, NO_JOB, WatchOptions, WatchView
+from profagent.errors import UnreachableError
+from profagent.formats.names import parse_log_name
+from profagent.ingest.changes import JobChanges
+from profagent.ingest.decode import JobDecoder
+from profagent.link.messages import JobStatus
+from tests.unit.commands.link import JOB, board
+from tests.unit.export.arriving_job import aicore_done, aicore_path, records
+
+if TYPE_CHECKING:
+    from profagent.ingest.changes import Change
+
+
+class _NoFiles:
+    def read(self, path: str, size: int | None = None) -> bytes | None:
+        return None
+
+    def names(self) -> list[str]:
+        return []
+
+
+class Viewed:
+    """A view of a watched board, what it showed and what it told."""
+
+    def __init__(self, **options: Any) -> None:
+        self.shown: list[dict[str, Any]] = []
+        self.told: list[str] = []
+        self.view = WatchView(WatchOptions("euler:1", **options), self.shown.append, self.told.append)
+        self.decoder = JobDecoder(_NoFiles())
+
+    def follow(self, *, listed: bool = True) -> None:
+        assert self.view.beginnings.wants(self._status("open"), listed)
+
+    def state(self, state: str, *, caught_up: bool) -> None:
+        self.view.jobs_changed([self._status(state, caught_up=caught_up)])
+
+    def infer(self, pictures: int = 0) -> None:
+        path = aicore_path(pictures)
+        self.changed([*self.decoder.begin(path, 1, 0), *self.decoder.append(path, 1, 0, records(700))])
+        self.changed(list(self.decoder.snapshot(path + ".done", 1, aicore_done(256), b"")))
+
+    def changed(self, changes: Sequence[Change], state: str | None = None) -> None:
+        self.view.changed([JobChanges(JOB, "/root", changes, state)])
+
+    @property
+    def pictures(self) -> list[int]:
+        return [event["current_pic_count"] for event in self.shown if event["event"] == "inference"]
+
+    @staticmethod
+    def _status(state: str, *, caught_up: bool = False) -> JobStatus:
+        return JobStatus(1, JOB, "/root", state, caught_up)
+
+
+def test_what_is_from_before_is_not_shown_and_what_follows_is() -> None:
+    viewed = Viewed()
+    viewed.follow()
+    viewed.infer(0)
+    viewed.state("open", caught_up=True)
+    viewed.infer(1)
+    assert viewed.pictures == [1]
+    assert viewed.view.events.summary()["inferences"] == 1
+
+
+def test_from_start_everything_is_shown() -> None:
+    viewed = Viewed(from_start=True)
+    viewed.follow()
+    viewed.infer(0)
+    assert viewed.pictures == [0]
+
+
+def test_the_state_is_shown_when_a_job_has_caught_up() -> None:
+    viewed = Viewed()
+    viewed.follow()
+    viewed.changed((), "open")
+    assert viewed.shown == []
+    viewed.state("open", caught_up=True)
+    viewed.changed((), "open")
+    assert [event["state"] for event in viewed.shown] == ["open"]
+
+
+def test_what_was_shown_is_passed_over_when_the_link_is_back() -> None:
+    viewed = Viewed(from_start=True)
+    viewed.follow()
+    viewed.infer(3)
+    viewed.view.unlinked(UnreachableError("gone", hint="wait"), 0.5)
+    name = parse_log_name(aicore_path(3))
+    assert name is not None
+    assert viewed.view.beginnings.was_shown(JOB, name)
+    assert viewed.told[-1] == "gone; next attempt in 0.5 s"
+
+
+def test_the_missing_counter_map_is_told_with_the_first_record_that_lacks_it() -> None:
+    viewed = Viewed(from_start=True)
+    viewed.follow()
+    viewed.view.linked(board())
+    assert NO_COUNTER_MAP not in viewed.told
+    viewed.infer(0)
+    viewed.infer(1)
+    assert viewed.told.count(NO_COUNTER_MAP) == 1
+
+
+def test_waiting_for_a_program_is_told_once() -> None:
+    viewed = Viewed()
+    viewed.view.jobs_changed([])
+    viewed.view.jobs_changed([])
+    assert viewed.told == [NO_JOB]
+
+
+class _Enough(Exception):  # noqa: N818 - an end, not a fault
+    pass
+
+
+async def _minded(viewed: Viewed, looks: int, monkeypatch: pytest.MonkeyPatch, *, inferring: bool = False) -> None:
+    """Let so many silences pass, without waiting for them."""
+    passed = 0
+
+    async def pass_at_once(_: float) -> None:
+        nonlocal passed
+        passed += 1
+        if passed > looks:
+            raise _Enough
+        if inferring:
+            viewed.infer(passed)
+
+    monkeypatch.setattr("asyncio.sleep", pass_at_once)
+    with pytest.raises(_Enough):
+        await viewed.view.mind_silence()
+
+
+async def test_silence_of_a_job_that_goes_on_is_explained_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    viewed = Viewed(from_start=True)
+    viewed.follow()
+    viewed.state("open", caught_up=True)
+    await _minded(viewed, 3, monkeypatch)
+    assert viewed.told == [INTERVAL_ZERO]
+
+
+async def test_inferences_need_no_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    viewed = Viewed(from_start=True)
+    viewed.follow()
+    viewed.state("open", caught_up=True)
+    await _minded(viewed, 3, monkeypatch, inferring=True)
+    assert INTERVAL_ZERO not in viewed.told
+
+
+@pytest.mark.parametrize(("state", "caught_up"), [("finished", True), ("open", False)])
+async def test_silence_is_no_wonder_without_a_job_that_goes_on(
+    state: str, caught_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewed = Viewed(from_start=True)
+    viewed.follow()
+    viewed.state(state, caught_up=caught_up)
+    await _minded(viewed, 3, monkeypatch)
+    assert viewed.told == []
+
+
+def test_a_board_is_named() -> None:
+    viewed = Viewed()
+    viewed.view.linked(board(simulated=True))
+    assert viewed.told == ["watching euler at euler:1 [simulated]"]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profagent.commands.workspace import Workspace, default_workspace
+from profagent.errors import StoreError, WorkspaceBusyError
+
+
+def test_the_variable_names_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROFAGENT_WORKSPACE", "/elsewhere")
+    assert default_workspace() == Path("/elsewhere")
+    assert Workspace.at(None).database == Path("/elsewhere/profagent.db")
+    assert Workspace.at(Path("here")).root == Path("here")
+
+
+def test_without_it_the_user_s_data_folder_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("PROFAGENT_WORKSPACE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert default_workspace() == Path("/data/profagent")
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_workspace() == tmp_path / ".local/share/profagent"
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "new" / "workspace")
+    with workspace.locked(), pytest.raises(WorkspaceBusyError, match="another profagent"), workspace.locked():
+        pass
+    with workspace.locked():
+        pass
+
+
+def test_an_error_of_the_writer_is_not_taken_for_a_lock(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    with pytest.raises(BlockingIOError), workspace.locked():
+        raise BlockingIOError
+    with workspace.locked():
+        pass
+
+
+def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError, match="cannot use the workspace"), Workspace(tmp_path / "file").locked():
+        pass
+
+
+@pytest.mark.parametrize("identity", ["../up", "a/b", "", ".", "address 10.0.0.7:50151", "x" * 65, "-rf", "caf\u00e9"])
+def test_an_identity_that_is_no_plain_name_stays_inside(identity: str, tmp_path: Path) -> None:
+    folder = Workspace(tmp_path).board_mirror(identity)
+    assert folder.parent == tmp_path / "mirror"
+    assert len(folder.name) == 32
+
+
+def test_a_plain_identity_is_the_folder_s_name(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    assert workspace.board_mirror("3d1219c7-c4c5").name == "3d1219c7-c4c5"
+    assert workspace.board_mirror("a b") != workspace.board_mirror("a c")
+
+
+def test_a_job_s_mirror_is_in_its_board_s(tmp_path: Path) -> None:
+    assert Workspace(tmp_path).job_mirror("board", "JOBA").directory == tmp_path / "mirror" / "board" / "JOBA"
