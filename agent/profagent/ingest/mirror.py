@@ -148,6 +148,10 @@ class JobMirror:
                 os.close(handle)
         return None if left else digest.digest()
 
+    def is_set_aside(self, path: str, generation: int) -> bool:
+        """Whether a later generation of this file was begun."""
+        return _stands(self._superseded / f"{path}.{generation}")
+
     def close(self) -> None:
         """Close every open file."""
         for handle in self._open.values():

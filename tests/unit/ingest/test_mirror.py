@@ -101,6 +101,7 @@ def test_an_earlier_generation_is_set_aside(mirror: JobMirror, tmp_path: Path) -
     put(mirror, LOG, b"two", generation=2)
     put(mirror, LOG, b"three", generation=3)
     assert mirror.read(LOG) == b"three"
+    assert [mirror.is_set_aside(LOG, generation) for generation in (1, 2, 3)] == [True, True, False]
     assert files(tmp_path / "superseded") == {f"{LOG}.1": b"one", f"{LOG}.2": b"two"}
 
 

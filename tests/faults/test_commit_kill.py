@@ -1,0 +1,122 @@
+"""Before anything else it survives SIGKILL: nothing is lost, nothing is there twice, whichever step it died at."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from profagent.ingest.commit import Step
+from tests.fakes.dumps import Dump, check, dump, imported
+from tests.fakes.small_job import SMALL_JOB
+from tests.faults.scripted_board import BOARD, JOB
+
+ROOT = Path(__file__).parents[2]
+KILLS = 24
+RECORD_BYTES = {"aicore": 256, "aicpu": 128}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Dump:
+    return imported(tmp_path_factory.mktemp("imported") / JOB, SMALL_JOB)
+
+
+def command(workspace: Path, seed: int, when: str) -> list[str]:
+    return [sys.executable, "-m", "tests.faults.recorder", str(workspace), str(seed), when]
+
+
+def environment() -> dict[str, str]:
+    roots = [str(ROOT / each) for each in ("protos", "agent")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*roots, str(ROOT)])}
+
+
+def recorded(workspace: Path, seed: int, when: str = "-") -> int:
+    """Run a recorder; its exit code, which is negative for a signal."""
+    return subprocess.run(
+        command(workspace, seed, when), env=environment(), cwd=ROOT, timeout=100, check=False
+    ).returncode
+
+
+def check_what_is_left(workspace: Path) -> None:
+    """What was acknowledged is in the database, and what is in the database is in the mirror."""
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        check(connection)
+        logs = {path: row for path, *row in connection.execute("SELECT path, generation, offset, complete FROM log")}
+        for line in (workspace / "acknowledged").read_text("utf-8").splitlines():
+            path, generation, offset, _ = line.split(" ")
+            assert (logs[path][0], logs[path][1]) >= (int(generation), int(offset))
+        for path, (generation, offset, _) in logs.items():
+            copy = workspace / "mirror" / BOARD.identity / JOB / path
+            aside = workspace / "superseded" / BOARD.identity / JOB / f"{path}.{generation}"
+            sizes = [file.stat().st_size for file in (copy, aside) if file.exists()]
+            assert max(sizes, default=0) >= offset, f"{path}, generation {generation}"
+        for unit, size in RECORD_BYTES.items():
+            whole = "SELECT count(*) FROM log WHERE kind = ?"
+            (records,) = connection.execute(f"SELECT count(*) FROM {unit}").fetchone()
+            (held,) = connection.execute(
+                whole.replace("count(*)", f"ifnull(sum(offset / {size}), 0)"), (unit,)
+            ).fetchone()
+            assert records == held
+
+
+def check_the_end(workspace: Path, expected: Dump) -> None:
+    """The mirror is the board's, and the rows are those of an import, in one session."""
+    mirror = workspace / "mirror" / BOARD.identity / JOB
+    held = {str(path.relative_to(mirror)): path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
+    assert held == SMALL_JOB
+    assert dump(workspace / "profagent.db") == expected
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        assert connection.execute("SELECT count(*), count(ended_us) FROM session").fetchall() == [(1, 1)]
+        told = {reason for (reason,) in connection.execute("SELECT reason FROM ledger_entry WHERE origin = 'link'")}
+        assert told <= {"recreated"}
+
+
+def test_a_recording_that_nobody_kills(tmp_path: Path, expected: Dump) -> None:
+    assert recorded(tmp_path, 0) == 0
+    check_what_is_left(tmp_path)
+    check_the_end(tmp_path, expected)
+
+
+@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("batch", [0, 3, 8])
+def test_a_kill_at_a_step_of_a_batch(tmp_path: Path, expected: Dump, batch: int, step: Step) -> None:
+    assert recorded(tmp_path, batch, f"{batch}:{step.value}") == -signal.SIGKILL
+    check_what_is_left(tmp_path)
+    assert recorded(tmp_path, batch + 100) == 0
+    check_the_end(tmp_path, expected)
+
+
+def test_kills_at_every_step_one_after_the_other(tmp_path: Path, expected: Dump) -> None:
+    """Every process goes on where the one before it died."""
+    batches = random.Random(7)
+    for seed, step in zip(range(KILLS), itertools.cycle(Step), strict=False):
+        code = recorded(tmp_path, seed, f"{batches.randrange(6)}:{step.value}")
+        assert code == -signal.SIGKILL, "what is held is told again, so there are always batches"
+        check_what_is_left(tmp_path)
+    assert recorded(tmp_path, KILLS) == 0
+    check_the_end(tmp_path, expected)
+
+
+def test_a_kill_at_any_moment(tmp_path: Path, expected: Dump) -> None:
+    moments = random.Random(4)
+    for seed in range(8):
+        with subprocess.Popen(command(tmp_path, seed, "-"), env=environment(), cwd=ROOT) as process:
+            try:
+                process.wait(moments.uniform(0.2, 0.9))
+            except subprocess.TimeoutExpired:
+                process.kill()
+        if (tmp_path / "acknowledged").exists():
+            check_what_is_left(tmp_path)
+        if process.returncode == 0:
+            break
+    if process.returncode != 0:
+        assert recorded(tmp_path, 99) == 0
+    check_the_end(tmp_path, expected)
