@@ -61,6 +61,7 @@ def timeline(
         choice=chosen_inferences(last, inference, NO_CHOICE),
     )
     _report(target, exported, as_json=as_json)
+    _tell_if_absent(exported, "task_time", inference)
 
 
 @command.command("summary")
@@ -92,6 +93,13 @@ def summary(  # noqa: PLR0913 - one parameter an option
         target.database, target.folder / "summary", session=target.session, job=target.job, options=chosen
     )
     _report(target, exported, as_json=as_json)
+    _tell_if_absent(exported, "op_", inference)
+
+
+def _tell_if_absent(exported: Sequence[Exported], prefix: str, inference: int | None) -> None:
+    """Say that no inference has the picture count that was asked for."""
+    if inference is not None and not any(name.startswith(prefix) for job in exported for name in job.files):
+        tell(f"no inference has the picture count {inference}")
 
 
 def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> None:

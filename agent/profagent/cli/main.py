@@ -15,6 +15,18 @@ from profagent.errors import ProfagentError, UsageError
 USAGE_EXIT_CODE = UsageError.exit_code
 INTERRUPTED_EXIT_CODE = 130
 
+# click takes a paragraph that begins with a backspace as it is.
+HELP = """Live profiling of SS928 boards.
+
+\b
+profagent demo                           try it without a board
+profagent watch --board 192.168.1.20     live lines of a board
+profagent record --board 192.168.1.20    capture into a workspace
+profagent export summary -dir JOB…       the vendor's tables
+
+Exit codes: 0 fine, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
+"""
+
 # verb: module of profagent.cli that defines it as `command`, and what the list of verbs says.
 VERBS = {
     "demo": ("demo", "The whole way without a board: simulated board, live lines, database, exports."),
@@ -57,19 +69,10 @@ class LazyGroup(click.Group):
             formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="profagent")
 def group() -> None:
-    r"""Live profiling of SS928 boards.
-
-    \b
-    profagent demo                           try it without a board
-    profagent watch --board 192.168.1.20     live lines of a board
-    profagent record --board 192.168.1.20    capture into a workspace
-    profagent export summary -dir JOB…       the vendor's tables
-
-    Exit codes: 0 fine, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
-    """
+    """Hold the verbs."""
 
 
 def run(arguments: list[str] | None = None) -> int:

@@ -13,10 +13,13 @@ from profagent.cli.running import run_until_stopped, tell
 from profagent.commands.counter_maps import read_map
 from profagent.commands.record import RecordOptions, duration_s, record
 from profagent.commands.workspace import Workspace
-from profagent.errors import IncompleteError, UsageError
+from profagent.errors import IncompleteError, UnsupportedBoardError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+# The ledger's reason for a JOB of another SoC.
+REFUSED = "unsupported-soc"
 
 
 @click.command("record")
@@ -63,6 +66,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     )
     summary = run_until_stopped(lambda stop: record(chosen, tell, stop))
     click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
+    if REFUSED in summary["ledger"]["note"]:
+        return UnsupportedBoardError.exit_code
     return 0 if summary["complete"] else IncompleteError.exit_code
 
 

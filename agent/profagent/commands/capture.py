@@ -29,16 +29,22 @@ class JobChoice:
         self._wants = wants
         self._followed: set[str] = set()
         self._passed_over: set[str] = set()
+        self._refused: set[str] = set()
         self.was_listed = False
 
     def follows(self, job: JobStatus) -> bool:
         """Whether a JOB is followed; asked each time that the board tells of it."""
-        if job.name in self._followed:
-            return True
+        if job.name in self._followed or job.name in self._refused:
+            return job.name in self._followed
         listed = not self.was_listed or job.name in self._passed_over
         chosen = self._followed if self._wants(job, listed) else self._passed_over
         chosen.add(job.name)
         return job.name in self._followed
+
+    def refuse(self, name: str) -> None:
+        """Follow a JOB no longer, whatever becomes of it."""
+        self._followed.discard(name)
+        self._refused.add(name)
 
 
 class Capture:

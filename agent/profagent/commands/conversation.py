@@ -151,6 +151,20 @@ class Conversation:
             return
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         self._capture.observer.changed(await self._capture.sink.take(pending, self._acknowledge))
+        await self._drop_refused()
+
+    async def _drop_refused(self) -> None:
+        """Follow JOBs of another SoC no longer; where there are no others, there is nothing to follow at all."""
+        refused = self._capture.sink.refused
+        handles = tuple(handle for handle in self._selected if self._session.jobs[handle].name in refused)
+        if not handles:
+            return
+        self._selected -= {*handles}
+        for handle in handles:
+            self._capture.choice.refuse(self._session.jobs[handle].name)
+        await self._stream.send(Select(unfollow=handles))
+        if not self._selected:
+            raise refused[self._session.jobs[handles[0]].name]
 
     async def _acknowledge(self, logs: Sequence[Acknowledgement]) -> None:
         for start in range(0, len(logs), ENTRIES_PER_MESSAGE):

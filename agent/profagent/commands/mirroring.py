@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.commands.counter_maps import simulated_map
-from profagent.errors import ProtocolError
+from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.ingest.changes import Entry, LinkLedger, LogRemoved
 from profagent.ingest.decode import JobDecoder
-from profagent.ingest.loss import loss_entry, removal_entry
+from profagent.ingest.loss import loss_entry, refusal, removal_entry
 from profagent.ingest.mirror import checked_path, syncfs
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
@@ -43,6 +43,7 @@ class BoardMirrors:
         self._identity = identity
         self._counter_map = counter_map
         self._jobs: dict[str, _Job] = {}
+        self.refused: dict[str, UnsupportedBoardError] = {}
         # By handle: complete logs of which the board has not sent anything yet that is not held.
         self._vouched: dict[int, HeldLog] = {}
 
@@ -67,9 +68,10 @@ class BoardMirrors:
                 # It was rewritten and took its place, and the process died before its rows were: it comes again.
                 holdings.append(Holding(log.handle, known.generation))
             elif digest is None:
-                detail = f"the mirror's {path} lost bytes that were committed: copied anew"
-                lost.append(Entry("note", "mirror-changed", detail))
                 holdings.append(Holding(log.handle, known.generation))
+                if not self._job(job).mirror.is_set_aside(path, known.generation):
+                    detail = f"the mirror's {path} lost bytes that were committed: copied anew"
+                    lost.append(Entry("note", "mirror-changed", detail))
             else:
                 holdings.append(Holding(log.handle, known.generation, known.offset, digest))
                 if known.complete and known.digest == digest:
@@ -84,7 +86,13 @@ class BoardMirrors:
         changes: dict[str, list[Change]] = {}
         reached: dict[int, Acknowledgement] = {}
         for happened in events:
-            changes.setdefault(happened.job, []).extend(self._mean(happened, reached))
+            if happened.job in self.refused:
+                continue
+            try:
+                changes.setdefault(happened.job, []).extend(self._mean(happened, reached))
+            except UnsupportedBoardError as error:
+                self.refused[happened.job], entry = refusal(happened.job, error)
+                changes[happened.job].append(LinkLedger(None, entry))
         return changes, list(reached.values())
 
     def sync(self) -> None:

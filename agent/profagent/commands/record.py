@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from profagent.commands.capture import Capture
 from profagent.commands.conversation import is_over
 from profagent.commands.recording import Recording, RecordingOptions
-from profagent.errors import UnreachableError, UsageError
-from profagent.ingest.changes import InferenceTimed
+from profagent.errors import UnreachableError, UnsupportedBoardError, UsageError
+from profagent.ingest.changes import Entry, InferenceTimed
 from profagent.store.store import Store
 from profagent.store.summaries import session_summary
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Bytes gather so long before they are committed; design section 6 allows 250 ms.
 GATHER_S = 0.1
+STOPPED_EARLY = Entry("note", "stopped-early", "the capture was stopped before all that the board held had come")
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
@@ -64,6 +65,7 @@ class RecordView:
         self._stop = stop
         self._inferences: set[tuple[Any, ...]] = set()
         self._has_waited = False
+        self.jobs: Sequence[JobStatus] = ()
 
     def linked(self, board: Board) -> None:
         """Say whom we record."""
@@ -87,6 +89,7 @@ class RecordView:
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """End when every JOB that was followed has ended and has come whole."""
+        self.jobs = jobs
         if not jobs and not self._has_waited:
             self._has_waited = True
             self._tell("no open JOB yet: waiting for a program that records")
@@ -99,11 +102,19 @@ async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyn
     with options.workspace.locked():
         async with Store(options.workspace.database) as store:
             recording = _recording(options, store)
-            await _run(_capture(options, recording, RecordView(options, tell, stop), stop), options.for_s)
+            view = RecordView(options, tell, stop)
+            try:
+                await _run(_capture(options, recording, view, stop), options.for_s)
+            except UnsupportedBoardError:
+                await recording.end()
+                raise
             if not store.session:
                 raise UnreachableError(
                     "stopped before the board was reached", hint="start again, and let it run longer"
                 )
+            for job in view.jobs:
+                if not job.caught_up and job.state != "removed":
+                    recording.note(job.name, STOPPED_EARLY)
             await recording.end()
             summary = await store.read(lambda connection: session_summary(connection, store.session))
     return {**summary, "database": str(options.workspace.database), "mirror": str(recording.mirror)}

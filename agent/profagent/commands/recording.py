@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from profagent.commands.counter_maps import simulated_map
 from profagent.commands.mirroring import BoardMirrors
-from profagent.errors import FormatError, ProtocolError, UnreachableError
+from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import is_job_name
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger
 from profagent.ingest.commit import commit
@@ -85,6 +85,11 @@ class Recording:
         await self._note_begun_jobs()
         await self._cut_to_database()
 
+    @property
+    def refused(self) -> Mapping[str, UnsupportedBoardError]:
+        """JOBs that turned out to be of another SoC."""
+        return self._opened.refused if self._opened is not None else {}
+
     def has_begun(self, job: str) -> bool:
         """Whether the session that goes on holds a part of this JOB already."""
         return job in self._begun_jobs
@@ -115,17 +120,20 @@ class Recording:
         wanted: dict[str, dict[str, FollowedLog]] = {}
         answers: list[Holding] = []
         for log in logs:
+            if log.job in self.refused:
+                answers.append(Holding(log.handle, skip=True))
+                continue
             try:
                 wanted.setdefault(log.job, {})[checked_path(log.path)] = log
             except FormatError as error:
-                self._complain(log.job, Entry("loss", "bad-path", str(error)))
+                self.note(log.job, Entry("loss", "bad-path", str(error)))
                 answers.append(Holding(log.handle, skip=True))
         for job, by_path in wanted.items():
             held = await self._store.held(job, list(by_path))
             holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
             answers += holdings
             for entry in lost:
-                self._complain(job, entry)
+                self.note(job, entry)
         return answers
 
     async def take(
@@ -208,7 +216,8 @@ class Recording:
         )
         await asyncio.to_thread(self._mirrors.cut, [(job, os.fsdecode(path), offset) for job, path, offset in rows])
 
-    def _complain(self, job: str, entry: Entry) -> None:
+    def note(self, job: str, entry: Entry) -> None:
+        """Write an entry about a JOB with what is written next."""
         change = LinkLedger(None, entry)
         self._complaints.append(JobChanges(job, self._directories.get(job, ""), (change,)))
 

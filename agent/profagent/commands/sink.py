@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from profagent.errors import ProfagentError
+    from profagent.errors import ProfagentError, UnsupportedBoardError
     from profagent.ingest.changes import JobChanges
     from profagent.link.channel import Channel
     from profagent.link.messages import Acknowledgement, Board, Holding, JobStatus
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 class Sink(Protocol):
     """What becomes of a board's stream. Calls come one at a time, but for `sample_clock`."""
+
+    @property
+    def refused(self) -> Mapping[str, UnsupportedBoardError]:
+        """JOBs that turned out to be of another SoC: nothing more of them is wanted."""
 
     async def begin(self, board: Board, address: str) -> None:
         """A stream has been opened; called again after each reconnection."""

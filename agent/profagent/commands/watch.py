@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 # After so long without an inference, say what an interval of 0 does.
 SILENCE_S = 5.0
+# Under a steady load a JOB may never have caught up for a moment.
+HOLD_S = 1.0
+HELD_INFERENCES = 10_000
 NO_COUNTER_MAP = (
     "no counter map: PMU columns are missing, because no public source says which word of a record is which counter;"
     " name one with --counter-map FILE"
@@ -65,6 +68,9 @@ class WatchView:
         self._tell = tell
         self._told: set[str] = set()
         self._job_goes_on = False
+        # What a JOB held when it was found comes in any order: it is shown in time's, when all of it is there.
+        self._held: list[Event] = []
+        self._held_until_s: dict[str, float] = {}
 
     def linked(self, board: Board) -> None:
         """Say whom we watch."""
@@ -84,7 +90,7 @@ class WatchView:
                 self.events.pass_over(replace(batch, state=None))
                 continue
             for event in self.events.feed(batch):
-                self._show(event)
+                self._show_in_order(event)
                 if event["event"] == "inference":
                     self.beginnings.note_shown(event)
             if any(isinstance(change, SegmentRecords) and _lacks_counters(change) for change in batch.changes):
@@ -98,6 +104,25 @@ class WatchView:
         for job in jobs:
             if job.caught_up:
                 self.beginnings.caught_up(job.name)
+                self._held_until_s[job.name] = 0.0
+        if self._held and all(job.caught_up for job in jobs):
+            self.show_held()
+
+    def show_held(self) -> None:
+        """Show inferences that were held back, oldest first."""
+        held, self._held = self._held, []
+        for event in sorted(held, key=lambda event: event["start_us"] or 0):
+            self._show(event)
+
+    def _show_in_order(self, event: Event) -> None:
+        now_s = time.monotonic()
+        if event["event"] != "inference" or now_s >= self._held_until_s.setdefault(event["job"], now_s + HOLD_S):
+            self.show_held()
+            self._show(event)
+            return
+        self._held.append(event)
+        if len(self._held) > HELD_INFERENCES:
+            self.show_held()
 
     async def mind_silence(self) -> None:
         """Say once why nothing comes, when a JOB has not finished and no inference comes."""
@@ -139,6 +164,7 @@ async def watch(
         finally:
             minding.cancel()
             await asyncio.wait([minding])
+    view.show_held()
     return view.events.summary()
 
 

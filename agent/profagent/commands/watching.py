@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.commands.counter_maps import simulated_map
-from profagent.errors import FormatError, StoreError
+from profagent.errors import FormatError, StoreError, UnsupportedBoardError
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.ingest.changes import ApiRecords, Entry, JobChanges, LinkLedger
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
-from profagent.ingest.loss import loss_entry, removal_entry
+from profagent.ingest.loss import loss_entry, refusal, removal_entry
 from profagent.ingest.mirror import checked_path, digest_of
 from profagent.link.messages import ENDED_STATES, Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
@@ -114,6 +114,7 @@ class Watching:
         self._beginnings = beginnings
         self._jobs: dict[str, _Job] = {}
         self._begun_us = 0
+        self.refused: dict[str, UnsupportedBoardError] = {}
 
     async def begin(self, board: Board, address: str) -> None:  # noqa: ARG002 - the sink's interface
         """Choose the simulated board's counter map; what was on the way in an earlier stream comes again."""
@@ -139,8 +140,9 @@ class Watching:
         """Decode events; everything is acknowledged, so that the board forgets it."""
         reached: dict[int, Acknowledgement] = {}
         changes = [
-            JobChanges(happened.job, self._directory(happened.job), list(self._mean(happened, reached)))
+            JobChanges(happened.job, self._directory(happened.job), list(self._understood(happened, reached)))
             for happened in events
+            if happened.job not in self.refused
         ]
         if reached:
             await acknowledge(list(reached.values()))
@@ -169,6 +171,13 @@ class Watching:
         if not (name.is_data or name.is_done):
             return name.kind is not LogKind.CONT
         return not (self._beginnings.is_in_past(log.job) or self._beginnings.was_shown(log.job, name))
+
+    def _understood(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
+        try:
+            return self._mean(happened, reached)
+        except UnsupportedBoardError as error:
+            self.refused[happened.job], entry = refusal(happened.job, error)
+            return [LinkLedger(None, entry)]
 
     def _mean(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
         log, event = happened.log, happened.event

@@ -22,6 +22,7 @@ from profagent.ingest.changes import (
     FrequencyKnown,
     InferenceTimed,
     LayersKnown,
+    LinkLedger,
     LogAdvanced,
     LogReset,
     Redecoded,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from profagent.ingest.joins import JobFiles
 
 DONE_SUFFIX = ".done"
+# The only device that the runtime records.
+DEVICE_INFO = "info.json.0"
 # The simulated board puts this file into the JOBs that it makes; the runtime never does.
 SIMULATED_MARKER = "simulated"
 REMEMBERED_LOGS = 1024
@@ -128,6 +131,9 @@ class JobDecoder:
             done = self._done_of(path.removesuffix(DONE_SUFFIX))
             if done is not None:
                 yield ContentLedger(path, (orphan_done(done.file_len),))
+        if self._files.read(DEVICE_INFO) is None:
+            detail = f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
+            yield LinkLedger(None, Entry("note", "no-frequency", detail))
 
     def _marked(self) -> Iterator[Change]:
         """The JOB is simulated, which tells its counter map where no other was given."""

@@ -141,7 +141,7 @@ class LocalJob:
 
 def not_a_file(path: str) -> Entry:
     """The note about something in a JOB that is no regular file."""
-    return Entry("note", "not-a-file", f"{path} is not a regular file: not followed")
+    return Entry("note", "not-a-file", f"{path} is no regular file")
 
 
 def _entries(directory: Path, prefix: str) -> Iterator[tuple[str, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from profagent.errors import UnsupportedBoardError
 from profagent.ingest.changes import Entry
 
 # Nothing that existed as bytes of a log is gone in these cases.
@@ -19,3 +20,9 @@ def removal_entry(sent: int, size: int) -> list[Entry]:
         return []
     detail = f"removed from the board after {sent} of {size} bytes were sent"
     return [Entry("loss", "removed", detail, sent, size, size - sent)]
+
+
+def refusal(job: str, error: UnsupportedBoardError) -> tuple[UnsupportedBoardError, Entry]:
+    """The error and the entry for a JOB that is of another SoC."""
+    named = UnsupportedBoardError(f"{job}: {error}", hint=error.hint)
+    return named, Entry("note", "unsupported-soc", f"{error}: not read any further")

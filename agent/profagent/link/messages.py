@@ -185,9 +185,10 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """JOBs to follow from now on, by handle."""
+    """JOBs to follow from now on, or no longer, by handle."""
 
-    follow: tuple[int, ...]
+    follow: tuple[int, ...] = ()
+    unfollow: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

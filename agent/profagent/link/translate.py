@@ -34,7 +34,7 @@ def to_wire(message: m.ClientMessage) -> pb.ClientMessage:
             opening = pb.Open(protocol=version, consumer=message.consumer, client=message.client)
             return pb.ClientMessage(open=opening)
         case m.Select():
-            return pb.ClientMessage(select=pb.Select(follow=message.follow))
+            return pb.ClientMessage(select=pb.Select(follow=message.follow, unfollow=message.unfollow))
         case m.Holdings():
             return pb.ClientMessage(holdings=pb.Holdings(logs=[_holding(log) for log in message.logs]))
         case m.Acknowledge():

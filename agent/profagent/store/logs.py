@@ -97,8 +97,9 @@ class LogRows:
         kind = "foreign" if name is None else "done" if name.is_done else name.kind.value
         model = None if name is None or name.model is None else self.model(name.model, name.model_id)
         cursor = self._connection.execute(
-            "INSERT INTO log (job, path, kind, model, generation, offset, complete) VALUES (?, ?, ?, ?, 0, 0, 0)",
-            (self._job, path_to_sql(path), kind, model),
+            "INSERT INTO log (job, path, shown_path, kind, model, generation, offset, complete)"
+            " VALUES (?, ?, ?, ?, ?, 0, 0, 0)",
+            (self._job, path_to_sql(path), display_text(path), kind, model),
         )
         return LogRow(int(cursor.lastrowid or 0), model, is_new=True, parts=[], entries={})
 

@@ -77,6 +77,7 @@ CREATE TABLE log (
     log        INTEGER PRIMARY KEY,
     job        INTEGER NOT NULL REFERENCES job,
     path       NOT NULL,                -- TEXT, or BLOB where the name is not UTF-8
+    shown_path TEXT NOT NULL,           -- for people: \xff where the name is not UTF-8
     kind       TEXT NOT NULL,           -- aicore, aicpu, acl_api, cont, net_info, layer_info, info_json, done, foreign
     model      INTEGER REFERENCES model,
     generation INTEGER NOT NULL,
@@ -245,7 +246,7 @@ JOIN part p ON p.part = r.record >> 24 JOIN log g USING (log) JOIN model m USING
 LEFT JOIN api_name n USING (api);
 
 CREATE VIEW ledger AS
-SELECT e.session, j.name AS job, CAST(g.path AS TEXT) AS log, e.grade, e.reason, e.detail, e.first, e.last, e.count
+SELECT e.session, j.name AS job, g.shown_path AS log, e.grade, e.reason, e.detail, e.first, e.last, e.count
 FROM ledger_entry e LEFT JOIN job j USING (job) LEFT JOIN log g USING (log);
 
 PRAGMA user_version = 1;

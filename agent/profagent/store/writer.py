@@ -96,9 +96,14 @@ class JobRows:
 
     def _reset(self, change: LogReset) -> None:
         row = self._logs.row(change.path)
-        if not row.is_new:
+        # Of a log without bytes nothing is void: what was said of it stays with the session that said it.
+        if not row.is_new and self._has_bytes(row):
             self._void_records(row, change.path, keeps_parts=False)
             self._ledger.void(row)
+
+    def _has_bytes(self, row: LogRow) -> bool:
+        (offset,) = self._connection.execute("SELECT offset FROM log WHERE log = ?", (row.log,)).fetchone()
+        return bool(offset)
 
     def _redecode(self, change: Redecoded) -> None:
         row = self._logs.row(change.path)

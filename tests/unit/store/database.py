@@ -86,7 +86,7 @@ class DatabaseBuilder:
 
     def log(self, job: int, model: int, kind: str, path: str | bytes) -> int:
         values = {"generation": 1, "offset": 0, "complete": 1}
-        return self.insert("log", job=job, model=model, kind=kind, path=path, **values)
+        return self.insert("log", job=job, model=model, kind=kind, path=path, shown_path=path, **values)
 
     def part(self, session: int, log: int, first_record: int = 0) -> int:
         return self.insert("part", session=session, log=log, first_record=first_record)
