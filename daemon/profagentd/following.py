@@ -125,12 +125,15 @@ class _Look:
         log = self._log
         if log.fingerprint and (log.fingerprint.inode != self._seen.inode or self._seen.size < log.sent):
             self._start(log.generation + 1, StartReason.RECREATED)
-        log.fingerprint = self._seen
-        self._send(os.pread(self._descriptor, CHUNK_BYTES, log.sent))
+        before, log.fingerprint = log.fingerprint, self._seen
+        if before and before != self._seen:
+            log.checked = 0
+            if 0 < log.sent == self._seen.size:
+                # Written, and not longer: it may have been written anew.
+                log.compare_again()
+                return Step(tuple(self._events), again=True)
+        self._send_next()
         if log.sent < self._seen.size:
-            return Step(tuple(self._events), again=True)
-        if self._check and log.checked != log.sent and self._is_stable and not log.is_complete:
-            log.compare_again()
             return Step(tuple(self._events), again=True)
         return self._finish(is_whole=False)
 
@@ -158,7 +161,7 @@ class _Look:
                 return Step(tuple(self._events), due=allowed)
             self._rewrite()
         log.fingerprint = self._seen
-        self._send(os.pread(self._descriptor, CHUNK_BYTES, log.sent))
+        self._send_next()
         if log.sent < self._seen.size:
             return Step(tuple(self._events), again=True)
         return self._finish(is_whole=False)
@@ -170,8 +173,13 @@ class _Look:
             return Step(tuple(self._events))
         if not is_whole and not self._is_stable:
             return Step(tuple(self._events), due=log.changed + STABLE_S)
-        if log.kind is LogKind.SNAPSHOT or self._files.has_done(log.path):
-            self._events.append(log.complete())
+        if log.kind is LogKind.DATA:
+            if not self._files.has_done(log.path):
+                return Step(tuple(self._events))
+            if self._check and log.checked != log.sent:
+                log.compare_again()
+                return Step(tuple(self._events), again=True)
+        self._events.append(log.complete())
         return Step(tuple(self._events))
 
     @property
@@ -187,6 +195,11 @@ class _Look:
 
     def _start(self, generation: int, reason: StartReason) -> None:
         self._events.append(self._log.start(generation, reason, self._now.monotonic))
+
+    def _send_next(self) -> None:
+        # What comes after the size that was seen belongs to the next look.
+        size = min(CHUNK_BYTES, self._seen.size - self._log.sent)
+        self._send(os.pread(self._descriptor, size, self._log.sent))
 
     def _send(self, data: bytes) -> None:
         if data:

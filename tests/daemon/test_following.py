@@ -255,6 +255,29 @@ def test_a_doubted_log_that_is_another_begins_a_new_generation(data: Bench) -> N
     assert data.events() == [started(StartReason.RECREATED, 2), Chunk(7, 2, 0, b"x" * 300)]
 
 
+def test_a_log_written_anew_in_its_place_is_a_new_generation(data: Bench) -> None:
+    (data.job / f"{os.fsdecode(DATA)}.done").write_bytes(AICORE_DONE % 256)
+    data.write(RECORD)
+    data.hold()
+    data.events()
+    assert data.rest() == [completed(RECORD)]
+    data.clock.advance(1.0)
+    data.write(b"x" * 256)
+    assert data.events()[:2] == [started(StartReason.RECREATED, 2), Chunk(7, 2, 0, b"x" * 256)]
+
+
+def test_a_log_that_was_merely_touched_gives_nothing(data: Bench) -> None:
+    (data.job / f"{os.fsdecode(DATA)}.done").write_bytes(AICORE_DONE % 256)
+    data.write(RECORD)
+    data.hold()
+    data.events()
+    data.rest()
+    data.clock.advance(1.0)
+    data.date()
+    assert data.events() == []
+    assert data.log.is_complete
+
+
 def test_with_check_what_was_sent_is_compared_before_it_is_called_complete(data: Bench) -> None:
     data.write(RECORD)
     data.hold()
@@ -267,6 +290,24 @@ def test_with_check_what_was_sent_is_compared_before_it_is_called_complete(data:
         Chunk(7, 2, 0, b"x" * 256),
         completed(b"x" * 256, 2),
     ]
+
+
+def test_with_check_a_log_that_changed_after_it_was_compared_is_compared_again(data: Bench) -> None:
+    (data.job / f"{os.fsdecode(DATA)}.done").write_bytes(AICORE_DONE % 256)
+    data.write(RECORD)
+    data.hold()
+    data.events(check=True)
+    data.clock.advance(STABLE_S)
+    assert data.events(check=True) == [completed(RECORD)]
+    data.append(b"y" * 256)
+    data.events(check=True)
+    data.clock.advance(0.1)
+    data.write(b"x" * 512)
+    data.clock.advance(STABLE_S)
+    data.events(check=True)
+    data.clock.advance(STABLE_S)
+    assert data.log.generation == 2
+    assert data.log.was_sent(b"x" * 512)
 
 
 def test_with_check_a_log_that_is_as_it_was_sent_is_complete(data: Bench) -> None:

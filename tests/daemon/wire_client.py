@@ -147,6 +147,7 @@ class Client:
 
     async def _on_heartbeat(self, heartbeat: wire.Heartbeat) -> None:
         self.heartbeats.append(heartbeat)
+        await self.say(message(heartbeat=wire.Heartbeat()))
 
     async def _on_goodbye(self, goodbye: wire.Goodbye) -> None:
         self.goodbye = goodbye
