@@ -10,7 +10,7 @@ import pytest
 from profagent.commands import conversation
 from profagent.commands.capture import Capture
 from profagent.commands.conversation import Conversation, is_over
-from profagent.errors import ProfagentError, ProtocolError, StoreError, UnreachableError
+from profagent.errors import ProfagentError, ProtocolError, StoreError, UnreachableError, UnsupportedBoardError
 from profagent.ingest.changes import JobChanges
 from profagent.link.messages import (
     Acknowledge,
@@ -78,6 +78,7 @@ class _Sink:
         self.seen: list[Any] = []
         self.batches: list[list[Happened]] = []
         self.fails: Exception | None = None
+        self.refused: dict[str, UnsupportedBoardError] = {}
 
     async def begin(self, board: Board, address: str) -> None:
         self.seen.append(("begin", board.identity, address))
