@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import settings
+
+# gRPC's fork handlers would run in each child before it becomes another program, and abort some of them.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 settings.register_profile("project", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("project")
