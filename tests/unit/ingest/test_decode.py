@@ -144,7 +144,9 @@ def test_a_done_that_cannot_be_read_any_more_takes_back_what_it_said(copy: JobCo
 def test_data_takes_back_that_its_done_had_none(copy: JobCopy) -> None:
     copy.snapshot(PLAIN + ".done", SMALL_JOB[PLAIN + ".done"])
     copy.end()
-    assert copy.query("SELECT grade, reason, count FROM ledger WHERE log IS NOT NULL") == [("loss", "done-without-data", 1024)]
+    assert copy.query("SELECT grade, reason, count FROM ledger WHERE log IS NOT NULL") == [
+        ("loss", "done-without-data", 1024)
+    ]
     copy.send(PLAIN, SMALL_JOB[PLAIN])
     assert copy.query("SELECT reason FROM ledger WHERE log IS NOT NULL") == [("no-layer",)]
 
