@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from profagent.commands.counter_maps import simulated_map
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.store import HeldLog
 
+# JOBs with open files and decoding state; those of any other are opened and built again when it goes on.
+REMEMBERED_JOBS = 16
 # A file that was copied before is not the one that is there now.
 _ANOTHER_FILE = frozenset({"different", "recreated"})
 
@@ -42,7 +45,7 @@ class BoardMirrors:
         self._workspace = workspace
         self._identity = identity
         self._counter_map = counter_map
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: OrderedDict[str, _Job] = OrderedDict()
         self.refused: dict[str, UnsupportedBoardError] = {}
         # By handle: complete logs of which the board has not sent anything yet that is not held.
         self._vouched: dict[int, HeldLog] = {}
@@ -83,6 +86,15 @@ class BoardMirrors:
 
         Raises StoreError when the disk fails, ProtocolError for a copy without the board's digest.
         """
+        try:
+            return self._take(events)
+        except BaseException:
+            # What was decoded is never committed: it is decoded again, from what was.
+            self.close()
+            self._jobs.clear()
+            raise
+
+    def _take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
         changes: dict[str, list[Change]] = {}
         reached: dict[int, Acknowledgement] = {}
         for happened in events:
@@ -112,6 +124,9 @@ class BoardMirrors:
         job = self._jobs.get(name)
         if job is None:
             job = self._jobs[name] = _Job(self._workspace.job_mirror(self._identity, name), self._counter_map)
+            if len(self._jobs) > REMEMBERED_JOBS:
+                self._jobs.popitem(last=False)[1].mirror.close()
+        self._jobs.move_to_end(name)
         return job
 
     def _mean(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DIGEST_BYTES = 16
-# Enough for the logs that one batch touches; a file beyond that is opened again.
-OPEN_FILES = 64
+# A file beyond that is opened again; several JOBs together stay below the usual 1,024 of a process.
+OPEN_FILES = 32
 READ_BYTES = 1 << 20
 # No file of the runtime that is read whole comes near it; a foreign one may be of any size.
 LARGEST_CONTENT_BYTES = 64 << 20

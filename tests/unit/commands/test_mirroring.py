@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.mirroring import BoardMirrors
+from profagent.commands.mirroring import REMEMBERED_JOBS, BoardMirrors
 from profagent.commands.workspace import Workspace
 from profagent.errors import ProtocolError
-from profagent.ingest.changes import ContentLedger, LinkLedger, LogRemoved, SegmentRecords
+from profagent.ingest.changes import ContentLedger, LinkLedger, LogRemoved, Redecoded, SegmentRecords
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Completed, LogEvent, Loss, Removed, Started
 from profagent.link.session import FollowedLog, Happened
 from profagent.store.store import HeldLog
+from tests.encoders import layer_item
 from tests.unit.commands.link import JOB
 from tests.unit.export.arriving_job import aicore_path, records
 
@@ -62,6 +63,61 @@ def test_a_file_made_anew_is_noted_and_the_earlier_one_set_aside(
     noted = [change.entry for change in changes[JOB] if isinstance(change, LinkLedger)]
     assert [(entry.grade, entry.reason) for entry in noted] == [("note", reason)]
     assert (tmp_path / "superseded" / "board-1" / JOB / f"{PATH}.1").read_bytes() == DATA
+
+
+def test_what_a_failed_batch_had_decoded_is_decoded_again(mirrors: BoardMirrors) -> None:
+    _arrived(mirrors)
+    table = FollowedLog(2, JOB, b"data/m.0.layer.info", snapshot=True)
+    layers = layer_item(1, b"a\0", prof_layer_id=1)
+    events = [
+        Happened(JOB, table, event)
+        for event in (
+            Started(2, 1, 0, "new"),
+            Chunk(2, 1, 0, layers, 0),
+            Completed(2, 1, len(layers), digest_of(layers)),
+        )
+    ]
+    with pytest.raises(ProtocolError, match="digest"):
+        mirrors.take([*events, *_events(Completed(1, 1, len(DATA), digest_of(b"other")))])
+    changes, _ = mirrors.take(events)
+    assert any(isinstance(change, Redecoded) for change in changes[JOB])
+
+
+def test_a_log_that_is_vouched_for_again_as_it_is_held_changes_nothing(mirrors: BoardMirrors) -> None:
+    _arrived(mirrors)
+    held = HeldLog(1, len(DATA), complete=True, digest=digest_of(DATA))
+    mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
+    told = _events(Started(1, 1, len(DATA), "same"), Completed(1, 1, len(DATA), digest_of(DATA)))
+    changes, reached = mirrors.take(told)
+    assert changes[JOB] == []
+    assert reached == [Acknowledgement(1, 1, len(DATA), complete=True)]
+    changes, _ = mirrors.take(_events(Chunk(1, 1, len(DATA), records(5), 0), offset=len(DATA) + 256))
+    assert [len(change.sequence) for change in changes[JOB] if isinstance(change, SegmentRecords)] == [1]
+
+
+def test_a_snapshot_that_took_its_place_without_its_rows_is_fetched_again(mirrors: BoardMirrors) -> None:
+    path, data = "info.json.0", b"{}"
+    log = FollowedLog(1, JOB, path.encode(), snapshot=True)
+    events = (Started(1, 2, 0, "rewritten"), Chunk(1, 2, 0, data, 0), Completed(1, 2, 2, digest_of(data)))
+    mirrors.take([Happened(JOB, log, event) for event in events])
+    (stale,), _ = mirrors.compare(JOB, {path: log}, {path: HeldLog(1, 2, complete=True, digest=digest_of(b"[]"))})
+    assert (stale.generation, stale.offset) == (1, 0)
+    (held,), _ = mirrors.compare(JOB, {path: log}, {path: HeldLog(2, 2, complete=True, digest=digest_of(data))})
+    assert (held.generation, held.offset, held.prefix_digest) == (2, 2, digest_of(data))
+
+
+def test_many_jobs_keep_few_files_open_and_go_on(mirrors: BoardMirrors) -> None:
+    logs = [FollowedLog(1, f"JOB{number:029}", PATH.encode(), snapshot=False, generation=1) for number in range(60)]
+    for log in logs:
+        events = (Started(1, 1, 0, "new"), Chunk(1, 1, 0, DATA, 0))
+        mirrors.take([Happened(log.job, log, event) for event in events])
+    assert len(mirrors._jobs) == REMEMBERED_JOBS
+    open_files = [file.readlink() for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+    assert sum(file.is_relative_to(mirrors.root) for file in open_files) == REMEMBERED_JOBS
+    changes, _ = mirrors.take([Happened(logs[0].job, logs[0], Chunk(1, 1, len(DATA), records(9), 0))])
+    kinds = [type(change) for change in changes[logs[0].job] if isinstance(change, Redecoded | SegmentRecords)]
+    assert kinds == [Redecoded, SegmentRecords]
+    mirrors.close()
 
 
 def test_a_removed_log_is_not_acknowledged(mirrors: BoardMirrors) -> None:
