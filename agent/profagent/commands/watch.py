@@ -111,7 +111,7 @@ class WatchView:
     def show_held(self) -> None:
         """Show inferences that were held back, oldest first."""
         held, self._held = self._held, []
-        for event in sorted(held, key=lambda event: event["start_us"] or 0):
+        for event in sorted(held, key=lambda event: (event["start_us"] or 0, event["current_pic_count"])):
             self._show(event)
 
     def _show_in_order(self, event: Event) -> None:

@@ -140,7 +140,7 @@ async def test_an_ended_job_is_assessed_when_all_of_it_has_come(tmp_path: Path) 
         told = "SELECT reason FROM ledger WHERE reason <> 'no-layer' ORDER BY reason"
         assert await kept.rows(told) == []
         await kept.recording.change_state(JOB, "quiet", caught_up=True)
-        assert await kept.rows(told) == [("done-without-data",), ("no-done",)]
+        assert await kept.rows(told) == [("done-without-data",), ("no-done",), ("no-frequency",)]
         assert await kept.rows("SELECT state FROM job") == [("quiet",)]
 
 

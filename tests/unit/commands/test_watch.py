@@ -68,11 +68,16 @@ def test_what_is_from_before_is_not_shown_and_what_follows_is() -> None:
     assert viewed.view.events.summary()["inferences"] == 1
 
 
-def test_from_start_everything_is_shown() -> None:
+def test_from_start_everything_is_shown_when_it_is_there_in_the_order_of_time() -> None:
     viewed = Viewed(from_start=True)
     viewed.follow()
-    viewed.infer(0)
-    assert viewed.pictures == [0]
+    for picture in (2, 0, 1):
+        viewed.infer(picture)
+    assert viewed.pictures == []
+    viewed.state("open", caught_up=True)
+    assert viewed.pictures == [0, 1, 2]
+    viewed.infer(3)
+    assert viewed.pictures == [0, 1, 2, 3]
 
 
 def test_the_state_is_shown_when_a_job_has_caught_up() -> None:
