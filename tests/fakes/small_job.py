@@ -12,6 +12,7 @@ ALIKE = "data/aicore.0.m.3.0.1.1.8"
 BATCHED = "data/aicore.0.b.3.1.2.3.0"
 CALLS = "data/acl_api.0.m.0"
 UNENDED = "data/aicore.0.m.3.0.1.1.9"
+EMPTY = "data/aicore.0.m.3.0.1.1.12"
 TORN = "data/aicpu.0.m.3.0.1.1.9"
 
 
@@ -65,5 +66,7 @@ SMALL_JOB: dict[str, bytes] = {
     TORN: _CPU[0] + _CPU[1][:100],
     TORN + ".done": done_text(file_len=512, start_time=START_US + 300, end_time=START_US + 310),
     "data/aicore.0.m.3.0.1.1.11.done": aicore_done(768),
+    EMPTY: b"",
+    EMPTY + ".done": aicore_done(768),
     "data/core": b"not of the runtime",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = ["JOB_NAME", "InferenceKey", "LogKind", "LogName", "display_text", "is_job_name", "parse_log_name"]
@@ -14,6 +15,8 @@ U16_MAX = 2**16 - 1
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 U64_DIGITS = 20
+# A log's name is asked for at each of its steps.
+REMEMBERED_NAMES = 4096
 # Where os.fsdecode hides the bytes 0x80 to 0xFF that are not UTF-8.
 ESCAPED_BYTES = range(0xDC80, 0xDD00)
 
@@ -105,6 +108,7 @@ def is_job_name(name: str) -> bool:
     return JOB_NAME.fullmatch(name) is not None
 
 
+@lru_cache(REMEMBERED_NAMES)
 def parse_log_name(path: str) -> LogName | None:
     """Read a path relative to its JOB, as `os.fsdecode` gives it; None for a foreign file.
 

@@ -12,8 +12,9 @@ from profagent.errors import UnsupportedBoardError, UsageError
 from profagent.formats.info_json import looks_like_hi3519
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest.changes import Entry, LinkLedger
-from profagent.ingest.decode import DONE_SUFFIX, SIMULATED_MARKER, JobDecoder
+from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
 from profagent.ingest.mirror import DIGEST_BYTES, LARGEST_CONTENT_BYTES
+from profagent.ingest.states import DONE_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from profagent.ingest.changes import Entry
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from profagent.store.logs import LogRow
 
@@ -28,8 +28,10 @@ class LedgerRows:
         self._session = session
         self._job = job
 
-    def replace(self, row: LogRow, entries: Iterable[Entry]) -> None:
+    def replace(self, row: LogRow, entries: Sequence[Entry]) -> None:
         """Make `entries` all that follows from a log's bytes; those that were told before stay as they are."""
+        if not entries and row.entries == {}:
+            return
         wanted = [_displayed(entry) for entry in entries]
         if row.entries is None:
             row.entries = self._of_content(row.log)

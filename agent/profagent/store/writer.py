@@ -22,7 +22,7 @@ from profagent.ingest.changes import (
 )
 from profagent.store.inferences import InferenceRows
 from profagent.store.ledger import LedgerRows
-from profagent.store.logs import LogRows, path_from_sql
+from profagent.store.logs import LogRows
 from profagent.store.records import RecordRows
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from profagent.ingest.changes import Change, JobChanges
     from profagent.store.logs import LogRow
-
-__all__ = ["JobRows", "Writer", "path_from_sql"]
 
 # JOBs whose row numbers are remembered; any other is looked up again.
 REMEMBERED_JOBS = 8

@@ -15,7 +15,7 @@ from profagent.ingest.decode import REMEMBERED_LOGS, JobDecoder
 from profagent.ingest.mirror import JobMirror
 from tests.fakes.dumps import dump, files_of, imported
 from tests.fakes.job_copy import JOB, JobCopy
-from tests.fakes.small_job import ALIKE, BATCHED, CALLS, ON_CPU, PLAIN, RELOADED, SMALL_JOB, aicore_done
+from tests.fakes.small_job import ALIKE, BATCHED, CALLS, EMPTY, ON_CPU, PLAIN, RELOADED, SMALL_JOB, aicore_done
 
 SAMPLES = Path(__file__).parents[2] / "data" / "jobs"
 EARLY = next(SAMPLES.glob("JOB*"))
@@ -94,6 +94,17 @@ def test_a_done_that_follows_its_completion_is_weighed_all_the_same(copy: JobCop
         copy.send(path if path == "info.json.0" else path + ".done", SMALL_JOB.get(path + ".done", SMALL_JOB[path]))
     copy.end()
     assert dump(copy.database) == imported(tmp_path / JOB, of(ALIKE, RELOADED))
+
+
+@pytest.mark.parametrize("remembered", [1, 1024])
+def test_an_empty_log_whose_done_follows_its_completion_is_a_loss(tmp_path: Path, remembered: int) -> None:
+    with JobCopy(tmp_path, remembered_logs=remembered) as copy:
+        copy.feed(EMPTY, b"")
+        copy.complete(EMPTY)
+        copy.send(PLAIN, SMALL_JOB[PLAIN])
+        copy.send(EMPTY + ".done", SMALL_JOB[EMPTY + ".done"])
+        found = copy.query("SELECT log, grade, reason, count FROM ledger WHERE reason <> 'no-layer'")
+        assert found == [(EMPTY, "loss", "missing-data", 768)]
 
 
 def test_a_model_loaded_again_appends_to_its_log(copy: JobCopy, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_file_that_vanishes_is_a_loss(tmp_path: Path) -> None:
 def test_the_end_speaks_of_what_is_unsettled(tmp_path: Path) -> None:
     listing = list_job(write_files(tmp_path, SMALL_JOB))
     job = LocalJob(tmp_path)
-    assert len(list(job.changes(listing, None))) == len(SMALL_JOB) - 7 + 1
+    assert len(list(job.changes(listing, None))) == len(SMALL_JOB) - 8 + 1
     ended = job.end(["data/aicore.0.m.3.0.1.1.9"], ["data/aicore.0.m.3.0.1.1.11.done"])
     assert [
         (change.path, [entry.reason for entry in change.entries])

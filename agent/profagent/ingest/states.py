@@ -1,0 +1,145 @@
+"""The decoding states of a JOB's data logs in use, and the rows of a log written once more.
+
+The state of any other log is built again from its bytes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from profagent.errors import FormatError, StoreError
+from profagent.formats.done import parse_done
+from profagent.formats.names import LogKind, LogName, parse_log_name
+from profagent.ingest.changes import InferenceTimed, Redecoded, SegmentRecords
+from profagent.ingest.datalog import DataLog
+from profagent.ingest.joins import Joins
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from profagent.formats.countermap import CounterMap
+    from profagent.formats.done import Done
+    from profagent.ingest.changes import Change
+    from profagent.ingest.joins import JobFiles
+
+DONE_SUFFIX = ".done"
+
+
+class LogStates:
+    """At most `most` states; methods that yield changes return the log's state, which may be a new object."""
+
+    def __init__(self, files: JobFiles, counter_map: CounterMap | None, most: int) -> None:
+        self.joins = Joins(files)
+        self.counter_map = counter_map
+        self._files = files
+        self._most = most
+        self._logs: OrderedDict[str, DataLog] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def known(self, path: str) -> DataLog | None:
+        """The state of a log in use."""
+        return self._logs.get(path)
+
+    def forget(self, path: str) -> None:
+        """The log's bytes are void."""
+        self._logs.pop(path, None)
+
+    def at(self, path: str, name: LogName, offset: int | None) -> Generator[Change, None, DataLog]:
+        """The log's state at `offset`, or at its end where that is None.
+
+        What the rows of a forgotten log were decoded with is not known any more: they are written again.
+        """
+        log = self._logs.get(path)
+        if log is None or offset not in (None, log.facts.size):
+            log = DataLog(path, name)
+            log.done = self.done_of(path)
+            if offset != 0:
+                yield from self._decoded(log, self._bytes(path, offset))
+        self._remember(log)
+        return log
+
+    def at_end(self, path: str, name: LogName) -> Generator[Change, None, DataLog]:
+        """The log's state at its end; one that was forgotten was most likely complete."""
+        log = self._logs.get(path)
+        if log is None:
+            log = yield from self.at(path, name, None)
+            log.settled = self._files.read(path, 0) is not None
+            log = yield from self.split_as_announced(log)
+        return log
+
+    def grow(self, log: DataLog, data: bytes) -> Iterator[Change]:
+        """Take the log's next bytes."""
+        had_records, stretch = log.records > 0, log.last_stretch
+        records = log.append(data, self.joins.of(log.name), self.counter_map)
+        if records is None:
+            return
+        yield records
+        if log.done is None or (had_records and stretch == log.last_stretch):
+            return
+        if had_records and log.name.kind is LogKind.AICORE:
+            yield InferenceTimed(log.name, stretch, None)
+        yield from self.timed(log)
+
+    def redecode(self, log: DataLog, *, last_stretch_record: int | None = None) -> Generator[Change, None, DataLog]:
+        """All rows of a log once more."""
+        anew = DataLog(log.path, log.name, last_stretch_record=last_stretch_record)
+        anew.done = log.done
+        yield from self._decoded(anew, self._bytes(log.path, log.facts.size))
+        anew.settled = log.settled
+        self._remember(anew)
+        return anew
+
+    def split_as_announced(self, log: DataLog) -> Generator[Change, None, DataLog]:
+        """Where the `.done`'s length shows another start of the last inference than the rule found, it is right."""
+        record = log.announced_stretch_record()
+        if log.name.kind is LogKind.ACL_API or record == log.last_stretch_record:
+            return log
+        if log.last_stretch_record is not None:
+            log = yield from self.redecode(log)
+        if record not in (None, log.facts.last_stretch_start // log.facts.record_bytes):
+            log = yield from self.redecode(log, last_stretch_record=record)
+        return log
+
+    @staticmethod
+    def timed(log: DataLog) -> Iterator[Change]:
+        """The `.done` speaks about the last inference of its file only."""
+        if log.name.kind is LogKind.AICORE and log.records:
+            yield InferenceTimed(log.name, log.last_stretch, log.done)
+
+    def done_of(self, data_path: str) -> Done | None:
+        """What the `.done` of a data log says; None where there is none that can be read."""
+        name = parse_log_name(data_path + DONE_SUFFIX)
+        data = self._files.read(data_path + DONE_SUFFIX)
+        if name is None or data is None:
+            return None
+        try:
+            return parse_done(data, name.kind, data_path + DONE_SUFFIX)
+        except FormatError:
+            return None
+
+    def _decoded(self, log: DataLog, data: bytes) -> Iterator[Change]:
+        """Decode all bytes of a log whose rows, if any, were written before; rows of calls are always the same."""
+        records = log.append(data, self.joins.of(log.name), self.counter_map) if data else None
+        if log.name.kind is LogKind.ACL_API or not data:
+            return
+        assert records is None or isinstance(records, SegmentRecords), "calls have no segments"
+        yield Redecoded(log.path, records)
+        yield from self.timed(log)
+
+    def _bytes(self, path: str, size: int | None) -> bytes:
+        data = self._files.read(path, size) or b""
+        if size is not None and len(data) != size:
+            raise StoreError(
+                f"the mirror lost bytes of {path}: {len(data)} of {size} are there",
+                hint="start the capture again: it fetches what is missing",
+            )
+        return data
+
+    def _remember(self, log: DataLog) -> None:
+        self._logs[log.path] = log
+        self._logs.move_to_end(log.path)
+        if len(self._logs) > self._most:
+            self._logs.popitem(last=False)
