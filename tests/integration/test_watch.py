@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,13 +153,19 @@ def test_a_job_that_appears_later_is_shown_from_its_start(root: Path, tmp_path: 
     assert summary["simulated"] is True
 
 
+def _is_inference_of(job: str, line: str) -> bool:
+    return is_event("inference")(line) and job in line
+
+
 def test_every_sample_job_is_shown_to_its_end(root: Path) -> None:
     with running("--root", root, "--quiet-after", "2") as board:
         with started("watch", "--board", board.address, "--json") as host:
             host.err.until("no open JOB yet")
             for source in SAMPLES.values():
                 shutil.copytree(source, root / source.name)
-            host.out.until(lambda line: '"state":"finished"' in line or '"state":"quiet"' in line, len(SAMPLES))
+            for source in SAMPLES.values():
+                host.out.until(partial(_is_inference_of, source.name))
+            host.out.until(is_event("inference"), 26)
             ended = host.interrupt()
         shown = {
             (event["job"], event["model"], event["current_pic_count"])
