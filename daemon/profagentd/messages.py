@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from profagentd.usage import Usage
 
 PROTOCOL_MAJOR = 1
-PROTOCOL_MINOR = 0
+PROTOCOL_MINOR = 1
 
 _BATCH_BYTES = 256 * 1024
 _BATCH_EVENTS = 1000

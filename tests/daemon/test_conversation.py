@@ -71,7 +71,7 @@ async def test_the_welcome_comes_first_and_describes_the_board(client: Client, t
     await client.until(lambda: client.welcome is not None)
     assert client.welcome is not None
     assert client.welcome.heartbeat_us == 5_000_000
-    assert client.welcome.description.protocol == wire.ProtocolVersion(major=1, minor=0)
+    assert client.welcome.description.protocol == wire.ProtocolVersion(major=1, minor=1)
     assert list(client.welcome.description.roots) == [str(tmp_path)]
     assert not client.is_listed
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PROTOCOL = (1, 0)
+PROTOCOL = (1, 1)
 ENDED_STATES = frozenset({"finished", "quiet", "removed"})
 
 

@@ -38,6 +38,31 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _RetentionPolicy:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _RetentionPolicyEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_RetentionPolicy.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    RETENTION_POLICY_UNSPECIFIED: _RetentionPolicy.ValueType  # 0
+    RETENTION_POLICY_KEEP: _RetentionPolicy.ValueType  # 1
+    """Nothing is deleted."""
+    RETENTION_POLICY_DELIVERED: _RetentionPolicy.ValueType  # 2
+    """Complete logs are deleted once they are delivered."""
+    RETENTION_POLICY_MIN_FREE: _RetentionPolicy.ValueType  # 3
+    """Delivered logs are deleted when space runs short, then, where that is allowed, others."""
+
+class RetentionPolicy(_RetentionPolicy, metaclass=_RetentionPolicyEnumTypeWrapper): ...
+
+RETENTION_POLICY_UNSPECIFIED: RetentionPolicy.ValueType  # 0
+RETENTION_POLICY_KEEP: RetentionPolicy.ValueType  # 1
+"""Nothing is deleted."""
+RETENTION_POLICY_DELIVERED: RetentionPolicy.ValueType  # 2
+"""Complete logs are deleted once they are delivered."""
+RETENTION_POLICY_MIN_FREE: RetentionPolicy.ValueType  # 3
+"""Delivered logs are deleted when space runs short, then, where that is allowed, others."""
+global___RetentionPolicy = RetentionPolicy
+
 class _IdentitySource:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -84,6 +109,24 @@ JOB_STATE_QUIET: JobState.ValueType  # 3
 JOB_STATE_REMOVED: JobState.ValueType  # 4
 """The directory is gone from the board."""
 global___JobState = JobState
+
+class _Role:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _RoleEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Role.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    ROLE_UNSPECIFIED: _Role.ValueType  # 0
+    ROLE_VIEWER: _Role.ValueType  # 1
+    ROLE_OPERATOR: _Role.ValueType  # 2
+
+class Role(_Role, metaclass=_RoleEnumTypeWrapper):
+    """A client's role, from its certificate. On a listener that demands none, every client is an operator."""
+
+ROLE_UNSPECIFIED: Role.ValueType  # 0
+ROLE_VIEWER: Role.ValueType  # 1
+ROLE_OPERATOR: Role.ValueType  # 2
+global___Role = Role
 
 class _LogKind:
     ValueType = typing.NewType("ValueType", builtins.int)
@@ -142,7 +185,7 @@ global___StartReason = StartReason
 
 @typing.final
 class ProtocolVersion(google.protobuf.message.Message):
-    """A protocol version. This file is 1.0."""
+    """A protocol version. This file is 1.1: 1.0 had no retention, roles, profiling settings and kept losses."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -190,6 +233,8 @@ class Description(google.protobuf.message.Message):
     CLOCKS_FIELD_NUMBER: builtins.int
     ROOTS_FIELD_NUMBER: builtins.int
     QUIET_AFTER_US_FIELD_NUMBER: builtins.int
+    RETENTION_FIELD_NUMBER: builtins.int
+    INSECURE_FIELD_NUMBER: builtins.int
     identity: builtins.str
     """Stable identity of the board: the UUID that a deployment issued, else the machine id, else empty."""
     identity_source: global___IdentitySource.ValueType
@@ -208,17 +253,26 @@ class Description(google.protobuf.message.Message):
     """NPU clock in MHz where the board tells it outside of JOB directories; 0 where it does not."""
     quiet_after_us: builtins.int
     """A JOB is quiet after this long without a change."""
+    insecure: builtins.bool
+    """True when the daemon can be reached from other machines and neither side is authenticated. (Since 1.1.)"""
     @property
     def protocol(self) -> global___ProtocolVersion: ...
     @property
     def capabilities(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Names of optional parts that this daemon has beyond protocol 1.0. A client ignores names that it does not know."""
+        """Names of optional parts that this daemon has beyond protocol 1.0: `retention` (Description.retention),
+        `kept-losses` (Loss.id), `profiling` (JobStatus.profiling), `roles` (Welcome.role). A client ignores names that it
+        does not know.
+        """
 
     @property
     def clocks(self) -> global___Clocks: ...
     @property
     def roots(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Directories under which JOB directories are looked for."""
+
+    @property
+    def retention(self) -> global___Retention:
+        """What the daemon deletes by itself. Not set by a daemon that never deletes. (Since 1.1.)"""
 
     def __init__(
         self,
@@ -237,11 +291,44 @@ class Description(google.protobuf.message.Message):
         clocks: global___Clocks | None = ...,
         roots: collections.abc.Iterable[builtins.str] | None = ...,
         quiet_after_us: builtins.int = ...,
+        retention: global___Retention | None = ...,
+        insecure: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["clocks", b"clocks", "protocol", b"protocol"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "capabilities", b"capabilities", "clocks", b"clocks", "daemon_version", b"daemon_version", "hostname", b"hostname", "identity", b"identity", "identity_source", b"identity_source", "model", b"model", "npu_clock_mhz", b"npu_clock_mhz", "protocol", b"protocol", "quiet_after_us", b"quiet_after_us", "roots", b"roots", "sdk_version", b"sdk_version", "simulated", b"simulated"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["clocks", b"clocks", "protocol", b"protocol", "retention", b"retention"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "capabilities", b"capabilities", "clocks", b"clocks", "daemon_version", b"daemon_version", "hostname", b"hostname", "identity", b"identity", "identity_source", b"identity_source", "insecure", b"insecure", "model", b"model", "npu_clock_mhz", b"npu_clock_mhz", "protocol", b"protocol", "quiet_after_us", b"quiet_after_us", "retention", b"retention", "roots", b"roots", "sdk_version", b"sdk_version", "simulated", b"simulated"]) -> None: ...
 
 global___Description = Description
+
+@typing.final
+class Retention(google.protobuf.message.Message):
+    """What a daemon deletes of the logs that it serves."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: builtins.int
+    RETAIN_FOR_FIELD_NUMBER: builtins.int
+    MIN_FREE_BYTES_FIELD_NUMBER: builtins.int
+    MAY_DELETE_UNDELIVERED_FIELD_NUMBER: builtins.int
+    policy: global___RetentionPolicy.ValueType
+    min_free_bytes: builtins.int
+    """With MIN_FREE: the free space of a root's file system below which deleting begins."""
+    may_delete_undelivered: builtins.bool
+    """With MIN_FREE: complete logs may go that nobody has acknowledged. Each such JOB is told as a kept Loss."""
+    @property
+    def retain_for(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Consumers (Open.consumer) that must each have acknowledged a log's completion before it counts as delivered."""
+
+    def __init__(
+        self,
+        *,
+        policy: global___RetentionPolicy.ValueType = ...,
+        retain_for: collections.abc.Iterable[builtins.str] | None = ...,
+        min_free_bytes: builtins.int = ...,
+        may_delete_undelivered: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["may_delete_undelivered", b"may_delete_undelivered", "min_free_bytes", b"min_free_bytes", "policy", b"policy", "retain_for", b"retain_for"]) -> None: ...
+
+global___Retention = Retention
 
 @typing.final
 class Clocks(google.protobuf.message.Message):
@@ -348,6 +435,7 @@ class JobStatus(google.protobuf.message.Message):
     STATE_FIELD_NUMBER: builtins.int
     CAUGHT_UP_FIELD_NUMBER: builtins.int
     CHANGED_WALL_US_FIELD_NUMBER: builtins.int
+    PROFILING_FIELD_NUMBER: builtins.int
     handle: builtins.int
     """Names the JOB for the length of this stream."""
     name: builtins.str
@@ -362,6 +450,10 @@ class JobStatus(google.protobuf.message.Message):
     """
     changed_wall_us: builtins.int
     """Wall clock of the newest change seen in the JOB; 0 where none was looked at."""
+    @property
+    def profiling(self) -> global___Profiling:
+        """What the program was told to record, where the daemon can read it; else not set. (Since 1.1.)"""
+
     def __init__(
         self,
         *,
@@ -371,10 +463,44 @@ class JobStatus(google.protobuf.message.Message):
         state: global___JobState.ValueType = ...,
         caught_up: builtins.bool = ...,
         changed_wall_us: builtins.int = ...,
+        profiling: global___Profiling | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["caught_up", b"caught_up", "changed_wall_us", b"changed_wall_us", "directory", b"directory", "handle", b"handle", "name", b"name", "state", b"state"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["profiling", b"profiling"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["caught_up", b"caught_up", "changed_wall_us", b"changed_wall_us", "directory", b"directory", "handle", b"handle", "name", b"name", "profiling", b"profiling", "state", b"state"]) -> None: ...
 
 global___JobStatus = JobStatus
+
+@typing.final
+class Profiling(google.protobuf.message.Message):
+    """The `profiler` object of the acl.json whose `output` is the directory that holds the JOB, as it was when the JOB was
+    found. Values are the texts of the file; empty where the key is not there.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: builtins.int
+    INTERVAL_FIELD_NUMBER: builtins.int
+    AICPU_FIELD_NUMBER: builtins.int
+    ACL_API_FIELD_NUMBER: builtins.int
+    AIC_METRICS_FIELD_NUMBER: builtins.int
+    path: builtins.str
+    """The file on the board; for people."""
+    interval: builtins.str
+    aicpu: builtins.str
+    acl_api: builtins.str
+    aic_metrics: builtins.str
+    def __init__(
+        self,
+        *,
+        path: builtins.str = ...,
+        interval: builtins.str = ...,
+        aicpu: builtins.str = ...,
+        acl_api: builtins.str = ...,
+        aic_metrics: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["acl_api", b"acl_api", "aic_metrics", b"aic_metrics", "aicpu", b"aicpu", "interval", b"interval", "path", b"path"]) -> None: ...
+
+global___Profiling = Profiling
 
 @typing.final
 class ClientMessage(google.protobuf.message.Message):
@@ -447,8 +573,11 @@ class Welcome(google.protobuf.message.Message):
 
     DESCRIPTION_FIELD_NUMBER: builtins.int
     HEARTBEAT_US_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
     heartbeat_us: builtins.int
     """Each side sends a Heartbeat at least this often, and may take a peer as gone after three such times of silence."""
+    role: global___Role.ValueType
+    """What this client may do. Only an operator's acknowledgements release anything on the board. (Since 1.1.)"""
     @property
     def description(self) -> global___Description: ...
     def __init__(
@@ -456,9 +585,10 @@ class Welcome(google.protobuf.message.Message):
         *,
         description: global___Description | None = ...,
         heartbeat_us: builtins.int = ...,
+        role: global___Role.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["description", b"description"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["description", b"description", "heartbeat_us", b"heartbeat_us"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["description", b"description", "heartbeat_us", b"heartbeat_us", "role", b"role"]) -> None: ...
 
 global___Welcome = Welcome
 
@@ -779,6 +909,11 @@ class Loss(google.protobuf.message.Message):
     REASON_FIELD_NUMBER: builtins.int
     DETAIL_FIELD_NUMBER: builtins.int
     LOST_BYTES_FIELD_NUMBER: builtins.int
+    ID_FIELD_NUMBER: builtins.int
+    JOB_NAME_FIELD_NUMBER: builtins.int
+    FROM_WALL_US_FIELD_NUMBER: builtins.int
+    TO_WALL_US_FIELD_NUMBER: builtins.int
+    LOST_LOGS_FIELD_NUMBER: builtins.int
     handle: builtins.int
     """The log's handle, or 0 when the loss is not about one announced log."""
     job: builtins.int
@@ -789,6 +924,22 @@ class Loss(google.protobuf.message.Message):
     """A sentence for people."""
     lost_bytes: builtins.int
     """Bytes that are lost where that is known, else 0."""
+    id: builtins.int
+    """A kept loss: it happened whether or not somebody listened, the daemon keeps it over its own restarts (the newest
+    1,000 of them), and tells it on each stream, right after JobsListed or when it happens. The number is chosen at
+    random and names the loss, so that a client counts it once; 0 for a loss that is told only once. A kept loss that
+    still goes on is told again under the same number with its newer figures. (Since 1.1, with the fields below.)
+    Reasons of kept losses: `deleted-undelivered` (retention made room; lost_bytes and lost_logs count what went),
+    `disk-full` (no space was left on a root's file system, so what the runtime wanted to write there is gone; what
+    and how much is not known).
+    """
+    job_name: builtins.str
+    """The JOB's name; set in a kept loss that is about one, which may have no handle any more."""
+    from_wall_us: builtins.int
+    """When it happened, by the board's wall clock."""
+    to_wall_us: builtins.int
+    lost_logs: builtins.int
+    """Logs that are lost where that is known, else 0."""
     def __init__(
         self,
         *,
@@ -797,8 +948,13 @@ class Loss(google.protobuf.message.Message):
         reason: builtins.str = ...,
         detail: builtins.str = ...,
         lost_bytes: builtins.int = ...,
+        id: builtins.int = ...,
+        job_name: builtins.str = ...,
+        from_wall_us: builtins.int = ...,
+        to_wall_us: builtins.int = ...,
+        lost_logs: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["detail", b"detail", "handle", b"handle", "job", b"job", "lost_bytes", b"lost_bytes", "reason", b"reason"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "from_wall_us", b"from_wall_us", "handle", b"handle", "id", b"id", "job", b"job", "job_name", b"job_name", "lost_bytes", b"lost_bytes", "lost_logs", b"lost_logs", "reason", b"reason", "to_wall_us", b"to_wall_us"]) -> None: ...
 
 global___Loss = Loss
 
