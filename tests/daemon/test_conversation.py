@@ -93,7 +93,7 @@ async def test_another_major_version_is_refused_with_both_versions(client: Clien
     code, text = await refused(client, open_message(major=2, minor=7))
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert "2.7" in text
-    assert "1.0" in text
+    assert "1.1" in text
 
 
 async def test_another_minor_version_is_welcome(client: Client) -> None:
