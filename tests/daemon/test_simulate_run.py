@@ -20,10 +20,10 @@ def executes(files: dict[str, bytes]) -> list[tuple[int, ...]]:
     return [call for call in api(files[API_LOG]) if call[0] == 2]
 
 
-def test_it_runs_for_the_time_at_the_rate_and_unloads(tmp_path: Path) -> None:
+async def test_it_runs_for_the_time_at_the_rate_and_unloads(tmp_path: Path) -> None:
     clock = TurnedClock()
     began_us = clock.wall_us()
-    report = asyncio.run(simulate(SimulationOptions(rate=20.0, for_s=2.0, root=tmp_path), clock))
+    report = await simulate(SimulationOptions(rate=20.0, for_s=2.0, root=tmp_path), clock)
     files = contents(only_job(tmp_path))
     records = sum(len(aicore(data)) for name, data in files.items() if "aicore" in name and ".done" not in name)
     assert report == SimulationReport(only_job(tmp_path), 40, 40, records, 0, 0)
@@ -33,19 +33,19 @@ def test_it_runs_for_the_time_at_the_rate_and_unloads(tmp_path: Path) -> None:
     assert int(done(files[f"{API_LOG}.done"])["end_time"]) >= began_us + 2_000_000
 
 
-def test_waking_late_neither_drifts_nor_counts_as_late(tmp_path: Path) -> None:
+async def test_waking_late_neither_drifts_nor_counts_as_late(tmp_path: Path) -> None:
     clock = TurnedClock(overslept_s=0.01)
     began_us = clock.wall_us()
-    report = asyncio.run(simulate(SimulationOptions(rate=20.0, for_s=5.0, root=tmp_path), clock))
+    report = await simulate(SimulationOptions(rate=20.0, for_s=5.0, root=tmp_path), clock)
     begins = [call[1] for call in executes(contents(only_job(tmp_path)))]
     assert begins == pytest.approx([began_us + 50_000 * number for number in range(100)], abs=2)
     assert report.late == 0
 
 
-def test_a_rate_that_cannot_be_kept_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_rate_that_cannot_be_kept_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = TurnedClock()
     with caplog.at_level(logging.WARNING):
-        report = asyncio.run(simulate(SimulationOptions(rate=5_000.0, for_s=0.5, root=tmp_path), clock))
+        report = await simulate(SimulationOptions(rate=5_000.0, for_s=0.5, root=tmp_path), clock)
     assert 100 < report.inferences < 300
     assert report.late > 90
     assert "the rate was not kept" in str(report)
@@ -55,32 +55,28 @@ def test_a_rate_that_cannot_be_kept_is_told(tmp_path: Path, caplog: pytest.LogCa
     assert clock.now < 50.6
 
 
-def test_interval_and_pictures_name_the_files(tmp_path: Path) -> None:
+async def test_interval_and_pictures_name_the_files(tmp_path: Path) -> None:
     options = SimulationOptions(model="mobilenetv2", interval=4, pictures=3, for_s=1.0, root=tmp_path)
-    report = asyncio.run(simulate(options, TurnedClock()))
+    report = await simulate(options, TurnedClock())
     assert (report.inferences, report.sampled) == (10, 3)
     data = {name for name in contents(only_job(tmp_path)) if "aicore" in name and ".done" not in name}
     assert data == {f"data/aicore.0.mobilenetv2.3.0.1.3.{count}" for count in (0, 12, 24)}
 
 
-def test_the_same_seed_and_clock_give_the_same_bytes_under_another_name(tmp_path: Path) -> None:
+async def test_the_same_seed_and_clock_give_the_same_bytes_under_another_name(tmp_path: Path) -> None:
     roots = [tmp_path / "a", tmp_path / "b"]
     for root in roots:
         root.mkdir()
-        asyncio.run(simulate(SimulationOptions(for_s=1.0, seed=5, root=root), TurnedClock()))
+        await simulate(SimulationOptions(for_s=1.0, seed=5, root=root), TurnedClock())
     first, second = (only_job(root) for root in roots)
     assert first.name != second.name
     assert contents(first) == contents(second)
 
 
-def cancelled(options: SimulationOptions, clock: Clock) -> None:
+async def cancelled(options: SimulationOptions, clock: Clock) -> None:
     """Run until something cancels it, and hold that it stays cancelled."""
-
-    async def run() -> None:
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.ensure_future(simulate(options, clock))
-
-    asyncio.run(run())
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.ensure_future(simulate(options, clock))
 
 
 def count_samples(root: Path) -> int:
@@ -93,14 +89,14 @@ def cancel_this_task() -> None:
     task.cancel()
 
 
-def test_a_cancelled_run_unloads_its_model(tmp_path: Path) -> None:
+async def test_a_cancelled_run_unloads_its_model(tmp_path: Path) -> None:
     class Watching(SystemClock):
         async def sleep(self, delay_s: float) -> None:
             if count_samples(tmp_path) > 2:
                 cancel_this_task()
             await super().sleep(delay_s)
 
-    cancelled(SimulationOptions(rate=100.0, root=tmp_path), Watching())
+    await cancelled(SimulationOptions(rate=100.0, root=tmp_path), Watching())
     files = contents(only_job(tmp_path))
     calls = api(files[API_LOG])
     assert (calls[0][0], calls[-1][0]) == (0, 1)
@@ -112,7 +108,7 @@ def test_a_cancelled_run_unloads_its_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sleeps", range(5))
 @pytest.mark.parametrize("waits_for", ["the clock", "a write"])
-def test_cancelled_at_any_step_the_job_is_finished(tmp_path: Path, sleeps: int, waits_for: str) -> None:
+async def test_cancelled_at_any_step_the_job_is_finished(tmp_path: Path, sleeps: int, waits_for: str) -> None:
     class Cancelling(TurnedClock):
         async def sleep(self, delay_s: float) -> None:
             if self.sleeps == sleeps:
@@ -121,27 +117,24 @@ def test_cancelled_at_any_step_the_job_is_finished(tmp_path: Path, sleeps: int, 
                     return
             await super().sleep(delay_s)
 
-    cancelled(SimulationOptions(root=tmp_path), Cancelling())
+    await cancelled(SimulationOptions(root=tmp_path), Cancelling())
     files = contents(only_job(tmp_path))
     assert api(files[API_LOG])[-1][0] == 1
     assert done(files[f"{API_LOG}.done"])["file_len"] == str(len(files[API_LOG]))
 
 
-def test_cancelled_before_the_load_nothing_is_left(tmp_path: Path) -> None:
-    async def run() -> None:
-        task = asyncio.ensure_future(simulate(SimulationOptions(root=tmp_path), TurnedClock()))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
-    assert list(tmp_path.iterdir()) == []
+async def test_cancelled_before_the_load_nothing_is_left(tmp_path: Path) -> None:
+    task = asyncio.ensure_future(simulate(SimulationOptions(root=tmp_path), TurnedClock()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not contents(tmp_path)
 
 
-def test_a_root_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+async def test_a_root_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(DaemonError) as caught:
-        asyncio.run(simulate(SimulationOptions(for_s=1.0, root=tmp_path / "absent"), TurnedClock()))
+        await simulate(SimulationOptions(for_s=1.0, root=tmp_path / "absent"), TurnedClock())
     assert str(tmp_path / "absent") in str(caught.value)
     assert "--root" in caught.value.hint
 
@@ -162,11 +155,13 @@ class RemovingClock(TurnedClock):
         await super().sleep(delay_s)
 
 
-def test_a_job_that_disappears_ends_the_run_with_an_error(tmp_path: Path) -> None:
+async def test_a_job_that_disappears_ends_the_run_with_an_error(tmp_path: Path) -> None:
     with pytest.raises(DaemonError, match="cannot write"):
-        asyncio.run(simulate(SimulationOptions(root=tmp_path), RemovingClock(tmp_path, cancels=False)))
+        await simulate(SimulationOptions(root=tmp_path), RemovingClock(tmp_path, cancels=False))
 
 
-def test_a_cancelled_run_that_cannot_write_stays_cancelled(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    cancelled(SimulationOptions(root=tmp_path), RemovingClock(tmp_path, cancels=True))
+async def test_a_cancelled_run_that_cannot_write_stays_cancelled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cancelled(SimulationOptions(root=tmp_path), RemovingClock(tmp_path, cancels=True))
     assert "stays unfinished" in caplog.text
