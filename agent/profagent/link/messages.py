@@ -20,8 +20,29 @@ class Clocks:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """What a daemon deletes by itself: the policy is keep, delivered, min-free, or unknown."""
+
+    policy: str
+    retain_for: tuple[str, ...] = ()
+    min_free_bytes: int = 0
+    may_delete_undelivered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Profiling:
+    """Texts of the `profiler` object of an acl.json; empty where the key is not there."""
+
+    path: str
+    interval: str = ""
+    aicpu: str = ""
+    acl_api: str = ""
+    aic_metrics: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
-    """What a board says of itself; empty where it does not know."""
+    """What a board says of itself; empty where it does not know. `retention` is None where it never deletes."""
 
     identity: str
     hostname: str
@@ -35,17 +56,20 @@ class Board:
     roots: tuple[str, ...]
     quiet_after_us: int
     clocks: Clocks
+    retention: Retention | None = None
+    insecure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A JOB and its state: open, finished, quiet, removed, or unknown."""
+    """A JOB and its state: open, finished, quiet, removed, or unknown; `profiling` where the board can read it."""
 
     handle: int
     name: str
     directory: str
     state: str
     caught_up: bool
+    profiling: Profiling | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -107,13 +131,21 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Something that existed is gone or cannot be sent; handle and job are 0 where it is about neither."""
+    """Something that existed is gone or cannot be sent; handle and job are 0 where it is about neither.
+
+    A kept loss has an `id` other than 0; it is told on every stream, under the same one with its newest figures.
+    """
 
     handle: int
     job: int
     reason: str
     detail: str
     lost_bytes: int
+    id: int = 0
+    job_name: str = ""
+    from_wall_us: int = 0
+    to_wall_us: int = 0
+    lost_logs: int = 0
 
 
 LogEvent = Started | Chunk | Completed | Removed | Loss
@@ -121,10 +153,11 @@ LogEvent = Started | Chunk | Completed | Removed | Loss
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The answer to the opening."""
+    """The answer to the opening; the role is viewer, operator, or unknown to a daemon before protocol 1.1."""
 
     board: Board
     heartbeat_us: int
+    role: str = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

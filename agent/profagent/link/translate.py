@@ -24,6 +24,12 @@ _REASONS = {
     pb.START_REASON_RECREATED: "recreated",
     pb.START_REASON_REWRITTEN: "rewritten",
 }
+_POLICIES = {
+    pb.RETENTION_POLICY_KEEP: "keep",
+    pb.RETENTION_POLICY_DELIVERED: "delivered",
+    pb.RETENTION_POLICY_MIN_FREE: "min-free",
+}
+_ROLES = {pb.ROLE_VIEWER: "viewer", pb.ROLE_OPERATOR: "operator"}
 
 
 def to_wire(message: m.ClientMessage) -> pb.ClientMessage:
@@ -64,6 +70,8 @@ def board_from_wire(description: pb.Description) -> m.Board:
         roots=tuple(description.roots),
         quiet_after_us=description.quiet_after_us,
         clocks=clocks_from_wire(description.clocks),
+        retention=_retention(description.retention) if description.HasField("retention") else None,
+        insecure=description.insecure,
     )
 
 
@@ -75,7 +83,21 @@ def clocks_from_wire(clocks: pb.Clocks) -> m.Clocks:
 def job_from_wire(job: pb.JobStatus) -> m.JobStatus:
     """A JOB's status."""
     state = _STATES.get(job.state, "unknown")
-    return m.JobStatus(job.handle, job.name, job.directory, state, job.caught_up)
+    profiling = _profiling(job.profiling) if job.HasField("profiling") else None
+    return m.JobStatus(job.handle, job.name, job.directory, state, job.caught_up, profiling)
+
+
+def _retention(retention: pb.Retention) -> m.Retention:
+    return m.Retention(
+        _POLICIES.get(retention.policy, "unknown"),
+        tuple(retention.retain_for),
+        retention.min_free_bytes,
+        retention.may_delete_undelivered,
+    )
+
+
+def _profiling(found: pb.Profiling) -> m.Profiling:
+    return m.Profiling(found.path, found.interval, found.aicpu, found.acl_api, found.aic_metrics)
 
 
 def _holding(log: m.Holding) -> pb.Holding:
@@ -115,9 +137,23 @@ def _event(event: pb.Event) -> m.LogEvent | None:
             r = event.removed
             return m.Removed(r.handle, r.generation, r.sent, r.size)
         case "loss":
-            x = event.loss
-            return m.Loss(x.handle, x.job, x.reason, x.detail, x.lost_bytes)
+            return _loss(event.loss)
     return None
+
+
+def _loss(loss: pb.Loss) -> m.Loss:
+    return m.Loss(
+        handle=loss.handle,
+        job=loss.job,
+        reason=loss.reason,
+        detail=loss.detail,
+        lost_bytes=loss.lost_bytes,
+        id=loss.id,
+        job_name=loss.job_name,
+        from_wall_us=loss.from_wall_us,
+        to_wall_us=loss.to_wall_us,
+        lost_logs=loss.lost_logs,
+    )
 
 
 def _heartbeat(beat: pb.Heartbeat) -> m.Heartbeat:
@@ -127,7 +163,8 @@ def _heartbeat(beat: pb.Heartbeat) -> m.Heartbeat:
 
 
 def _welcome(welcome: pb.Welcome) -> m.Welcome:
-    return m.Welcome(board_from_wire(welcome.description), welcome.heartbeat_us)
+    role = _ROLES.get(welcome.role, "unknown")
+    return m.Welcome(board_from_wire(welcome.description), welcome.heartbeat_us, role)
 
 
 def _announced_page(page: pb.Announced) -> m.Announced:
