@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,23 +69,13 @@ class Counter:
     verdict: str
     evidence: str
 
-    def values(self, records: Records) -> npt.NDArray[np.float64]:
-        """Give the counter of each aicore record, in its unit; NaN where the denominator is 0."""
-        field = np.dtype(
-            {
-                "names": ["value"],
-                "formats": [_TYPES[self.type]],
-                "offsets": [self.offset],
-                "itemsize": AICORE_DTYPE.itemsize,
-            }
-        )
-        scaled: npt.NDArray[np.float64] = records.view(field)["value"].astype(np.float64) * self.scale
+    def values(self, records: Records, ticks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Give the counter of each aicore record, in its unit, NaN where `ticks`, which are theirs, are NaN."""
+        value = records.view(_field(self.type, self.offset))["value"]
+        scaled: npt.NDArray[np.float64] = value.astype(np.float64) * self.scale
         if self.denominator == "none":
             return scaled
-        time = records["ticks"].astype(np.float64) * (CYCLES_PER_TICK if self.denominator == "cycles" else 1)
-        ratio = np.full(scaled.shape, np.nan)
-        np.divide(scaled, time, out=ratio, where=time != 0)
-        return ratio
+        return scaled / (ticks * CYCLES_PER_TICK if self.denominator == "cycles" else ticks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +92,17 @@ class CounterMap:
 
         Ratios are fractions of the layer's time: ticks = word 0x04, a cycle is a hundredth of one. DDR is in bytes.
         """
-        return {counter.name: counter.values(records) for counter in self.counters}
+        # A ratio over no time is not known.
+        ticks = np.where(records["ticks"] == 0, np.nan, records["ticks"])
+        return {counter.name: counter.values(records, ticks) for counter in self.counters}
+
+
+@lru_cache
+def _field(type_: str, offset: int) -> np.dtype[Any]:
+    """One number of an aicore record, as a field of its own."""
+    return np.dtype(
+        {"names": ["value"], "formats": [_TYPES[type_]], "offsets": [offset], "itemsize": AICORE_DTYPE.itemsize}
+    )
 
 
 def parse_counter_map(text: str, file: str) -> CounterMap:

@@ -24,6 +24,9 @@ __all__ = ["UNKNOWN_LAYER", "LayerJoin"]
 UNKNOWN_LAYER = -1
 # One more than a record's sequence number can be.
 SEQUENCE_SPAN = 2**32
+# The layers of so many sequence numbers are remembered, of so many segments of a model.
+REMEMBERED_SEQUENCES = 4096
+REMEMBERED_SEGMENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class LayerJoin:
         self._runs: Sequence[Run] = table.runs if table else ()
         self._nets = {net.net_id: net for net in nets}
         self._has_segments = len({run.segment for run in self._runs}) > 1
+        # Every inference of a model asks the same: the layers of a segment's first sequence numbers.
+        self._first: dict[tuple[int, int, int, tuple[int, ...]], npt.NDArray[np.int32]] = {}
 
     def layer_index(
         self,
@@ -66,10 +71,23 @@ class LayerJoin:
         pictures need, or of the sizes `online_batch_num`. In a run, the layers between batch layers come once for
         each picture. How loops are numbered is not known, so in them only a first pass has layers.
         """
+        key = (net, batch_num, input_pic_num, tuple(online_batch_num))
+        first = self._first.get(key)
+        if first is None:
+            first = self._layer_index(*key, np.arange(REMEMBERED_SEQUENCES))
+            if len(self._first) < REMEMBERED_SEGMENTS:
+                self._first[key] = first
+        if not len(sequence) or sequence.max() < REMEMBERED_SEQUENCES:
+            known: npt.NDArray[np.int32] = first[sequence]
+            return known
+        return self._layer_index(*key, sequence.astype(np.int64))
+
+    def _layer_index(
+        self, net: int, batch_num: int, input_pic_num: int, online_batch_num: Sequence[int], at: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int32]:
         segment = self._segment(net)
         if not segment.runs:
-            return np.full(sequence.shape, UNKNOWN_LAYER, dtype=np.int32)
-        at = sequence.astype(np.int64)
+            return np.full(at.shape, UNKNOWN_LAYER, dtype=np.int32)
         batches = _batches(batch_num, input_pic_num, online_batch_num)
         if segment.may_repeat and batches:
             return segment.table_index(_index_in_batches(segment.is_batch, batches, at))

@@ -53,7 +53,7 @@ class Splitter:
         """Split the next records, given their words 0x00 and 0xFC (aicpu: 0x7C), both of shape (records,)."""
         sequences = np.concatenate(([self._sequence], sequence.astype(np.int64)))
         nets = np.concatenate(([self._net], net.astype(np.int64)))
-        step, net_step = np.diff(sequences), np.diff(nets)
+        step, net_step = sequences[1:] - sequences[:-1], nets[1:] - nets[:-1]
         is_segment = (net_step != 0) | (step < 0)
         is_stretch = (net_step < 0) | ((net_step == 0) & (step < 0))
         if self._last_stretch_record is not None:
@@ -98,5 +98,5 @@ def _gaps(
     # The filter's previous number is 0 at the start of each segment, and number 0 itself may be missing.
     missing = np.where(is_segment, sequence, np.maximum(step - 1, 0))
     jump = np.where(is_segment, sequence, step)
-    at = np.flatnonzero(missing)
+    at = missing.nonzero()[0]
     return at, missing[at], jump[at] > FILTER_STEP_MAX

@@ -89,7 +89,7 @@ class DataLog:
         split = self._splitter.feed(records["sequence"], records["net"])
         self._note_stretches(first, split.stretch)
         layer_index = self._layer_index(records, join)
-        self._note_places(self.facts.nameless, first, np.flatnonzero(layer_index < 0))
+        self._note_places(self.facts.nameless, first, (layer_index < 0).nonzero()[0])
         aicore = self.name.kind is LogKind.AICORE
         if aicore:
             self._note_gaps(first, split)
@@ -110,10 +110,10 @@ class DataLog:
         layer_index = np.full(len(records), -1, np.int32)
         if join is None:
             return layer_index
-        nets = records["net"]
-        for net in np.unique(nets).tolist():
+        nets, sequence = records["net"], records["sequence"]
+        for net in set(nets.tolist()):
             chosen = nets == net
-            layer_index[chosen] = self._layers_of_net(join, net, records["sequence"][chosen])
+            layer_index[chosen] = self._layers_of_net(join, net, sequence[chosen])
         return layer_index
 
     def _layers_of_net(self, join: LayerJoin, net: int, sequence: NDArray[Any]) -> NDArray[np.int32]:
@@ -126,7 +126,7 @@ class DataLog:
         """Ticks, and for each record the sum of those before it in its segment."""
         ticks = records["ticks"].astype(np.int64)
         before = np.cumsum(ticks) - ticks
-        begins = np.diff(ordinal, prepend=self._ordinal) != 0
+        begins = _steps(self._ordinal, ordinal) != 0
         # A segment that goes on from earlier bytes carries their ticks on; one that begins here starts from 0.
         carried = np.concatenate(([self._ticks_before], -before[begins]))
         before += carried[np.cumsum(begins)]
@@ -134,10 +134,11 @@ class DataLog:
         return {"ticks": ticks, "ticks_before": before}
 
     def _note_stretches(self, first: int, stretch: NDArray[np.int64]) -> None:
-        begins = np.flatnonzero(np.diff(stretch, prepend=self.facts.stretches - 1))
-        if len(begins):
-            self.facts.last_stretch_start = (first + int(begins[-1])) * self.facts.record_bytes
-            self.facts.stretches = int(stretch[-1]) + 1
+        if int(stretch[-1]) < self.facts.stretches:
+            return
+        begins = np.flatnonzero(_steps(self.facts.stretches - 1, stretch))
+        self.facts.last_stretch_start = (first + int(begins[-1])) * self.facts.record_bytes
+        self.facts.stretches = int(stretch[-1]) + 1
 
     def _note_gaps(self, first: int, split: Split) -> None:
         gaps = zip(split.gap_at.tolist(), split.gap_missing.tolist(), split.is_gap_odd.tolist(), strict=True)
@@ -149,6 +150,15 @@ class DataLog:
         if len(indices):
             size = self.facts.record_bytes
             places.add((first + int(indices[0])) * size, (first + int(indices[-1])) * size, len(indices))
+
+
+def _steps(before: int, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give the step to each value from the one before it."""
+    # np.diff takes five times as long for the records of one file.
+    steps = values.copy()
+    steps[0] -= before
+    steps[1:] -= values[:-1]
+    return steps
 
 
 def _aicpu_columns(records: NDArray[Any]) -> dict[str, NDArray[Any]]:

@@ -14,17 +14,19 @@ import os
 import stat
 from collections import OrderedDict
 from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 DIGEST_BYTES = 16
 # A file beyond that is opened again; several JOBs together stay below the usual 1,024 of a process.
 OPEN_FILES = 32
+REMEMBERED_PATHS = 8192
 READ_BYTES = 1 << 20
 # No file of the runtime that is read whole comes near it; a foreign one may be of any size.
 LARGEST_CONTENT_BYTES = 64 << 20
@@ -34,8 +36,10 @@ LONGEST_NAME_BYTES = 255
 _NOT_OURS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO})
 # A fifo would block in open without O_NONBLOCK; regular files do not care.
 _OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAKE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
 
 
+@lru_cache(REMEMBERED_PATHS)
 def checked_path(path: bytes) -> str:
     """The path of a log inside its JOB, as text for the file system; FormatError when it could lead elsewhere."""
     parts = path.split(b"/")
@@ -84,7 +88,8 @@ class JobMirror:
             if offset == 0:
                 if not snapshot:
                     self._set_aside(path, generation)
-                _make_anew((self._incoming if snapshot else self.directory) / path)
+                file = self._file(path, snapshot=snapshot)
+                self._keep(file, _make_anew(file))
             elif snapshot:
                 # Nothing comes: it is there already.
                 (self._incoming / path).unlink(missing_ok=True)
@@ -94,23 +99,17 @@ class JobMirror:
     def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
         """Write bytes at `offset`, which is where the file ends."""
         with _translated(f"cannot write {path} into the mirror"):
-            if snapshot:
-                handle = os.open(self._incoming / path, os.O_WRONLY | _OPEN_FLAGS)
-                try:
-                    _write_all(handle, offset, data)
-                finally:
-                    os.close(handle)
-            else:
-                _write_all(self._handle(path), offset, data)
+            _write_all(self._handle(path, snapshot=snapshot), offset, data)
 
     def finish_snapshot(self, path: str) -> bytes | None:
         """Let a snapshot that has arrived whole take its place; returns what it begins with, None when none came."""
         with _translated(f"cannot write {path} into the mirror"):
-            content = _read(self._incoming / path, LARGEST_CONTENT_BYTES)
+            arrived = self._file(path, snapshot=True)
+            handle = self._open.get(arrived)
+            content = _read(arrived, LARGEST_CONTENT_BYTES) if handle is None else _pread(handle, LARGEST_CONTENT_BYTES)
             if content is not None:
-                target = self.directory / path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                (self._incoming / path).replace(target)
+                self._forget(path)
+                _replace(arrived, self._file(path))
             return content
 
     def cut(self, path: str, offset: int) -> None:
@@ -122,7 +121,7 @@ class JobMirror:
     def read(self, path: str, size: int | None = None) -> bytes | None:
         """The first `size` bytes of a mirrored file, or all; None when there is no such file."""
         with _translated(f"cannot read {path} in the mirror"):
-            return _read(self.directory / path, size)
+            return _read(self._file(path), size)
 
     def names(self) -> list[str]:
         """Paths of all mirrored files of this JOB."""
@@ -137,7 +136,8 @@ class JobMirror:
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         left = offset
         with _translated(f"cannot read {path} in the mirror"):
-            handle = _opened(self.directory / path, os.O_RDONLY)
+            # By its name: another file may have been put in the place of one that is open here.
+            handle = _opened(self._file(path), os.O_RDONLY)
             if handle is None:
                 return None
             try:
@@ -160,7 +160,7 @@ class JobMirror:
 
     def _cut(self, path: str, offset: int) -> int:
         """Cut the file to `offset` bytes; returns its size before, 0 when there is none."""
-        handle = _opened(self.directory / path, os.O_WRONLY)
+        handle = _opened(self._file(path), os.O_WRONLY)
         if handle is None:
             return 0
         try:
@@ -178,29 +178,39 @@ class JobMirror:
             kept.parent.mkdir(parents=True, exist_ok=True)
             target.replace(kept)
 
-    def _handle(self, path: str) -> int:
-        handle = self._open.get(path)
+    def _file(self, path: str, *, snapshot: bool = False) -> str:
+        """Where a log's bytes are written; a snapshot that has not arrived whole stands in `incoming`."""
+        # A Path for each file would cost more than writing it.
+        return f"{self._incoming if snapshot else self.directory}/{path}"
+
+    def _handle(self, path: str, *, snapshot: bool) -> int:
+        file = self._file(path, snapshot=snapshot)
+        handle = self._open.get(file)
         if handle is None:
-            if len(self._open) >= OPEN_FILES:
-                os.close(self._open.popitem(last=False)[1])
-            handle = _opened(self.directory / path, os.O_WRONLY)
+            handle = _opened(file, os.O_RDWR)
             if handle is None:
                 raise _lost(path)
-            self._open[path] = handle
-        self._open.move_to_end(path)
+            self._keep(file, handle)
+        self._open.move_to_end(file)
         return handle
 
+    def _keep(self, file: str, handle: int) -> None:
+        self._open[file] = handle
+        if len(self._open) > OPEN_FILES:
+            os.close(self._open.popitem(last=False)[1])
+
     def _forget(self, path: str) -> None:
-        handle = self._open.pop(path, None)
-        if handle is not None:
-            os.close(handle)
+        for file in (self._file(path), self._file(path, snapshot=True)):
+            handle = self._open.pop(file, None)
+            if handle is not None:
+                os.close(handle)
 
 
 def _stands(file: Path) -> bool:
     return file.is_symlink() or file.exists()
 
 
-def _opened(file: Path, access: int) -> int | None:
+def _opened(file: str, access: int) -> int | None:
     """A descriptor of a regular file; None where there is none."""
     try:
         handle = os.open(file, access | _OPEN_FLAGS)
@@ -214,19 +224,44 @@ def _opened(file: Path, access: int) -> int | None:
     return None
 
 
-def _read(file: Path, size: int | None) -> bytes | None:
+def _read(file: str, size: int | None) -> bytes | None:
     handle = _opened(file, os.O_RDONLY)
     if handle is None:
         return None
-    with os.fdopen(handle, "rb") as opened:
-        return opened.read() if size is None else opened.read(size)
+    try:
+        return _pread(handle, os.fstat(handle).st_size if size is None else size)
+    finally:
+        os.close(handle)
 
 
-def _make_anew(file: Path) -> None:
-    """An empty file, whatever stood in its place."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)
-    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS, 0o644))
+def _pread(handle: int, size: int) -> bytes:
+    """The first `size` bytes of a file, or all that there are."""
+    left = min(size, os.fstat(handle).st_size)
+    blocks, at = [], 0
+    while left and (block := os.pread(handle, left, at)):
+        blocks.append(block)
+        at += len(block)
+        left -= len(block)
+    return b"".join(blocks)
+
+
+def _make_anew(file: str) -> int:
+    """The descriptor of an empty file, whatever stood in its place."""
+    try:
+        return os.open(file, _MAKE_FLAGS, 0o644)
+    except FileNotFoundError:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        Path(file).unlink()
+    return os.open(file, _MAKE_FLAGS, 0o644)
+
+
+def _replace(arrived: str, file: str) -> None:
+    try:
+        os.rename(arrived, file)  # noqa: PTH104 - a Path for each file would cost more
+    except FileNotFoundError:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(arrived).rename(file)
 
 
 def _write_all(handle: int, offset: int, data: bytes) -> None:
