@@ -4,7 +4,8 @@ ProfagentError            1  the answer is 'no', or something went wrong
 ├── UsageError            2  the command line or a setting cannot be right
 ├── UnsupportedBoardError 2  the data is of another SoC than SS928/SS927
 ├── UnreachableError      3  the board cannot be reached
-│   └── ProtocolError        it can, and does not speak our protocol
+│   ├── ProtocolError        it can, and does not speak our protocol
+│   └── RefusedError         it can, and does not take our credentials, or we not its own
 ├── IncompleteError       4  data that existed is missing
 ├── FormatError           1  bytes that are not what their file's format says
 └── StoreError            1  the database cannot be used
@@ -18,6 +19,7 @@ __all__ = [
     "IncompleteError",
     "ProfagentError",
     "ProtocolError",
+    "RefusedError",
     "StoreError",
     "UnreachableError",
     "UnsupportedBoardError",
@@ -56,6 +58,10 @@ class UnreachableError(ProfagentError):
 
 class ProtocolError(UnreachableError):
     """The board's daemon breaks the contract of the wire, or speaks another major version of it."""
+
+
+class RefusedError(UnreachableError):
+    """A credential is refused, ours by the daemon or its by us: waiting does not help, somebody has to act."""
 
 
 class IncompleteError(ProfagentError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 import grpc
 import grpc.aio
 
-from profagent.errors import ProtocolError, UnreachableError
+from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, to_wire
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
@@ -32,6 +33,12 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
     ("grpc.enable_retries", 0),
+)
+_REFUSED_CODES = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+# How a TLS handshake fails for good, in BoringSSL's words. One that was cut, and damaged bytes, are not meant.
+_REFUSED_HANDSHAKE = re.compile(
+    r"certificate|unknown_ca|access_denied|handshake_failure|wrong_version_number|protocol_version|peer name",
+    re.IGNORECASE,
 )
 _FINAL_CODES = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
 
@@ -129,8 +136,18 @@ def _gone(address: str, why: str) -> UnreachableError:
     )
 
 
-def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError | ProtocolError:
+def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError:
     details = (error.details() or error.code().name).strip()
+    if _is_refusal(error.code(), details):
+        return RefusedError(
+            f"the board at {address} and this host do not trust each other: {details}",
+            hint="check both ends' keys and certificates, and the board's clock",
+        )
     if error.code() in _FINAL_CODES:
         return ProtocolError(f"the board at {address} refused: {details}", hint="upgrade profagent on both ends")
     return _gone(address, details)
+
+
+def _is_refusal(code: grpc.StatusCode, details: str) -> bool:
+    is_handshake = code is grpc.StatusCode.UNAVAILABLE and _REFUSED_HANDSHAKE.search(details) is not None
+    return code in _REFUSED_CODES or is_handshake

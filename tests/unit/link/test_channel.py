@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,15 @@ import grpc
 import grpc.aio
 import pytest
 
-from profagent.errors import ProtocolError, UnreachableError
-from profagent.link.channel import DEFAULT_PORT, connected, full_address
+from profagent.errors import ProtocolError, RefusedError, UnreachableError
+from profagent.link.channel import DEFAULT_PORT, Channel, connected, full_address
 from profagent.link.messages import JobsListed, Open
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 
 class ScriptedBoard(board_pb2_grpc.BoardServicer):
@@ -95,6 +97,8 @@ async def test_tasks_that_send_at_once_take_turns() -> None:
     [
         (grpc.StatusCode.FAILED_PRECONDITION, ProtocolError),
         (grpc.StatusCode.INVALID_ARGUMENT, ProtocolError),
+        (grpc.StatusCode.UNAUTHENTICATED, RefusedError),
+        (grpc.StatusCode.PERMISSION_DENIED, RefusedError),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, UnreachableError),
         (grpc.StatusCode.UNAVAILABLE, UnreachableError),
     ],
@@ -131,3 +135,24 @@ async def test_nobody_there_is_unreachable() -> None:
 )
 def test_an_address_gets_the_port_that_is_missing(given: str, full: str) -> None:
     assert full_address(given) == full
+
+
+@pytest.fixture
+def credentials(tmp_path: Path) -> grpc.ServerCredentials:
+    """Those of a daemon whose certificate nobody has issued but itself."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=board".split()
+    subprocess.run([*request, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    return grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+
+
+async def test_a_daemon_that_is_not_trusted_is_refused(credentials: grpc.ServerCredentials) -> None:
+    server = grpc.aio.server()
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    await server.start()
+    try:
+        async with grpc.aio.secure_channel(f"127.0.0.1:{port}", grpc.ssl_channel_credentials()) as opened:
+            with pytest.raises(RefusedError, match="do not trust each other"):
+                await Channel("there", opened).describe()
+    finally:
+        await server.stop(None)
