@@ -141,8 +141,8 @@ def test_an_address_gets_the_port_that_is_missing(given: str, full: str) -> None
 def credentials(tmp_path: Path) -> grpc.ServerCredentials:
     """Those of a daemon whose certificate nobody has issued but itself."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=board".split()
-    subprocess.run([*request, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    request = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    subprocess.run([*request, "-subj", "/CN=board", "-keyout", key, "-out", certificate], check=True)
     return grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
 
 
