@@ -35,12 +35,14 @@ class PartRows:
         fresh = numbers[np.searchsorted(numbers, fetched) :]
         if len(fresh):
             self._extend(row.log, parts, int(fresh[0]), int(fresh[-1]))
+        if len(parts) == 1:
+            part = parts[0]
+            return numbers + (part.number * RECORDS_PER_PART - part.first_record), [part.session] * len(numbers)
         firsts = np.array([part.first_record for part in parts], np.int64)
         bases = np.array([part.number * RECORDS_PER_PART for part in parts], np.int64) - firsts
         index = np.searchsorted(firsts, numbers, side="right") - 1
         assert not len(index) or index[0] >= 0, "a log's first part begins with its first record"
-        sessions = [parts[0].session] * len(index) if len(parts) == 1 else [parts[i].session for i in index.tolist()]
-        return numbers + bases[index], sessions
+        return numbers + bases[index], [parts[i].session for i in index.tolist()]
 
     def void(self, row: LogRow) -> None:
         """Remove the parts of a log whose records are gone."""

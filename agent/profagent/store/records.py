@@ -14,7 +14,7 @@ from profagent.store.segments import LARGEST_INTEGER, SegmentRows
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -54,8 +54,7 @@ class RecordRows:
         if not change.counters:
             self._wait(_INSERT_AICORE, zip(*shared, *ticks, strict=True))
             return
-        counters = [_counter(change, name) for name in COUNTER_NAMES]
-        self._wait(_INSERT_COUNTED, zip(*shared, *ticks, *counters, strict=False))
+        self._wait(_INSERT_COUNTED, zip(*shared, *ticks, *_counters(change.counters), strict=False))
 
     def add_calls(self, row: LogRow, change: ApiRecords) -> None:
         """Rows of an acl_api log."""
@@ -97,12 +96,12 @@ def _layer_indices(values: NDArray[np.int32]) -> list[int | None]:
     return [None if index < 0 else index for index in values.tolist()] if (values < 0).any() else found
 
 
-def _counter(change: SegmentRecords, name: str) -> Iterable[float | None]:
-    """A counter's values; NULL where it is not known."""
-    values = change.counters.get(name)
-    if values is None:
-        return repeat(None)
+def _counters(counters: Mapping[str, NDArray[np.float64]]) -> list[Iterable[float | None]]:
+    """The values of all counters, in the order of their columns; NULL where one is not known."""
+    values: NDArray[Any] = np.array(list(counters.values()))
     unknown = np.isnan(values)
     if unknown.any():
-        return [None if is_unknown else value for value, is_unknown in zip(values.tolist(), unknown, strict=True)]
-    return list(values.tolist())
+        values = values.astype(object)
+        values[unknown] = None
+    known: dict[str, list[float | None]] = dict(zip(counters, values.tolist(), strict=True))
+    return [known.get(name, repeat(None)) for name in COUNTER_NAMES]

@@ -37,8 +37,9 @@ class SegmentRows:
 
     def numbers(self, row: LogRow, sessions: Sequence[int], change: SegmentRecords) -> NDArray[np.int64]:
         """The segment of each record; new ones are added, the one that went on before grows."""
-        starts = np.flatnonzero(np.diff(change.ordinal, prepend=-1))
-        lengths = np.diff(np.append(starts, len(change.ordinal)))
+        ordinal = change.ordinal
+        begins = np.append(True, ordinal[1:] != ordinal[:-1])
+        starts = begins.nonzero()[0]
         first = self._take_numbers(len(starts))
         numbers = np.arange(first, first + len(starts))
         rows = self._rows(row, sessions, change, starts, first)
@@ -48,8 +49,9 @@ class SegmentRows:
             self._grown.append((rows[0][-1], continued))
             rows = rows[1:]
         self._added += rows
-        row.segment = (int(change.ordinal[-1]), int(numbers[-1]))
-        return np.repeat(numbers, lengths)
+        row.segment = (int(ordinal[-1]), int(numbers[-1]))
+        of_records: NDArray[np.int64] = numbers[begins.cumsum() - 1]
+        return of_records
 
     def flush(self) -> None:
         """Write the rows that wait."""
