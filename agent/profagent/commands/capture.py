@@ -60,8 +60,12 @@ class Capture:
         consumer: str,
         gather_s: float,
         stop: asyncio.Event,
+        is_patient: bool = False,
     ) -> None:
-        """`wants` as of JobChoice; what comes within `gather_s` is handed to the sink together."""
+        """`wants` as of JobChoice; what comes within `gather_s` is handed to the sink together.
+
+        One that `is_patient` waits for a board that has never answered as for one that was lost.
+        """
         self.address = address
         self.sink = sink
         self.observer = observer
@@ -69,9 +73,13 @@ class Capture:
         self.consumer = consumer
         self.gather_s = gather_s
         self.stop = stop
+        self.is_patient = is_patient
 
     async def run(self) -> None:
-        """Follow the board. A first connection that fails raises UnreachableError; later ones are tried again."""
+        """Follow the board; a link that is lost is tried again.
+
+        A first connection that fails raises UnreachableError unless the capture is patient.
+        """
         attempt = 0
         loop = asyncio.get_running_loop()
         while not self.stop.is_set():
@@ -79,7 +87,7 @@ class Capture:
             try:
                 await self._converse()
             except UnreachableError as error:
-                if not self.choice.was_listed:
+                if not (self.choice.was_listed or self.is_patient):
                     raise
                 attempt = 0 if loop.time() - begun > SETTLED_S else attempt
                 wait_s = delay_s(attempt, random.uniform)

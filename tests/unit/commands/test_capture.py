@@ -52,9 +52,10 @@ class _Losing(Capture):
         raise UnreachableError("gone", hint="wait")
 
 
-def _capture(kind: type[Capture], stop: asyncio.Event, observer: _Observer) -> Capture:
+def _capture(kind: type[Capture], stop: asyncio.Event, observer: _Observer, **options: Any) -> Capture:
     sink: Any = None
-    return kind("127.0.0.1:1", sink, observer, wants=lambda *_: True, consumer="test", gather_s=0.0, stop=stop)
+    wants = {"wants": lambda *_: True, "consumer": "test", "gather_s": 0.0}
+    return kind("127.0.0.1:1", sink, observer, stop=stop, **wants, **options)
 
 
 def test_a_job_is_asked_for_once_and_the_answer_holds() -> None:
@@ -84,6 +85,14 @@ async def test_a_first_connection_that_fails_is_an_error() -> None:
     stop = asyncio.Event()
     with pytest.raises(UnreachableError):
         await _capture(Capture, stop, _Observer(stop, 1)).run()
+
+
+async def test_a_patient_capture_waits_for_a_board_that_never_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture, "delay_s", lambda *_: 0.0)
+    stop = asyncio.Event()
+    observer = _Observer(stop, 3)
+    await _capture(Capture, stop, observer, is_patient=True).run()
+    assert len(observer.waits_s) == 3
 
 
 async def test_a_lost_link_is_tried_again_after_ever_longer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
