@@ -52,10 +52,18 @@ class _Losing(Capture):
         raise UnreachableError("gone", hint="wait")
 
 
-def _capture(kind: type[Capture], stop: asyncio.Event, observer: _Observer, **options: Any) -> Capture:
+def _capture(kind: type[Capture], stop: asyncio.Event, observer: _Observer, *, is_patient: bool = False) -> Capture:
     sink: Any = None
-    wants = {"wants": lambda *_: True, "consumer": "test", "gather_s": 0.0}
-    return kind("127.0.0.1:1", sink, observer, stop=stop, **wants, **options)
+    return kind(
+        "127.0.0.1:1",
+        sink,
+        observer,
+        wants=lambda *_: True,
+        consumer="test",
+        gather_s=0.0,
+        stop=stop,
+        is_patient=is_patient,
+    )
 
 
 def test_a_job_is_asked_for_once_and_the_answer_holds() -> None:
