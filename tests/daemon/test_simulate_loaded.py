@@ -12,6 +12,7 @@ from profagentd.simulate.draw import Drawing, InferenceDraw, SegmentDraw
 from profagentd.simulate.job import JobWriter
 from profagentd.simulate.loaded import LoadedModel, call_us
 from profagentd.simulate.model_file import load_network
+from profagentd.simulate.sampling import Sampling
 from tests.daemon.simulated_job import BATCHED, THREE_SEGMENTS, FileEvents, aicore, aicpu, api, done, write_network
 
 
@@ -23,7 +24,7 @@ class Loaded:
         self.job = JobWriter.create(tmp_path, Random(0))
         self.data = self.job.directory / "data"
         self.draw = Drawing(network, pictures, load_counters(), Random(0), gaps=False).variants()[0]
-        self.model = LoadedModel(self.job, network, pictures, interval, pid=77)
+        self.model = LoadedModel(self.job, network, pictures, Sampling(interval), pid=77)
         self.model.load(1_000, 2_000)
 
     def read(self, name: str) -> bytes:

@@ -19,14 +19,14 @@ def parsed(*arguments: str) -> argparse.Namespace:
 
 def test_without_arguments_a_yolov5s_runs_for_ever() -> None:
     assert options_from(parsed()) == SimulationOptions()
-    assert SimulationOptions() == SimulationOptions("yolov5s", None, 10.0, 1, 1, None, 0, Path())
+    assert SimulationOptions() == SimulationOptions("yolov5s", None, 10.0, 1, 1, None, 0, Path(), 0)
 
 
 def test_every_argument_reaches_its_option() -> None:
     network = ("--model", "m.toml", "--layers", "7")
-    pace = ("--rate", "2.5", "--interval", "3", "--pictures", "4", "--for", "1.5", "--seed", "9")
+    pace = ("--rate", "2.5", "--interval", "3", "--pictures", "4", "--for", "1.5", "--seed", "9", "--busy", "6")
     options = options_from(parsed(*network, *pace))
-    assert options == SimulationOptions("m.toml", 7, 2.5, 3, 4, 1.5, 9, Path())
+    assert options == SimulationOptions("m.toml", 7, 2.5, 3, 4, 1.5, 9, Path(), 6)
 
 
 @pytest.mark.parametrize(

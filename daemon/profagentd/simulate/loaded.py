@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from profagentd.simulate import encode
 from profagentd.simulate.calls import CallRing
 from profagentd.simulate.network import AICORE, AICPU, Network, batch_sizes
-from profagentd.simulate.sampling import Sampling
 
 if TYPE_CHECKING:
     from profagentd.simulate.draw import InferenceDraw
     from profagentd.simulate.job import JobWriter
+    from profagentd.simulate.sampling import Sampling
 
 DEVICE_ID, STREAM_ID, MODEL_ID = 0, 3, 0
 
@@ -22,11 +22,11 @@ CALL_BEFORE_US, CALL_AFTER_US = 15, 10
 class LoadedModel:
     """Counts pictures and calls from its load on. Times are microseconds since the epoch; writing raises OSError."""
 
-    def __init__(self, job: JobWriter, network: Network, pictures: int, interval: int, pid: int) -> None:
+    def __init__(self, job: JobWriter, network: Network, pictures: int, sampling: Sampling, pid: int) -> None:
         self._job = job
         self._network = network
         self._pictures = pictures
-        self._sampling = Sampling(interval)
+        self._sampling = sampling
         self._calls = CallRing(pid, pid)
         self._pid = pid
         self._picture_count = 0

@@ -13,6 +13,7 @@ from profagentd.simulate.job import MARKER, JobWriter
 from profagentd.simulate.loaded import DEVICE_ID, LoadedModel, call_us
 from profagentd.simulate.model_file import load_network
 from profagentd.simulate.network import Network, batch_sizes, resized
+from profagentd.simulate.sampling import Sampling
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +69,8 @@ class Npu:
         if self._job is None:
             self._job = self._new_job()
         options = self._options
-        self._model = LoadedModel(self._job, self._network, options.pictures, options.interval, self._pid)
+        sampling = Sampling(options.interval, options.busy)
+        self._model = LoadedModel(self._job, self._network, options.pictures, sampling, self._pid)
         self._model.load(begin_us, begin_us + LOAD_US)
         return begin_us + LOAD_US
 
@@ -122,7 +124,8 @@ def _network(options: SimulationOptions) -> Network:
 
 def _marker(options: SimulationOptions, network: Network) -> str:
     layers = f" --layers {options.layers}" if options.layers is not None else ""
+    busy = f" --busy {options.busy}" if options.busy else ""
     return (
         f"made by profagentd --simulate --model {network.name}{layers} --rate {options.rate:g}"
-        f" --interval {options.interval} --pictures {options.pictures} --seed {options.seed}\n"
+        f" --interval {options.interval}{busy} --pictures {options.pictures} --seed {options.seed}\n"
     )

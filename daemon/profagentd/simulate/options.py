@@ -24,7 +24,8 @@ class SimulationOptions:
     """A model that runs at a steady rate. Raises DaemonError for a value out of range.
 
     `model` is a built-in name or a TOML file; `layers` cuts or repeats it to so many aicore runs; `rate` is inferences
-    a second; `interval` as in the library; `pictures` go into each inference; `for_s` None runs until it is cancelled.
+    a second; `interval` as in the library; `pictures` go into each inference; `for_s` None runs until it is cancelled;
+    each tenth sample keeps the writer `busy` for so many inferences.
     """
 
     model: str = "yolov5s"
@@ -35,11 +36,13 @@ class SimulationOptions:
     for_s: float | None = None
     seed: int = 0
     root: Path = Path()
+    busy: int = 0
 
     def __post_init__(self) -> None:
         if self.layers is not None:
             _check_number("--layers", self.layers, 1, MAX_LAYERS)
         _check_number("--interval", self.interval, 0, MAX_INTERVAL)
+        _check_number("--busy", self.busy, 0, MAX_INTERVAL)
         _check_number("--pictures", self.pictures, 1, MAX_PICTURES)
         if not 0 < self.rate <= MAX_RATE:
             raise _refused("--rate", self.rate, f"above 0 and at most {MAX_RATE:g} inferences a second")
@@ -64,6 +67,13 @@ def add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
         help="record each Nth inference; 0: the first",
     )
     group.add_argument(
+        "--busy",
+        metavar="N",
+        type=int,
+        default=defaults.busy,
+        help="each tenth sample is being written while N inferences run, which postpones the next (%(default)s)",
+    )
+    group.add_argument(
         "--pictures", metavar="N", type=int, default=defaults.pictures, help="pictures in each inference (%(default)s)"
     )
     group.add_argument("--for", metavar="S", dest="for_s", type=float, help="unload the model after S seconds")
@@ -82,6 +92,7 @@ def options_from(args: argparse.Namespace) -> SimulationOptions:
         pictures=args.pictures,
         for_s=args.for_s,
         seed=args.seed,
+        busy=args.busy,
     )
 
 

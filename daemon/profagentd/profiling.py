@@ -1,0 +1,118 @@
+"""Finding the acl.json of a JOB's program, where it was configured or in the usual places beside the JOB. Blocking."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import logging
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from profagentd.aclconfig import AclConfig, NotUsable, parse_acl_config
+from profagentd.opening import Place, open_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_LOGGER = logging.getLogger(__name__)
+
+# The runtime reads about 10 MiB; a real one has a few hundred bytes.
+LARGEST_BYTES = 1 << 20
+# Files that the configured patterns may name.
+MOST_FILES = 64
+# Below the directory that holds the JOB, and below the one above it.
+USUAL_NAMES = (b"acl.json", b"src/acl.json")
+# The program reads the file, and makes its JOB at once. One that is found so soon was told what the file says now.
+FRESH_US = 10_000_000
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class Profiling:
+    """What the program of a JOB was told, and by which file."""
+
+    path: bytes
+    config: AclConfig
+
+
+@dataclass(frozen=True)
+class _File:
+    path: bytes
+    data: bytes
+    changed_us: int
+
+
+def find_profiling(job: Place, made_us: int, now_us: int, patterns: Sequence[str] = ()) -> Profiling | None:
+    """The acl.json that a JOB was made with; None where none is known for certain.
+
+    Files that `patterns` name are looked at, else the usual places, below the JOB's root only. The one counts whose
+    `output` is the directory that holds the JOB, and which was not changed after that JOB was made.
+    """
+    directory = os.path.dirname(job.directory)
+    files = _configured(patterns) if patterns else _usual(job)
+    found = [profiling for file in files for profiling in _read(file, directory)]
+    found = [each for each in found if now_us - made_us <= FRESH_US or _was_there(each, made_us)]
+    settings = {each[0].config for each in found}
+    if len(settings) > 1:
+        paths = ", ".join(os.fsdecode(each[0].path) for each in found)
+        _LOGGER.warning("%s: several acl.json lead there and differ: %s", os.fsdecode(directory), paths)
+    return found[0][0] if len(settings) == 1 else None
+
+
+def _was_there(found: tuple[Profiling, int], made_us: int) -> bool:
+    profiling, changed_us = found
+    if changed_us > made_us:
+        _LOGGER.info("%s was changed after the JOB was made: passed over", os.fsdecode(profiling.path))
+    return changed_us <= made_us
+
+
+def _read(file: _File, directory: bytes) -> Iterator[tuple[Profiling, int]]:
+    try:
+        config = parse_acl_config(file.data)
+    except NotUsable as error:
+        _LOGGER.info("%s is passed over: %s", os.fsdecode(file.path), error)
+        return
+    beside = os.path.dirname(file.path)
+    if config.leads_to(directory, [beside, os.path.dirname(beside)]):
+        yield Profiling(file.path, config), file.changed_us
+
+
+def _configured(patterns: Sequence[str]) -> Iterator[_File]:
+    named = itertools.chain.from_iterable(glob.iglob(pattern) for pattern in patterns)
+    for path in itertools.islice(named, MOST_FILES):
+        try:
+            descriptor = os.open(path, _FILE)
+        except OSError as error:
+            _LOGGER.info("%s is passed over: %s", path, error.strerror)
+            continue
+        yield from _content(os.fsencode(path), descriptor)
+
+
+def _usual(job: Place) -> Iterator[_File]:
+    holder = os.path.dirname(job.path)
+    for directory in (holder, os.path.dirname(holder)) if holder else (holder,):
+        for name in USUAL_NAMES:
+            place = Place(job.root, os.path.join(directory, os.path.dirname(name)).strip(b"/"))
+            try:
+                opened = open_directory(place)
+            except OSError:
+                continue
+            try:
+                descriptor = os.open(os.path.basename(name), _FILE, dir_fd=opened)
+            except OSError:
+                continue
+            finally:
+                os.close(opened)
+            yield from _content(os.path.join(place.directory, os.path.basename(name)), descriptor)
+
+
+def _content(path: bytes, descriptor: int) -> Iterator[_File]:
+    """A regular file of no extraordinary size; closes the descriptor."""
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_BYTES:
+            _LOGGER.info("%s is passed over: no file of at most %d bytes", os.fsdecode(path), LARGEST_BYTES)
+            return
+        yield _File(path, file.read(LARGEST_BYTES), status.st_mtime_ns // 1000)
