@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from profagentd.changes import Touch
     from profagentd.opening import Place
+    from profagentd.profiling import Profiling
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -50,7 +51,14 @@ class Job:
     """A JOB directory."""
 
     def __init__(
-        self, place: Place, made_wall_us: int, changed_wall_us: int, activity: Activity, *, is_scanned: bool
+        self,
+        place: Place,
+        made_wall_us: int,
+        changed_wall_us: int,
+        activity: Activity,
+        *,
+        is_scanned: bool,
+        profiling: Profiling | None = None,
     ) -> None:
         self.place = place
         self.name = os.path.basename(place.path).decode("ascii")
@@ -58,6 +66,7 @@ class Job:
         self.changed_wall_us = changed_wall_us
         self.activity = activity
         self.is_scanned = is_scanned  # its changes are found by looking: between two looks a file may be replaced
+        self.profiling = profiling  # what its program was told, where that is known
         self.state = activity.state  # as it was last told
         self.next_survey = float("-inf")  # monotonic
 
@@ -103,12 +112,22 @@ class Board:
 
     # What the watch sees
 
-    def found(self, place: Place, made_wall_us: int, changed_wall_us: int, *, is_scanned: bool) -> None:
+    def found(
+        self,
+        place: Place,
+        made_wall_us: int,
+        changed_wall_us: int,
+        *,
+        is_scanned: bool,
+        profiling: Profiling | None = None,
+    ) -> None:
         """There is a JOB directory that was not known."""
         now = moment(self._clock)
         activity = Activity(now.seen(changed_wall_us), self.quiet_after_s)
         activity.see(now.monotonic)
-        job = self._jobs[place] = Job(place, made_wall_us, changed_wall_us, activity, is_scanned=is_scanned)
+        job = self._jobs[place] = Job(
+            place, made_wall_us, changed_wall_us, activity, is_scanned=is_scanned, profiling=profiling
+        )
         self._strangers.add(job)
         self._knows_all.clear()
         self._unsettle(job)

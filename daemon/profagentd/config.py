@@ -37,6 +37,7 @@ class DaemonConfig:
     depth: int = 4
     scan: bool = False
     log_level: str = "info"
+    acl_json: tuple[str, ...] = ()
 
 
 def configure(path: Path | None, arguments: Mapping[str, Any]) -> DaemonConfig:
@@ -80,7 +81,7 @@ def _checked(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
             raise DaemonError(f"{source}: {key} = {value!r}", hint=f"{key} is {rule}")
     if "listen" in settings:
         _check_loopback(settings["listen"])
-    return {key: tuple(value) if key == "roots" else value for key, value in settings.items()}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
 
 
 def _check_loopback(listen: str) -> None:
@@ -109,7 +110,7 @@ def _is_address(value: Any) -> bool:
     return value.startswith("unix:") or (match is not None and int(match.group("port")) <= _MAX_PORT)
 
 
-def _is_roots(value: Any) -> bool:
+def _is_texts(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(each, str) and each for each in value)
 
 
@@ -122,10 +123,11 @@ def _is_depth(value: Any) -> bool:
 
 
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "roots": (_is_roots, "a list of directories"),
+    "roots": (_is_texts, "a list of directories"),
     "listen": (_is_address, "HOST:PORT, or unix:PATH"),
     "quiet_after_s": (_is_seconds, "a number of seconds above 0"),
     "depth": (_is_depth, f"a number of levels from 1 to {MAX_DEPTH}"),
     "scan": (lambda value: isinstance(value, bool), "true or false"),
+    "acl_json": (_is_texts, "a list of files, or of patterns of files"),
     "log_level": (lambda value: value in LOG_LEVELS, f"one of {', '.join(LOG_LEVELS)}"),
 }

@@ -45,7 +45,7 @@ async def serve(config: DaemonConfig, simulation: SimulationOptions | None) -> N
 async def _run(config: DaemonConfig, simulation: SimulationOptions | None, stop: asyncio.Event) -> None:
     clock = SystemClock()
     board = Board(clock, config.quiet_after_s)
-    watch = Watch(real_roots(config.roots), config.depth, clock, board, scan=config.scan)
+    watch = Watch(real_roots(config.roots), config.depth, clock, board, scan=config.scan, acl_json=config.acl_json)
     server = Server(Servicer(board, watch, clock, identify(), simulated=simulation is not None))
     address = await server.start(config.listen)
     print(f"profagentd {__version__} serving {address}", flush=True)  # noqa: T201 - the line that callers wait for

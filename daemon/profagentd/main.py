@@ -50,6 +50,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--depth", metavar="N", type=int, help="levels below a root on which a JOB may be (4)")
     parser.add_argument("--scan", action="store_true", default=None, help="look at directories instead of inotify")
+    parser.add_argument(
+        "--acl-json", metavar="FILE", action="append", help="acl.json of programs, or a pattern (repeatable)"
+    )
     parser.add_argument("--log-level", choices=LOG_LEVELS, help="what is told on stderr (info)")
     parser.add_argument("--simulate", action="store_true", help="write a JOB as a board would, and serve it")
     add_simulation_arguments(parser)

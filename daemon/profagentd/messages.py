@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from profagentd.board import Job
     from profagentd.clock import Moment
     from profagentd.log import Log
+    from profagentd.profiling import Profiling
     from profagentd.usage import Usage
 
 PROTOCOL_MAJOR = 1
@@ -46,6 +47,18 @@ def job_status(job: Job, *, handle: int = 0, caught_up: bool = False) -> wire.Jo
         state=wire.JobState.ValueType(job.state.value),
         caught_up=caught_up,
         changed_wall_us=job.changed_wall_us,
+        profiling=_profiling(job.profiling) if job.profiling else None,
+    )
+
+
+def _profiling(found: Profiling) -> wire.Profiling:
+    config = found.config
+    return wire.Profiling(
+        path=text(found.path),
+        interval=config.interval,
+        aicpu=config.aicpu,
+        acl_api=config.acl_api,
+        aic_metrics=config.aic_metrics,
     )
 
 

@@ -53,7 +53,7 @@ def find_profiling(job: Place, made_us: int, now_us: int, patterns: Sequence[str
     directory = os.path.dirname(job.directory)
     files = _configured(patterns) if patterns else _usual(job)
     found = [profiling for file in files for profiling in _read(file, directory)]
-    found = [each for each in found if now_us - made_us <= FRESH_US or _was_there(each, made_us)]
+    found = [each for each in found if abs(now_us - made_us) <= FRESH_US or _was_there(each, made_us)]
     settings = {each[0].config for each in found}
     if len(settings) > 1:
         paths = ", ".join(os.fsdecode(each[0].path) for each in found)

@@ -25,6 +25,8 @@ _LOGGER = logging.getLogger(__name__)
 
 MAX_STREAMS = 64
 _JOBS_PAGE = 1000
+# What a client may use beyond protocol 1.0.
+_CAPABILITIES = ("profiling",)
 
 _CODES = {
     Fault.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
@@ -70,6 +72,7 @@ class Servicer(BoardServicer):
             model=self._identity.model,
             daemon_version=__version__,
             protocol=messages.protocol(),
+            capabilities=_CAPABILITIES,
             simulated=self._simulated,
             sdk_version=self._identity.sdk_version,
             clocks=messages.clocks(moment(self.clock)),

@@ -12,6 +12,7 @@ from profagentd.inotify import Inotify
 from profagentd.jobs import Found, find_jobs, job_times
 from profagentd.notices import Notices
 from profagentd.opening import Place
+from profagentd.profiling import find_profiling
 from profagentd.rounds import ScanRounds
 from profagentd.supervisor import until_first
 
@@ -34,10 +35,21 @@ SEARCH_SHARE = 0.05
 class Watch:
     """Tells the board of JOBs that come and go and of names that change in them."""
 
-    def __init__(self, roots: Sequence[bytes], depth: int, clock: Clock, board: Board, *, scan: bool) -> None:
+    def __init__(
+        self,
+        roots: Sequence[bytes],
+        depth: int,
+        clock: Clock,
+        board: Board,
+        *,
+        scan: bool,
+        acl_json: Sequence[str] = (),
+    ) -> None:
+        """`acl_json`: patterns of files that tell what programs record, instead of the usual places."""
         self.roots = roots
         self.ready = asyncio.Event()  # the JOBs that there are have been found once
         self._depth = depth
+        self._acl_json = acl_json
         self._clock = clock
         self._board = board
         self._notices = None if scan else _notices(self)
@@ -145,7 +157,9 @@ class Watch:
         if not is_noticed:
             await self._rounds.add(place)
         made_us, changed_us = await asyncio.to_thread(job_times, place)
-        self._board.found(place, made_us, changed_us, is_scanned=not is_noticed)
+        now_us = self._clock.wall_us()
+        profiling = await asyncio.to_thread(find_profiling, place, made_us, now_us, self._acl_json)
+        self._board.found(place, made_us, changed_us, is_scanned=not is_noticed, profiling=profiling)
 
     def _note_double(self, place: Place, known: Place) -> None:
         if place not in self._doubles:

@@ -23,6 +23,7 @@ from tests.daemon.daemon_process import job_name, make_job
 if TYPE_CHECKING:
     from profagentd.changes import Touch
     from profagentd.opening import Place
+    from profagentd.profiling import Profiling
 
 PATIENCE_S = 20.0
 
@@ -39,7 +40,16 @@ class Told:
     def has(self, place: Place) -> bool:
         return place in self.jobs
 
-    def found(self, place: Place, made_wall_us: int, changed_wall_us: int, *, is_scanned: bool) -> None:
+    def found(
+        self,
+        place: Place,
+        made_wall_us: int,
+        changed_wall_us: int,
+        *,
+        is_scanned: bool,
+        profiling: Profiling | None,
+    ) -> None:
+        assert profiling is None
         assert 0 < made_wall_us <= changed_wall_us
         assert place not in self.jobs
         self.jobs[place] = is_scanned

@@ -66,7 +66,7 @@ ByStep = Schedule | EachNth
 
 @dataclass(frozen=True, slots=True)
 class ByTime:
-    """The first `kept_us` of each `period_us`, from 1970 on by the board's wall clock: a minute begins with its second 0."""
+    """The first `kept_us` of each `period_us`, counted by the board's wall clock from 1970 on."""
 
     kept_us: int
     period_us: int
