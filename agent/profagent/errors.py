@@ -3,6 +3,7 @@
 ProfagentError            1  the answer is 'no', or something went wrong
 ├── UsageError            2  the command line or a setting cannot be right
 ├── UnsupportedBoardError 2  the data is of another SoC than SS928/SS927
+├── SameBoardError        2  two addresses lead to one board
 ├── UnreachableError      3  the board cannot be reached
 │   ├── ProtocolError        it can, and does not speak our protocol
 │   └── RefusedError         it can, and does not take our credentials, or we not its own
@@ -20,6 +21,7 @@ __all__ = [
     "ProfagentError",
     "ProtocolError",
     "RefusedError",
+    "SameBoardError",
     "StoreError",
     "UnreachableError",
     "UnsupportedBoardError",
@@ -48,6 +50,18 @@ class UnsupportedBoardError(ProfagentError):
     """The data is of a SoC whose records look alike and are not the same."""
 
     exit_code = 2
+
+
+class SameBoardError(ProfagentError):
+    """Boards at two addresses have one identity: they are one board, or cannot be told apart."""
+
+    exit_code = 2
+
+    def __init__(self, address: str, other: str, identity: str) -> None:
+        super().__init__(
+            f"the board at {address} has the identity of the one at {other}: {identity}",
+            hint="name each board once; boards made from one image need an identity each, in /etc/profagent/board-id",
+        )
 
 
 class UnreachableError(ProfagentError):

@@ -11,7 +11,8 @@ from profagent.ingest.changes import JobChanges
 from profagent.ingest.decode import REMEMBERED_LOGS, JobDecoder
 from profagent.ingest.mirror import JobMirror, digest_of
 from profagent.store.sessions import SessionStart
-from profagent.store.store import HeldLog, Store
+from profagent.store.store import Store
+from profagent.store.stored_session import HeldLog
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
@@ -57,7 +58,7 @@ class JobCopy(AbstractContextManager["JobCopy"]):
 
     def held(self, path: str) -> HeldLog:
         """What the database says of a log."""
-        return self.run(self.store.held(self.job, [path])).get(path, HeldLog(0, 0, complete=False))
+        return self.run(self.session.held(self.job, [path])).get(path, HeldLog(0, 0, complete=False))
 
     def feed(self, path: str, data: bytes) -> None:
         """More bytes of a data log, committed."""
@@ -104,14 +105,14 @@ class JobCopy(AbstractContextManager["JobCopy"]):
 
     def end(self) -> None:
         """The JOB has ended."""
-        unsettled = self.run(self.store.unsettled_logs(self.job))
-        orphans = self.run(self.store.orphan_dones(self.job))
+        unsettled = self.run(self.session.unsettled_logs(self.job))
+        orphans = self.run(self.session.orphan_dones(self.job))
         self.apply(self.decoder.end(unsettled, orphans), state="finished")
-        self.run(self.store.note_full_rings(self.job))
+        self.run(self.session.note_full_rings(self.job))
 
     def apply(self, changes: Iterable[Change], state: str | None = None) -> None:
         """Commit changes."""
-        self.run(self.store.apply([JobChanges(self.job, "/board", list(changes), state)]))
+        self.run(self.session.apply([JobChanges(self.job, "/board", list(changes), state)]))
 
     def query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Rows of the database."""
@@ -125,7 +126,7 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         self.store = Store(self.database, durable=False)
         self.run(self.store.__aenter__())
         start = SessionStart("board-1", "euler", "SS928", "record", "here", 1, simulated=False, always_new=always_new)
-        self.run(self.store.begin(start))
+        self.session = self.run(self.store.begin(start))
         mirror = self.folder / "mirror" / self.job
         self.mirror = JobMirror(mirror, incoming=self.folder / "incoming", superseded=self.folder / "superseded")
         for path, offset in self.query("SELECT path, offset FROM log WHERE kind IN ('aicore', 'aicpu', 'acl_api')"):

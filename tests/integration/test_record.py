@@ -22,7 +22,19 @@ from tests.integration.board import (
 from tests.integration.host import profagent, started
 from tests.integration.rows import query
 
-SUMMARY = ["session", "board", "simulated", "jobs", "bytes", "records", "ledger", "complete", "database", "mirror"]
+SUMMARY = [
+    "session",
+    "board",
+    "simulated",
+    "jobs",
+    "bytes",
+    "records",
+    "ledger",
+    "kept_losses",
+    "complete",
+    "database",
+    "mirror",
+]
 FAST = ("--quiet-after", "1")
 
 

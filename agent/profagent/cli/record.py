@@ -14,6 +14,8 @@ from profagent.commands.counter_maps import read_map
 from profagent.commands.record import RecordOptions, duration_s, record
 from profagent.commands.workspace import Workspace
 from profagent.errors import IncompleteError, UnsupportedBoardError, UsageError
+from profagent.export.kept_loss import kept_loss_line
+from profagent.export.table import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,6 +83,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"  JOBs:     {' '.join(summary['jobs']) or 'none'}",
         f"  records:  {records}; {summary['bytes']} bytes",
         f"  ledger:   {'; '.join(ledger) or 'empty'}",
+        *(f"  {printable(kept_loss_line(loss))}" for loss in summary["kept_losses"]),
         f"  database: {summary['database']}",
         f"  mirror:   {summary['mirror']}",
     ]

@@ -11,7 +11,8 @@ import msgspec
 from profagent.cli import options
 from profagent.commands.workspace import Workspace
 from profagent.export.columns import Cell, Column
-from profagent.export.table import table_lines
+from profagent.export.kept_loss import kept_loss_line
+from profagent.export.table import printable, table_lines
 from profagent.store.queries import open_reader
 from profagent.store.summaries import all_sessions
 
@@ -43,6 +44,9 @@ def command(*, workspace: Path | None, as_json: bool) -> None:
         return
     for line in table_lines(COLUMNS, [_row(session) for session in sessions]):
         click.echo(line)
+    for session in sessions:
+        for loss in session["kept_losses"]:
+            click.echo(f"session {session['session']}: {printable(kept_loss_line(loss))}")
 
 
 def _row(session: dict[str, Any]) -> tuple[Cell, ...]:

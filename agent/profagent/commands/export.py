@@ -26,6 +26,7 @@ from profagent.export.provenance import describe_provenance
 from profagent.export.sheets import sheet_pieces
 from profagent.export.statistic import acl_statistic_rows
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
+from profagent.store.kept_losses import kept_losses_of
 from profagent.store.queries import (
     Scope,
     call_logs,
@@ -126,7 +127,9 @@ class _Output:
 
     def __init__(self, connection: sqlite3.Connection, scope: Scope, directory: Path) -> None:
         self.scope = scope
-        self.provenance = describe_provenance(scope, ledger_of(connection, scope))
+        self.provenance = describe_provenance(
+            scope, ledger_of(connection, scope), kept_losses_of(connection, scope.session.session)
+        )
         self.unplaced = 0
         self._directory = directory
         self._names = FileNames()

@@ -81,7 +81,7 @@ async def _fill(
 ) -> None:
     if counter_map is None and listing.is_simulated:
         counter_map = simulated_map()
-    await store.begin(
+    session = await store.begin(
         SessionStart(
             identity="import",
             hostname="",
@@ -96,15 +96,17 @@ async def _fill(
     job = LocalJob(directory)
     done = 0
     for files, changes in _batches(job.changes(listing, counter_map)):
-        await store.apply([JobChanges(directory.name, str(directory), changes)])
+        await session.apply([JobChanges(directory.name, str(directory), changes)])
         done += files
         if progress is not None:
             progress(done, len(listing.files))
-    unsettled, orphans = await store.unsettled_logs(directory.name), await store.orphan_dones(directory.name)
-    changes = job.end(unsettled, orphans)
-    await store.apply([JobChanges(directory.name, str(directory), changes, "finished" if not unsettled else "quiet")])
-    await store.note_full_rings(directory.name)
-    await store.end(time.time_ns() // 1000)
+    unsettled, orphans = await session.unsettled_logs(directory.name), await session.orphan_dones(directory.name)
+    state = "quiet" if unsettled else "finished"
+    await session.apply(
+        [JobChanges(directory.name, str(directory), job.end(unsettled, orphans), state, caught_up=True)]
+    )
+    await session.note_full_rings(directory.name)
+    await session.end(time.time_ns() // 1000)
 
 
 def _batches(files: Iterator[list[Change]]) -> Iterator[tuple[int, list[Change]]]:

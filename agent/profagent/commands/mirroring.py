@@ -9,7 +9,7 @@ from profagent.commands.counter_maps import simulated_map
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.ingest.changes import Entry, LinkLedger, LogRemoved
 from profagent.ingest.decode import JobDecoder
-from profagent.ingest.loss import loss_entry, refusal, removal_entry
+from profagent.ingest.loss import refusal, removal_entry, told_loss
 from profagent.ingest.mirror import checked_path, syncfs
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change
     from profagent.ingest.mirror import JobMirror
     from profagent.link.session import FollowedLog, Happened
-    from profagent.store.store import HeldLog
+    from profagent.store.stored_session import HeldLog
 
 # JOBs with open files and decoding state; those of any other are opened and built again when it goes on.
 REMEMBERED_JOBS = 16
@@ -100,6 +100,10 @@ class BoardMirrors:
         for happened in events:
             if happened.job in self.refused:
                 continue
+            if isinstance(happened.event, Loss):
+                job, change = told_loss(happened, happened.event)
+                changes.setdefault(job, []).append(change)
+                continue
             try:
                 changes.setdefault(happened.job, []).extend(self._mean(happened, reached))
             except UnsupportedBoardError as error:
@@ -131,10 +135,8 @@ class BoardMirrors:
 
     def _mean(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
         log, event = happened.log, happened.event
-        if isinstance(event, Loss):
-            path = None if log is None else checked_path(log.path)
-            return [LinkLedger(path, loss_entry(event.reason, event.detail, event.lost_bytes))]
         assert log is not None, "only a Loss can be about no log"
+        assert not isinstance(event, Loss), "it has no bytes"
         job, path = self._job(log.job), checked_path(log.path)
         is_known = self._is_known(log.handle, event)
         match event:

@@ -13,9 +13,9 @@ from profagent.commands.capture import Capture
 from profagent.commands.conversation import is_over
 from profagent.commands.recording import Recording, RecordingOptions
 from profagent.errors import UnreachableError, UnsupportedBoardError, UsageError
-from profagent.ingest.changes import Entry, InferenceTimed
+from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
+from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss
 from profagent.store.store import Store
-from profagent.store.summaries import session_summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +65,7 @@ class RecordView:
         self._stop = stop
         self._inferences: set[tuple[Any, ...]] = set()
         self._has_waited = False
+        self._kept_losses: dict[int, KeptLoss] = {}
         self.jobs: Sequence[JobStatus] = ()
 
     def linked(self, board: Board) -> None:
@@ -77,7 +78,11 @@ class RecordView:
         self._tell(f"{error}; next attempt in {wait_s:.1f} s")
 
     def changed(self, changes: Sequence[JobChanges]) -> None:
-        """Count inferences, where their number ends the capture."""
+        """Tell losses that the board kept; count inferences, where their number ends the capture."""
+        for loss in (change for batch in changes for change in batch.changes if isinstance(change, KeptLoss)):
+            if self._kept_losses.get(loss.number) != loss:
+                self._kept_losses[loss.number] = loss
+                self._tell(kept_loss_line(kept_loss_fields(loss)))
         if self._options.inferences is None:
             return
         for batch in changes:
@@ -108,7 +113,7 @@ async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyn
             except UnsupportedBoardError:
                 await recording.end()
                 raise
-            if not store.session:
+            if not recording.is_begun:
                 raise UnreachableError(
                     "stopped before the board was reached", hint="start again, and let it run longer"
                 )
@@ -116,7 +121,7 @@ async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyn
                 if not job.caught_up and job.state != "removed":
                     recording.note(job.name, STOPPED_EARLY)
             await recording.end()
-            summary = await store.read(lambda connection: session_summary(connection, store.session))
+            summary = await recording.session.summary()
     return {**summary, "database": str(options.workspace.database), "mirror": str(recording.mirror)}
 
 

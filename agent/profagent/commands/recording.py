@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.store import Store
+    from profagent.store.stored_session import StoredSession
 
 T = TypeVar("T")
 CLOCK_EXCHANGES = 5
@@ -64,6 +64,7 @@ class Recording:
         self._reached = reached
         self._identity = ""
         self._opened: BoardMirrors | None = None
+        self._session: StoredSession | None = None
         self._directories: dict[str, str] = {}
         self._complaints: list[JobChanges] = []
         self._begun_jobs: set[str] = set()
@@ -81,9 +82,10 @@ class Recording:
         self._identity = identity
         counter_map = self._options.counter_map or (simulated_map() if board.simulated else None)
         self._opened = BoardMirrors(self._workspace, identity, counter_map)
-        await self._store.begin(self._session_start(board, address, counter_map))
-        await self._note_begun_jobs()
-        await self._cut_to_database()
+        self._session = await self._store.begin(self._session_start(board, address, counter_map))
+        self._begun_jobs = await self._session.begun_jobs()
+        # Bytes that were written to the mirror and never committed.
+        await asyncio.to_thread(self._opened.cut, await self._session.growing_logs())
 
     @property
     def refused(self) -> Mapping[str, UnsupportedBoardError]:
@@ -105,9 +107,7 @@ class Recording:
             offset_us = (received.wall_us - sent_us + answered.wall_us - back_us) // 2
             samples.append((round_trip_us, offset_us, sent_us))
         round_trip_us, offset_us, host_us = min(samples)
-        await self._store.execute(
-            "INSERT INTO clock_sample VALUES (?, ?, ?, ?)", (self._store.session, host_us, offset_us, round_trip_us)
-        )
+        await self.session.add_clock_sample(host_us, offset_us, round_trip_us)
 
     def know_job(self, name: str, directory: str) -> None:
         """Note where a JOB stands on the board; ProtocolError for a name that no JOB has."""
@@ -129,7 +129,7 @@ class Recording:
                 self.note(log.job, Entry("loss", "bad-path", str(error)))
                 answers.append(Holding(log.handle, skip=True))
         for job, by_path in wanted.items():
-            held = await self._store.held(job, list(by_path))
+            held = await self.session.held(job, list(by_path))
             holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
             answers += holdings
             for entry in lost:
@@ -142,28 +142,29 @@ class Recording:
         """Take events through the commit rule; returns what they meant. Raises StoreError, ProtocolError."""
         batch = _EventBatch(self, events, acknowledge)
         if self._reached is None:
-            return await commit(batch, self._store)
-        return await commit(batch, self._store, reached=self._reached)
+            return await commit(batch, self.session)
+        return await commit(batch, self.session, reached=self._reached)
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         """Write a JOB's state; when all of an ended one has come, note what never got complete."""
         has_ended = caught_up and state in ENDED_STATES
         changes: list[Change] = []
         if has_ended:
-            unsettled, orphans = await self._store.unsettled_logs(name), await self._store.orphan_dones(name)
+            unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             changes = await _to_the_end(self._mirrors.assess, name, unsettled, orphans)
-        batches = [*self._take_complaints(), JobChanges(name, self._directories.get(name, ""), changes, state)]
-        await self._store.apply(batches)
+        directory = self._directories.get(name, "")
+        batches = [*self._take_complaints(), JobChanges(name, directory, changes, state, caught_up)]
+        await self.session.apply(batches)
         if has_ended:
-            await self._store.note_full_rings(name)
+            await self.session.note_full_rings(name)
         return batches
 
     async def end(self) -> None:
         """Mark the session as ended and close the mirrors' files."""
-        if self._opened is not None:
-            await self._store.apply(self._take_complaints())
-            await self._store.end(self._options.now_us())
-            self._opened.close()
+        if self._session is not None:
+            await self._session.apply(self._take_complaints())
+            await self._session.end(self._options.now_us())
+            self._mirrors.close()
 
     async def write(self, events: Sequence[Happened]) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
@@ -174,6 +175,17 @@ class Recording:
     async def sync(self) -> None:
         """Make the mirrors durable."""
         await _to_the_end(self._mirrors.sync)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the board was reached."""
+        return self._session is not None
+
+    @property
+    def session(self) -> StoredSession:
+        """The session that is written."""
+        assert self._session is not None, "begin() comes first"
+        return self._session
 
     @property
     def mirror(self) -> Path:
@@ -200,21 +212,6 @@ class Recording:
             labels=self._options.labels,
             always_new=self._options.always_new,
         )
-
-    async def _note_begun_jobs(self) -> None:
-        rows = await self._store.query(
-            "SELECT name FROM job JOIN session_job USING (job) WHERE session = ?", (self._store.session,)
-        )
-        self._begun_jobs = {name for (name,) in rows}
-
-    async def _cut_to_database(self) -> None:
-        """Drop bytes that were written to the mirror and never committed."""
-        rows = await self._store.query(
-            "SELECT j.name, l.path, l.offset FROM log l JOIN job j USING (job)"
-            " WHERE j.board = ? AND l.complete = 0 AND l.kind IN ('aicore', 'aicpu', 'acl_api')",
-            (self._store.board,),
-        )
-        await asyncio.to_thread(self._mirrors.cut, [(job, os.fsdecode(path), offset) for job, path, offset in rows])
 
     def note(self, job: str, entry: Entry) -> None:
         """Write an entry about a JOB with what is written next."""

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.commands.layer_tables import inference_tables
 from profagent.export.columns import ACL_STATISTIC, FREQUENCY, OP_STATISTIC, OP_SUMMARY, UNKNOWN, Cell, Column
+from profagent.export.kept_loss import kept_loss_line
 from profagent.export.naming import icache_miss_rate
 from profagent.export.provenance import describe_provenance
 from profagent.export.sheets import as_object
 from profagent.export.statistic import acl_statistic_rows
 from profagent.export.table import printable, table_lines
+from profagent.store.kept_losses import kept_losses_of
 from profagent.store.queries import (
     Scope,
     call_logs,
@@ -91,6 +93,7 @@ def shown_as_text(shown: Shown) -> Iterator[str]:
         yield from table_lines(table.columns, table.rows)
     yield ""
     yield from _ledger_lines(shown.provenance["ledger"])
+    yield from (printable(kept_loss_line(loss)) for loss in shown.provenance["kept_losses"])
     yield shown.provenance["pmu"]
 
 
@@ -106,7 +109,7 @@ def _show_job(connection: sqlite3.Connection, scope: Scope, choice: Choice) -> S
         frequency,
     ]
     return Shown(
-        describe_provenance(scope, ledger_of(connection, scope)),
+        describe_provenance(scope, ledger_of(connection, scope), kept_losses_of(connection, scope.session.session)),
         count_inferences(connection, scope),
         len(inferences),
         [table for table in tables if table.rows],

@@ -11,7 +11,7 @@ from profagent.errors import FormatError, StoreError, UnsupportedBoardError
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.ingest.changes import ApiRecords, Entry, JobChanges, LinkLedger
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
-from profagent.ingest.loss import loss_entry, refusal, removal_entry
+from profagent.ingest.loss import refusal, removal_entry, told_loss
 from profagent.ingest.mirror import checked_path, digest_of
 from profagent.link.messages import ENDED_STATES, Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
@@ -139,11 +139,7 @@ class Watching:
     ) -> Sequence[JobChanges]:
         """Decode events; everything is acknowledged, so that the board forgets it."""
         reached: dict[int, Acknowledgement] = {}
-        changes = [
-            JobChanges(happened.job, self._directory(happened.job), list(self._understood(happened, reached)))
-            for happened in events
-            if happened.job not in self.refused
-        ]
+        changes = [self._understood(happened, reached) for happened in events if happened.job not in self.refused]
         if reached:
             await acknowledge(list(reached.values()))
         return changes
@@ -172,19 +168,21 @@ class Watching:
             return name.kind is not LogKind.CONT
         return not (self._beginnings.is_in_past(log.job) or self._beginnings.was_shown(log.job, name))
 
-    def _understood(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
+    def _understood(self, happened: Happened, reached: dict[int, Acknowledgement]) -> JobChanges:
+        job = happened.job
+        if isinstance(happened.event, Loss):
+            job, change = told_loss(happened, happened.event)
+            return JobChanges(job, self._directory(job), (change,))
         try:
-            return self._mean(happened, reached)
+            return JobChanges(job, self._directory(job), list(self._mean(happened, reached)))
         except UnsupportedBoardError as error:
-            self.refused[happened.job], entry = refusal(happened.job, error)
-            return [LinkLedger(None, entry)]
+            self.refused[job], entry = refusal(job, error)
+            return JobChanges(job, self._directory(job), (LinkLedger(None, entry),))
 
     def _mean(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
         log, event = happened.log, happened.event
-        if isinstance(event, Loss):
-            path = None if log is None else checked_path(log.path)
-            return [LinkLedger(path, loss_entry(event.reason, event.detail, event.lost_bytes))]
         assert log is not None, "only a Loss can be about no log"
+        assert not isinstance(event, Loss), "it has no bytes"
         job, path = self._jobs[log.job], checked_path(log.path)
         reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, isinstance(event, Completed))
         if isinstance(event, Removed):

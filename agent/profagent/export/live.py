@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from profagent.export.kept_loss import kept_loss_fields
 from profagent.export.live_inference import Layer, OpenInference, model_fields, rounded
 from profagent.export.live_job import LiveJob
 from profagent.formats.names import display_text, parse_log_name
@@ -13,6 +14,7 @@ from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
     Entry,
+    KeptLoss,
     LinkLedger,
     Redecoded,
     SegmentRecords,
@@ -84,6 +86,8 @@ class LiveEvents:
                     yield from self._entry(job_name, job, change.path, entry)
             case LinkLedger():
                 yield from self._entry(job_name, job, change.path, change.entry)
+            case KeptLoss():
+                yield from self._kept_loss(change)
             case SimulatedKnown():
                 self.simulated = True
             case _:
@@ -157,6 +161,16 @@ class LiveEvents:
             last=entry.last,
             count=entry.count,
         )
+
+    def _kept_loss(self, loss: KeptLoss) -> Iterator[Event]:
+        """A loss that the daemon keeps: told on every stream, shown when it is new or has newer figures."""
+        key = ("", f"{loss.number}", "kept")
+        known = self._told.get(key)
+        if known == loss.entry:
+            return
+        self._told[key] = loss.entry
+        self.ledger[loss.entry.grade] += loss.entry.count - (known.count if known is not None else 0)
+        yield {"event": "kept_loss", **kept_loss_fields(loss), "simulated": self.simulated}
 
     def _event(self, kind: str, job: str, **fields: Any) -> Event:
         return {"event": kind, "job": job, **fields, "simulated": self.simulated}

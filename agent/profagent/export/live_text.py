@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from profagent.export.kept_loss import kept_loss_line
+
 if TYPE_CHECKING:
     from profagent.export.live import Event
 
@@ -24,6 +26,8 @@ def line_of(event: Event) -> str:
         case "ledger":
             where = event["log"] or event["job"] or "board"
             return f"{event['grade']}: {where}: {event['reason']}: {event['detail']} (count {event['count']}){mark}"
+        case "kept_loss":
+            return kept_loss_line(event) + mark
         case "job":
             return f"{event['job']} is {event['state']}{mark}"
     records = ", ".join(f"{count} {kind}" for kind, count in event["records"].items())

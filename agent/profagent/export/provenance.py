@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from profagent import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from profagent.store.queries import LedgerRow, Scope
 
@@ -21,8 +21,13 @@ UNVERIFIED = (
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
-def describe_provenance(scope: Scope, ledger: Iterable[LedgerRow]) -> dict[str, Any]:
-    """The session, its JOB, what is missing, and what is not verified, as values for JSON."""
+def describe_provenance(
+    scope: Scope, ledger: Iterable[LedgerRow], kept_losses: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """The session, its JOB, what is missing, and what is not verified, as values for JSON.
+
+    `kept_losses` are all of the session: what the board lost while nobody listened may concern any of its JOBs.
+    """
     session, job = scope
     return {
         "profagent": __version__,
@@ -38,6 +43,7 @@ def describe_provenance(scope: Scope, ledger: Iterable[LedgerRow]) -> dict[str, 
         "frequency_mhz": job.frequency_mhz,
         "counter_map": session.counter_map,
         "ledger": ledger_counts(ledger),
+        "kept_losses": list(kept_losses),
         "pmu": pmu_remark(session.counter_map),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
     }

@@ -132,9 +132,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ContentLedger:
-    """Everything odd in a log's bytes as known now; it replaces what was said of this log before."""
+    """Everything odd in a log's bytes as known now; it replaces what was said of this log before.
 
-    path: str
+    `path` None: what follows from the JOB's files together.
+    """
+
+    path: str | None
     entries: tuple[Entry, ...]
 
 
@@ -144,6 +147,22 @@ class LinkLedger:
 
     path: str | None
     entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLoss:
+    """A loss that the board's daemon keeps and tells on every stream, with its newest figures; None is not known.
+
+    `number` names it on its board. `job` is empty when it is about the whole board. Times are the board's wall clock.
+    """
+
+    number: int
+    entry: Entry
+    job: str = ""
+    lost_logs: int | None = None
+    lost_bytes: int | None = None
+    from_us: int | None = None
+    to_us: int | None = None
 
 
 Change = (
@@ -159,6 +178,7 @@ Change = (
     | InferenceTimed
     | ContentLedger
     | LinkLedger
+    | KeptLoss
 )
 
 
@@ -166,10 +186,12 @@ Change = (
 class JobChanges:
     """Changes of one JOB, in the order in which they are to be applied. `state` None leaves it as it is.
 
-    An empty `job` stands for the board itself, of which only a LinkLedger can speak.
+    `caught_up`: all that the JOB held when it reached that state has come. An empty `job` stands for the board itself,
+    of which only a LinkLedger and a KeptLoss can speak.
     """
 
     job: str
     directory: str
     changes: Sequence[Change]
     state: str | None = None
+    caught_up: bool = False

@@ -20,7 +20,6 @@ from profagent.ingest.changes import (
     Entry,
     FrequencyKnown,
     LayersKnown,
-    LinkLedger,
     LogAdvanced,
     LogReset,
     SimulatedKnown,
@@ -41,6 +40,9 @@ if TYPE_CHECKING:
 DEVICE_INFO = "info.json.0"
 # The simulated board puts this file into the JOBs that it makes; the runtime never does.
 SIMULATED_MARKER = "simulated"
+NO_FREQUENCY = Entry(
+    "note", "no-frequency", f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
+)
 REMEMBERED_LOGS = 1024
 
 
@@ -111,6 +113,8 @@ class JobDecoder:
             yield ContentLedger(path, (Entry("note", "foreign-file", "not a file of the runtime: kept, not read"),))
         else:
             yield from self._read(path, name, data)
+        if path == DEVICE_INFO:
+            yield ContentLedger(None, ())
         yield LogAdvanced(path, generation, len(data) if size is None else size, complete=True, digest=digest)
 
     def end(self, unsettled: Iterable[str], orphans: Iterable[str]) -> Iterator[Change]:
@@ -125,9 +129,7 @@ class JobDecoder:
             done = self._logs.done_of(path.removesuffix(DONE_SUFFIX))
             if done is not None:
                 yield ContentLedger(path, (orphan_done(done.file_len),))
-        if self._files.read(DEVICE_INFO) is None:
-            detail = f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
-            yield LinkLedger(None, Entry("note", "no-frequency", detail))
+        yield ContentLedger(None, () if self._files.read(DEVICE_INFO, 0) is not None else (NO_FREQUENCY,))
 
     def _marked(self) -> Iterator[Change]:
         """The JOB is simulated, which tells its counter map where no other was given."""

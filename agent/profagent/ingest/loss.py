@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from profagent.errors import UnsupportedBoardError
-from profagent.ingest.changes import Entry
+from profagent.formats.names import display_text, is_job_name
+from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
+from profagent.ingest.mirror import checked_path
+
+if TYPE_CHECKING:
+    from profagent.ingest.changes import Change
+    from profagent.link.messages import Loss
+    from profagent.link.session import Happened
+
+LONGEST_REASON = 64
+LONGEST_DETAIL = 1000
+LARGEST_FIGURE = 2**63 - 1
 
 # Nothing that existed as bytes of a log is gone in these cases.
 _NOTES = frozenset({"not-a-file"})
@@ -12,6 +25,14 @@ _NOTES = frozenset({"not-a-file"})
 def loss_entry(reason: str, detail: str, lost_bytes: int) -> Entry:
     """An entry for a Loss of the wire; what took no byte of a log is a note."""
     return Entry("note" if reason in _NOTES else "loss", reason, detail, count=max(lost_bytes, 1))
+
+
+def told_loss(happened: Happened, loss: Loss) -> tuple[str, Change]:
+    """What a Loss of the wire means, and the JOB that it belongs to: a kept loss belongs to the board itself."""
+    if loss.id:
+        return "", _kept(loss)
+    path = None if happened.log is None else checked_path(happened.log.path)
+    return happened.job, LinkLedger(path, loss_entry(loss.reason, loss.detail, loss.lost_bytes))
 
 
 def removal_entry(sent: int, size: int) -> list[Entry]:
@@ -26,3 +47,22 @@ def refusal(job: str, error: UnsupportedBoardError) -> tuple[UnsupportedBoardErr
     """The error and the entry for a JOB that is of another SoC."""
     named = UnsupportedBoardError(f"{job}: {error}", hint=error.hint)
     return named, Entry("note", "unsupported-soc", f"{error}: not read any further")
+
+
+def _kept(loss: Loss) -> KeptLoss:
+    """A figure that is 0, or more than can be, is not known."""
+    reason, detail = display_text(loss.reason)[:LONGEST_REASON], display_text(loss.detail)[:LONGEST_DETAIL]
+    entry = loss_entry(reason, detail, _known(loss.lost_bytes) or 0)
+    return KeptLoss(
+        loss.id,
+        entry,
+        loss.job_name if is_job_name(loss.job_name) else "",
+        lost_logs=_known(loss.lost_logs),
+        lost_bytes=_known(loss.lost_bytes),
+        from_us=_known(loss.from_wall_us),
+        to_us=_known(loss.to_wall_us),
+    )
+
+
+def _known(figure: int) -> int | None:
+    return figure if 0 < figure <= LARGEST_FIGURE else None

@@ -28,18 +28,18 @@ class LedgerRows:
         self._session = session
         self._job = job
 
+    def replace_job(self, entries: Sequence[Entry]) -> None:
+        """Make `entries` all that follows from the JOB's files together."""
+        known = self._of_content("log IS NULL AND job = ?", self._job)
+        self._exchange(None, known, [_displayed(entry) for entry in entries])
+
     def replace(self, row: LogRow, entries: Sequence[Entry]) -> None:
         """Make `entries` all that follows from a log's bytes; those that were told before stay as they are."""
         if not entries and row.entries == {}:
             return
-        wanted = [_displayed(entry) for entry in entries]
         if row.entries is None:
-            row.entries = self._of_content(row.log)
-        gone = [row.entries.pop(entry) for entry in [*row.entries] if entry not in wanted]
-        self._connection.executemany("DELETE FROM ledger_entry WHERE entry = ?", [(entry,) for entry in gone])
-        for entry in wanted:
-            if entry not in row.entries:
-                row.entries[entry] = self._add(row.log, "content", entry)
+            row.entries = self._of_content("log = ?", row.log)
+        self._exchange(row.log, row.entries, [_displayed(entry) for entry in entries])
 
     def add(self, row: LogRow | None, entry: Entry) -> None:
         """Add what happened on the way; a board that tells it again after a reconnection adds nothing."""
@@ -57,13 +57,28 @@ class LedgerRows:
         self._connection.execute("DELETE FROM ledger_entry WHERE log = ? AND origin <> 'link'", (row.log,))
         row.entries = {}
 
-    def _of_content(self, log: int) -> dict[Entry, int]:
-        rows = self._connection.execute(
-            "SELECT grade, reason, detail, first, last, count, entry FROM ledger_entry"
-            " WHERE log = ? AND origin = 'content'",
-            (log,),
+    def take_back(self, reason: str) -> None:
+        """Remove what was said of the whole JOB on the way, and has turned out not to be so."""
+        self._connection.execute(
+            "DELETE FROM ledger_entry WHERE job = ? AND log IS NULL AND origin = 'link' AND reason = ?",
+            (self._job, reason),
         )
-        return {Entry(*fields): number for *fields, number in rows}
+
+    def _exchange(self, log: int | None, known: dict[Entry, int], wanted: Sequence[Entry]) -> None:
+        """Bring the rows that are known, by their numbers, to what is wanted."""
+        gone = [known.pop(entry) for entry in [*known] if entry not in wanted]
+        self._connection.executemany("DELETE FROM ledger_entry WHERE entry = ?", [(entry,) for entry in gone])
+        for entry in wanted:
+            if entry not in known:
+                known[entry] = self._add(log, "content", entry)
+
+    def _of_content(self, where: str, number: int | None) -> dict[Entry, int]:
+        rows = self._connection.execute(
+            "SELECT grade, reason, detail, first, last, count, entry FROM ledger_entry"  # noqa: S608 - constant text
+            f" WHERE {where} AND origin = 'content'",
+            (number,),
+        )
+        return {Entry(*fields): entry for *fields, entry in rows}
 
     def _add(self, log: int | None, origin: str, entry: Entry) -> int:
         place = (entry.first, entry.last, entry.count)

@@ -1,4 +1,4 @@
--- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 1.
+-- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 2.
 -- Tables have singular names and serve profagent; the views at the end are the public interface.
 -- Times are board wall-clock microseconds since 1970 unless a column says otherwise; NULL is "not known".
 
@@ -44,6 +44,7 @@ CREATE TABLE job (
     directory     TEXT NOT NULL,        -- on the board
     state         TEXT NOT NULL,        -- open, finished, quiet or removed
     frequency_mhz INTEGER,              -- NPU clock from info.json
+    caught_up     INTEGER NOT NULL DEFAULT 0, -- 1 when all that it held had come when it reached its state
     UNIQUE (board, name)
 );
 
@@ -189,7 +190,7 @@ CREATE TABLE ledger_entry (
     job     INTEGER REFERENCES job,
     log     INTEGER REFERENCES log,
     origin  TEXT NOT NULL,              -- content: follows from the log's bytes; ring: from its calls' times;
-                                        -- link: happened on the way
+                                        -- link: happened on the way; board: kept by the daemon
     grade   TEXT NOT NULL CHECK (grade IN ('loss', 'note')),
     reason  TEXT NOT NULL,
     detail  TEXT NOT NULL,
@@ -198,6 +199,20 @@ CREATE TABLE ledger_entry (
     count   INTEGER NOT NULL
 );
 CREATE INDEX ledger_of_log ON ledger_entry (log);           -- replacing the entries that follow from a log's bytes
+
+-- What a board lost whether or not somebody listened. Its daemon tells it on every stream; here it is written once, by
+-- the session that heard it first, with the newest figures. Each has its entry in the ledger.
+CREATE TABLE kept_loss (
+    board      INTEGER NOT NULL REFERENCES board,
+    id         TEXT NOT NULL,           -- the daemon's number for it, 16 hexadecimal digits
+    entry      INTEGER NOT NULL REFERENCES ledger_entry,
+    job_name   TEXT,                    -- NULL when it is about the whole board
+    lost_logs  INTEGER,                 -- NULL, here and below: not known
+    lost_bytes INTEGER,
+    from_us    INTEGER,
+    to_us      INTEGER,
+    PRIMARY KEY (board, id)
+) WITHOUT ROWID;
 
 CREATE VIEW sessions AS
 SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.started_us, s.ended_us, s.simulated,
@@ -249,4 +264,9 @@ CREATE VIEW ledger AS
 SELECT e.session, j.name AS job, g.shown_path AS log, e.grade, e.reason, e.detail, e.first, e.last, e.count
 FROM ledger_entry e LEFT JOIN job j USING (job) LEFT JOIN log g USING (log);
 
-PRAGMA user_version = 1;
+CREATE VIEW kept_losses AS
+SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.lost_logs, k.lost_bytes, k.from_us,
+       k.to_us, k.id
+FROM kept_loss k JOIN ledger_entry e USING (entry) JOIN board b USING (board);
+
+PRAGMA user_version = 2;

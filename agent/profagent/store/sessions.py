@@ -59,7 +59,8 @@ def end_session(connection: sqlite3.Connection, session: int, ended_us: int) -> 
 def _board(connection: sqlite3.Connection, start: SessionStart) -> int:
     connection.execute(
         "INSERT INTO board (identity, hostname, model) VALUES (?, ?, ?)"
-        " ON CONFLICT (identity) DO UPDATE SET hostname = excluded.hostname, model = excluded.model",
+        " ON CONFLICT (identity) DO UPDATE SET hostname = ifnull(nullif(excluded.hostname, ''), hostname),"
+        " model = ifnull(nullif(excluded.model, ''), model)",
         (start.identity, start.hostname, start.board_model),
     )
     return int(connection.execute("SELECT board FROM board WHERE identity = ?", (start.identity,)).fetchone()[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from profagent.store.kept_losses import kept_losses_of
 from profagent.store.parts import RECORDS_PER_PART
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, A
         "bytes": size,
         "records": {unit: _records(connection, session, table) for table, unit in _UNITS.items()},
         "ledger": ledger,
+        "kept_losses": kept_losses_of(connection, session),
         "complete": not ledger["loss"],
     }
 
@@ -57,7 +59,8 @@ def _ledger(connection: sqlite3.Connection, session: int) -> dict[str, dict[str,
 
 
 def all_sessions(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Every row of the `sessions` view, by column name, oldest first."""
+    """Every row of the `sessions` view, by column name, oldest first, each with its kept losses."""
     cursor = connection.execute("SELECT * FROM sessions ORDER BY session")
     names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor]
+    found = [dict(zip(names, row, strict=True)) for row in cursor]
+    return [{**session, "kept_losses": kept_losses_of(connection, session["session"])} for session in found]

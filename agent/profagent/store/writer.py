@@ -11,6 +11,7 @@ from profagent.ingest.changes import (
     ContentLedger,
     FrequencyKnown,
     InferenceTimed,
+    KeptLoss,
     LayersKnown,
     LinkLedger,
     LogAdvanced,
@@ -21,6 +22,7 @@ from profagent.ingest.changes import (
     SimulatedKnown,
 )
 from profagent.store.inferences import InferenceRows
+from profagent.store.kept_losses import KeptLossRows
 from profagent.store.ledger import LedgerRows
 from profagent.store.logs import LogRows
 from profagent.store.records import RecordRows
@@ -127,7 +129,10 @@ class JobRows:
         self._inferences.set_times(self._logs.model(change.name.model, change.name.model_id), change)
 
     def _replace_entries(self, change: ContentLedger) -> None:
-        self._ledger.replace(self._logs.row(change.path), change.entries)
+        if change.path is None:
+            self._ledger.replace_job(change.entries)
+        else:
+            self._ledger.replace(self._logs.row(change.path), change.entries)
 
     def _add_entry(self, change: LinkLedger) -> None:
         self._ledger.add(None if change.path is None else self._logs.row(change.path), change.entry)
@@ -157,8 +162,8 @@ class Writer:
 
     def __init__(self, connection: sqlite3.Connection, session: int, board: int) -> None:
         self._connection = connection
-        self._session = session
-        self._board = board
+        self.session = session
+        self.board = board
         self._jobs: OrderedDict[str, JobRows] = OrderedDict()
 
     def apply(self, batches: Sequence[JobChanges]) -> None:
@@ -183,18 +188,23 @@ class Writer:
         rows = self._job(batch.job, batch.directory)
         rows.apply(batch.changes)
         if batch.state is not None:
-            self._connection.execute("UPDATE job SET state = ? WHERE job = ?", (batch.state, rows.job))
+            state = (batch.state, int(batch.caught_up), rows.job)
+            self._connection.execute("UPDATE job SET state = ?, caught_up = ? WHERE job = ?", state)
 
     def _apply_to_board(self, changes: Sequence[Change]) -> None:
-        ledger = LedgerRows(self._connection, self._session, None)
+        ledger = LedgerRows(self._connection, self.session, None)
+        kept = KeptLossRows(self._connection, self.session, self.board)
         for change in changes:
-            assert isinstance(change, LinkLedger), "nothing else is about the board itself"
-            ledger.add(None, change.entry)
+            if isinstance(change, KeptLoss):
+                kept.write(change)
+            else:
+                assert isinstance(change, LinkLedger), "nothing else is about the board itself"
+                ledger.add(None, change.entry)
 
     def _job(self, name: str, directory: str) -> JobRows:
         rows = self._jobs.get(name)
         if rows is None:
-            rows = self._jobs[name] = JobRows(self._connection, self._session, self._find_or_add(name, directory))
+            rows = self._jobs[name] = JobRows(self._connection, self.session, self._find_or_add(name, directory))
             if len(self._jobs) > REMEMBERED_JOBS:
                 self._jobs.popitem(last=False)
         self._jobs.move_to_end(name)
@@ -203,10 +213,10 @@ class Writer:
     def _find_or_add(self, name: str, directory: str) -> int:
         self._connection.execute(
             "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')",
-            (self._board, name, directory),
+            (self.board, name, directory),
         )
         (job,) = self._connection.execute(
-            "SELECT job FROM job WHERE board = ? AND name = ?", (self._board, name)
+            "SELECT job FROM job WHERE board = ? AND name = ?", (self.board, name)
         ).fetchone()
-        self._connection.execute("INSERT OR IGNORE INTO session_job VALUES (?, ?)", (self._session, job))
+        self._connection.execute("INSERT OR IGNORE INTO session_job VALUES (?, ?)", (self.session, job))
         return int(job)

@@ -15,6 +15,7 @@ SUMMARY: dict[str, Any] = {
     "bytes": 1234,
     "records": {"aicore": 5, "aicpu": 0, "acl_api": 2},
     "ledger": {"loss": {}, "note": {"sequence-gap": 3}},
+    "kept_losses": [],
     "complete": True,
     "database": "/w/profagent.db",
     "mirror": "/w/mirror/board-1",

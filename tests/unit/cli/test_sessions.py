@@ -17,6 +17,7 @@ def workspace(tmp_path: Path) -> Path:
     builder.session(source="record", ended_us=1_700_000_100_000_000)
     lossy = builder.session(source="watch", ended_us=1_700_000_100_000_000)
     builder.ledger(lossy, "loss", "torn-record", 2)
+    builder.kept_loss(lossy, job_name="JOB" + "A" * 29, lost_logs=4, lost_bytes=9)
     builder.insert("session_label", session=lossy, key="build", value="12")
     builder.close()
     return tmp_path
@@ -24,19 +25,22 @@ def workspace(tmp_path: Path) -> Path:
 
 def test_sessions_are_listed_with_their_state(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sessions", "--workspace", str(workspace)]) == 0
-    header, *lines = [line for line in capsys.readouterr().out.splitlines() if line.strip("- ")]
+    header, *lines, kept = [line for line in capsys.readouterr().out.splitlines() if line.strip("- ")]
     assert header.split()[:2] == ["session", "board"]
     assert ["unfinished" in lines[0], " complete" in lines[1], "INCOMPLETE" in lines[2]] == [True, True, True]
     assert "euler [simulated]" in lines[0]
     assert "2023-11-14 22:13:20" in lines[0]
     assert lines[2].rstrip().endswith("build=12")
+    assert kept.startswith("session 3: loss: JOBAAA")
+    assert "deleted-undelivered: 4 logs, 9 bytes" in kept
 
 
 def test_sessions_as_json_have_the_view_s_columns(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sessions", "--workspace", str(workspace), "--json"]) == 0
     sessions = json.loads(capsys.readouterr().out)
     assert [session["session"] for session in sessions] == [1, 2, 3]
-    assert [session["losses"] for session in sessions] == [0, 0, 2]
+    assert [session["losses"] for session in sessions] == [0, 0, 11]
+    assert [[loss["lost_logs"] for loss in session["kept_losses"]] for session in sessions] == [[], [], [4]]
 
 
 def test_a_workspace_without_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,6 +137,23 @@ def test_a_timeline_has_tasks_and_calls_on_one_clock(database: Path, tmp_path: P
     assert _json(tmp_path / exported.files[0])["metadata"]["origin_us"] == START_US - 10
 
 
+def test_what_the_board_lost_while_nobody_listened_is_told_in_every_place(
+    builder: DatabaseBuilder, tmp_path: Path
+) -> None:
+    session = builder.session()
+    inference = builder.inference(session, builder.model(builder.job(session), layers=("conv",)))
+    builder.aicore(inference, builder.new_part(session, 1, "aicore"), [70])
+    builder.kept_loss(session, job_name=JOB, lost_logs=4, from_us=5)
+    database = builder.close()
+    (timeline,) = export_timeline(database, tmp_path / "timeline", job=JOB)
+    (summary,) = export_summary(database, tmp_path / "summary", job=JOB)
+    trace = _json(timeline.directory / timeline.files[0])["metadata"]
+    for found in (trace, *(_json(each.directory / "metadata.json") for each in (timeline, summary))):
+        (loss,) = found["kept_losses"]
+        assert (loss["job"], loss["lost_logs"], loss["lost_bytes"], loss["from_us"]) == (JOB, 4, None, 5)
+        assert found["ledger"]["loss"] == {"deleted-undelivered": 9}
+
+
 def test_simulated_data_and_the_ledger_are_told_in_every_place(database: Path, tmp_path: Path) -> None:
     (timeline,) = export_timeline(database, tmp_path / "timeline", job=JOB)
     (summary,) = export_summary(database, tmp_path / "summary", job=JOB)

@@ -11,7 +11,7 @@ from profagent.ingest.changes import ContentLedger, LinkLedger, LogRemoved, Rede
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Completed, LogEvent, Loss, Removed, Started
 from profagent.link.session import FollowedLog, Happened
-from profagent.store.store import HeldLog
+from profagent.store.stored_session import HeldLog
 from tests.encoders import layer_item
 from tests.unit.commands.link import JOB
 from tests.unit.export.arriving_job import aicore_path, records

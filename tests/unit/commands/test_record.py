@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from profagent.commands.workspace import Workspace
 from profagent.errors import UnreachableError, UsageError
 from profagent.formats.done import Done
 from profagent.formats.names import parse_log_name
-from profagent.ingest.changes import InferenceTimed, JobChanges
+from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, KeptLoss
 from profagent.link.messages import JobStatus
 from tests.unit.commands.link import JOB, board
 from tests.unit.export.arriving_job import aicore_path
@@ -84,6 +85,15 @@ def test_waiting_is_told_once() -> None:
     viewed.jobs()
     viewed.jobs()
     assert viewed.told == ["no open JOB yet: waiting for a program that records"]
+
+
+def test_a_loss_that_the_daemon_keeps_is_told_once_for_its_figures() -> None:
+    viewed = Viewed()
+    loss = KeptLoss(3, Entry("loss", "disk-full", "no space"), from_us=5)
+    for told in (loss, loss, replace(loss, to_us=9)):
+        viewed.view.changed([JobChanges("", "", (told,))])
+    assert len(viewed.told) == 2
+    assert "disk-full" in viewed.told[0]
 
 
 def test_links_are_told() -> None:

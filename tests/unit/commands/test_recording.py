@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ async def test_an_unfinished_session_goes_on_and_knows_its_jobs(tmp_path: Path) 
         assert await kept.rows("SELECT session, ticks FROM op_records") == [(1, 700), (1, 1400)]
         await kept.recording.end()
     async with keeping(tmp_path) as kept:
-        assert kept.store.session == 2
+        assert kept.recording.session.number == 2
 
 
 async def test_bytes_that_were_never_committed_are_cut_at_the_start(tmp_path: Path) -> None:
@@ -141,7 +142,26 @@ async def test_an_ended_job_is_assessed_when_all_of_it_has_come(tmp_path: Path) 
         assert await kept.rows(told) == []
         await kept.recording.change_state(JOB, "quiet", caught_up=True)
         assert await kept.rows(told) == [("done-without-data",), ("no-done",), ("no-frequency",)]
-        assert await kept.rows("SELECT state FROM job") == [("quiet",)]
+        assert await kept.rows("SELECT state, caught_up FROM job") == [("quiet", 1)]
+
+
+async def test_a_clock_that_comes_late_takes_back_that_there_is_none(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700))
+        await kept.recording.change_state(JOB, "quiet", caught_up=True)
+        told = "SELECT count(*) FROM ledger WHERE reason = 'no-frequency'"
+        assert await kept.rows(told) == [(1,)]
+        await kept.sender.send("info.json.0", INFO_JSON, snapshot=True)
+        assert await kept.rows(told) == [(0,)]
+
+
+async def test_a_loss_that_the_daemon_keeps_is_the_board_s(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        loss = Loss(0, 1, "deleted-undelivered", "made room", 512, 9, JOB, 10, 20, 3)
+        await kept.sender.happen(Happened(JOB, None, loss), Happened("", None, replace(loss, to_wall_us=30)))
+        rows = await kept.rows("SELECT session, job, lost_logs, lost_bytes, from_us, to_us FROM kept_losses")
+        assert rows == [(1, JOB, 3, 512, 10, 30)]
+        assert (await kept.recording.session.summary())["ledger"]["loss"] == {"deleted-undelivered": 512}
 
 
 async def test_losses_on_the_way_are_in_the_ledger(tmp_path: Path) -> None:

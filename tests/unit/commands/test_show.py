@@ -54,6 +54,15 @@ def test_losses_and_notes_follow_the_tables(builder: DatabaseBuilder) -> None:
     assert "loss: none" not in text
 
 
+def test_what_the_board_lost_while_nobody_listened_follows_as_well(builder: DatabaseBuilder) -> None:
+    session = builder.session()
+    builder.job(session)
+    builder.kept_loss(session, lost_bytes=9)
+    (shown,) = show(builder.close())
+    assert "loss: the board: deleted-undelivered: N/A logs, 9 bytes, N/A to N/A: made room" in shown_as_text(shown)
+    assert shown_as_document(shown)["kept_losses"][0]["lost_bytes"] == 9
+
+
 def test_an_empty_job_shows_that_nothing_is_missing(builder: DatabaseBuilder) -> None:
     builder.job(builder.session())
     (shown,) = show(builder.close())

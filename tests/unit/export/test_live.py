@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from profagent.commands.counter_maps import simulated_map
 from profagent.export.live import LiveEvents
 from profagent.export.live_job import OPEN_INFERENCES
-from profagent.ingest.changes import Entry, JobChanges, LinkLedger
+from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger
 from tests.encoders import aicpu_record, api_record, done_text, layer_item
 from tests.unit.export.arriving_job import JOB, START_US, ArrivingJob, aicore_done, aicore_path, records
 
@@ -170,6 +172,17 @@ def test_other_ledger_entries_are_events_told_once(job: ArrivingJob) -> None:
     (loss,) = job.feed([lost])
     assert (loss["log"], loss["grade"]) == (None, "loss")
     assert job.events.summary()["ledger"] == {"loss": 40, "note": 1}
+
+
+def test_a_loss_that_the_daemon_keeps_is_told_when_it_is_new_or_goes_on(job: ArrivingJob) -> None:
+    loss = KeptLoss(3, Entry("loss", "disk-full", "no space", count=2), lost_logs=2)
+    grown = replace(loss, entry=replace(loss.entry, count=5), lost_logs=5)
+    events = [event for told in (loss, loss, grown, grown) for event in job.events.feed(JobChanges("", "", (told,)))]
+    assert [(event["event"], event["job"], event["lost_logs"]) for event in events] == [
+        ("kept_loss", None, 2),
+        ("kept_loss", None, 5),
+    ]
+    assert job.events.summary()["ledger"]["loss"] == 5
 
 
 def test_a_name_for_people_has_no_control_characters() -> None:

@@ -113,4 +113,5 @@ def test_the_end_speaks_of_what_is_unsettled(tmp_path: Path) -> None:
     ] == [
         ("data/aicore.0.m.3.0.1.1.9", ["no-done"]),
         ("data/aicore.0.m.3.0.1.1.11.done", ["done-without-data"]),
+        (None, []),
     ]

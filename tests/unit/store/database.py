@@ -139,6 +139,12 @@ class DatabaseBuilder:
             row = {"begin_us": begin_us, "end_us": START_US + end, "pid": pid, "tid": tid}
             self.insert("api", record=(part << 24) + i, api=api, **row)
 
+    def kept_loss(self, session: int, **values: Any) -> None:
+        """A loss that the board's daemon keeps, with its entry in the ledger."""
+        entry = {"origin": "board", "grade": "loss", "reason": "deleted-undelivered", "detail": "made room", "count": 9}
+        number = self.insert("ledger_entry", session=session, **entry)
+        self.insert("kept_loss", board=1, id=f"{number:016x}", entry=number, **values)
+
     def ledger(self, session: int, grade: str, reason: str, count: int = 1, job: int | None = None) -> None:
         values = {"origin": "content", "detail": "", "count": count}
         self.insert("ledger_entry", session=session, job=job, grade=grade, reason=reason, **values)

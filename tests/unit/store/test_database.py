@@ -88,6 +88,24 @@ def test_migrations_run_in_their_order_from_the_version_that_is_there() -> None:
         assert pragma(connection, "user_version") == 3
 
 
+def columns(connection: sqlite3.Connection) -> dict[str, list[object]]:
+    """Every table, view and index with its columns."""
+    names = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")]
+    return {name: connection.execute(f"PRAGMA table_xinfo({name})").fetchall() for name in sorted(names)}
+
+
+def test_a_database_of_version_1_becomes_what_a_new_one_is_and_keeps_its_rows(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "old.db")) as old:
+        old.executescript(Path(__file__).with_name("schema_1.sql").read_text("utf-8"))
+        old.execute("INSERT INTO board VALUES (1, 'b', '', '')")
+        old.execute("INSERT INTO job VALUES (1, 1, 'JOB', '/root', 'open', 700)")
+        old.commit()
+    with closing(open_for_writing(tmp_path / "old.db")) as old, closing(open_for_writing(tmp_path / "new.db")) as new:
+        assert pragma(old, "user_version") == SCHEMA_VERSION
+        assert columns(old) == columns(new)
+        assert old.execute("SELECT name, frequency_mhz, caught_up FROM job").fetchall() == [("JOB", 700, 0)]
+
+
 def test_a_migration_that_fails_changes_nothing() -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         with pytest.raises(sqlite3.Error):

@@ -28,6 +28,14 @@ def test_what_is_said_of_a_logs_bytes_replaces_what_was(rows: Rows) -> None:
     assert ledger(rows) == [(1, AICPU, "torn-record", 1)]
 
 
+def test_what_follows_from_the_job_s_files_together_replaces_what_was(rows: Rows) -> None:
+    rows.apply(ContentLedger(None, (GAP,)), LinkLedger(None, TORN), ContentLedger(AICORE, (GAP,)))
+    rows.apply(ContentLedger(None, (GAP,)))
+    assert ledger(rows) == [(1, None, "sequence-gap", 3), (1, None, "torn-record", 1), (1, AICORE, "sequence-gap", 3)]
+    rows.apply(ContentLedger(None, ()))
+    assert ledger(rows) == [(1, None, "torn-record", 1), (1, AICORE, "sequence-gap", 3)]
+
+
 def test_what_was_told_before_stays_with_the_session_that_told_it(rows: Rows) -> None:
     rows.apply(ContentLedger(AICORE, (GAP,)))
     before = rows.query("SELECT * FROM ledger_entry")

@@ -1,0 +1,134 @@
+"""One session while it is written: its rows, and what is stored of its board."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from profagent.store.logs import path_from_sql, path_to_sql
+from profagent.store.rings import note_full_rings
+from profagent.store.summaries import session_summary
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+
+    from profagent.ingest.changes import JobChanges
+    from profagent.store.store import Store
+    from profagent.store.writer import Writer
+
+# SQLite's own limit of variables in a statement is far above.
+PATHS_PER_QUERY = 500
+# A log that is gone from the board keeps the digest that the board vouched for.
+_UNSETTLED = (
+    "SELECT path FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete <> 1 AND digest IS NULL"
+    " AND kind IN ('aicore', 'aicpu', 'acl_api')"
+)
+_ORPHANS = (
+    "SELECT d.path FROM log d JOIN job USING (job) WHERE board = ? AND job.name = ? AND d.kind = 'done' AND NOT EXISTS"
+    " (SELECT 1 FROM log x WHERE x.job = d.job AND x.path = substr(d.path, 1, length(d.path) - 5))"
+)
+_GROWING = (
+    "SELECT j.name, l.path, l.offset FROM log l JOIN job j USING (job)"
+    " WHERE j.board = ? AND l.complete = 0 AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
+)
+_STANDING = "SELECT name, directory, state, caught_up FROM job WHERE board = ? AND state <> 'removed'"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLog:
+    """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest."""
+
+    generation: int
+    offset: int
+    complete: bool
+    digest: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    """What the database says of a JOB that was on its board when it was last told of."""
+
+    name: str
+    directory: str
+    state: str
+    caught_up: bool
+
+
+class StoredSession:
+    """A session of a store; `number` is its own, `board` its board's."""
+
+    def __init__(self, store: Store, identity: str, writer: Writer) -> None:
+        self.identity = identity
+        self.number = writer.session
+        self.board = writer.board
+        self._store = store
+        self._writer = writer
+
+    async def apply(self, changes: Sequence[JobChanges]) -> None:
+        """Write changes in one durable transaction."""
+        await self._store.run(lambda _: self._writer.apply(changes))
+
+    async def end(self, ended_us: int) -> None:
+        """Mark the session as finished: no later record goes on with it."""
+        await self._store.end(self, ended_us)
+
+    async def held(self, job: str, paths: Sequence[str]) -> dict[str, HeldLog]:
+        """What is stored of these logs; those that are not known are left out."""
+        return await self._store.run(_held, self.board, job, paths)
+
+    async def unsettled_logs(self, job: str) -> list[str]:
+        """Data logs of a JOB that the board never vouched for."""
+        return await self._paths(_UNSETTLED, job)
+
+    async def orphan_dones(self, job: str) -> list[str]:
+        """`.done` files of a JOB that have no data beside them."""
+        return await self._paths(_ORPHANS, job)
+
+    async def growing_logs(self) -> list[tuple[str, str, int]]:
+        """JOB, path and committed size of each of the board's data logs that are not complete."""
+        rows = await self._store.query(_GROWING, (self.board,))
+        return [(job, path_from_sql(path), offset) for job, path, offset in rows]
+
+    async def begun_jobs(self) -> set[str]:
+        """JOBs of which this session holds a part."""
+        sql = "SELECT name FROM job JOIN session_job USING (job) WHERE session = ?"
+        return {name for (name,) in await self._store.query(sql, (self.number,))}
+
+    async def standing_jobs(self) -> list[HeldJob]:
+        """The board's JOBs that are not known to be removed from it."""
+        rows = await self._store.query(_STANDING, (self.board,))
+        return [HeldJob(name, directory, state, bool(caught_up)) for name, directory, state, caught_up in rows]
+
+    async def note_full_rings(self, job: str) -> None:
+        """Note where the runtime's ring of calls may have overflowed."""
+        await self._store.run(note_full_rings, self.number, self.board, job)
+
+    async def add_clock_sample(self, host_us: int, offset_us: int, round_trip_us: int) -> None:
+        """Store the difference of the clocks."""
+        row = (self.number, host_us, offset_us, round_trip_us)
+        await self._store.execute("INSERT INTO clock_sample VALUES (?, ?, ?, ?)", row)
+
+    async def summary(self) -> dict[str, Any]:
+        """The session in figures, as of now."""
+        return await self._store.run(session_summary, self.number)
+
+    async def _paths(self, sql: str, job: str) -> list[str]:
+        return [path_from_sql(path) for (path,) in await self._store.query(sql, (self.board, job))]
+
+
+def _held(connection: sqlite3.Connection, board: int, job: str, paths: Iterable[str]) -> dict[str, HeldLog]:
+    found: dict[str, HeldLog] = {}
+    by_stored = {path_to_sql(path): path for path in paths}
+    stored = list(by_stored)
+    for start in range(0, len(stored), PATHS_PER_QUERY):
+        page = stored[start : start + PATHS_PER_QUERY]
+        marks = ",".join("?" * len(page))
+        rows = connection.execute(
+            "SELECT path, generation, offset, complete = 1, digest FROM log"  # noqa: S608 - question marks only
+            f" WHERE job = (SELECT job FROM job WHERE board = ? AND name = ?) AND path IN ({marks})",
+            (board, job, *page),
+        )
+        for path, generation, offset, complete, digest in rows:
+            found[by_stored[path]] = HeldLog(generation, offset, bool(complete), digest)
+    return found

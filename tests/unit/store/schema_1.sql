@@ -1,0 +1,252 @@
+-- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 1.
+-- Tables have singular names and serve profagent; the views at the end are the public interface.
+-- Times are board wall-clock microseconds since 1970 unless a column says otherwise; NULL is "not known".
+
+CREATE TABLE board (
+    board       INTEGER PRIMARY KEY,
+    identity    TEXT NOT NULL UNIQUE,   -- UUID or machine id; 'import' for copied JOBs
+    hostname    TEXT NOT NULL,
+    model       TEXT NOT NULL
+);
+
+CREATE TABLE session (
+    session        INTEGER PRIMARY KEY,
+    board          INTEGER NOT NULL REFERENCES board,
+    source         TEXT NOT NULL,       -- record, watch or import
+    address        TEXT NOT NULL,       -- where the board was reached, or the JOB directory of an import
+    started_us     INTEGER NOT NULL,    -- host wall clock
+    ended_us       INTEGER,             -- host wall clock; NULL while a record may go on with it
+    simulated      INTEGER NOT NULL,
+    daemon_version TEXT NOT NULL,
+    sdk_version    TEXT NOT NULL,
+    counter_map    TEXT                 -- name of the counter map its records were decoded with
+);
+
+CREATE TABLE session_label (
+    session INTEGER NOT NULL REFERENCES session,
+    key     TEXT NOT NULL,
+    value   TEXT NOT NULL,
+    PRIMARY KEY (session, key)
+) WITHOUT ROWID;
+
+-- Pairs of clocks read together; offset = board wall clock - host wall clock, known to within half the round trip.
+CREATE TABLE clock_sample (
+    session       INTEGER NOT NULL REFERENCES session,
+    host_us       INTEGER NOT NULL,
+    offset_us     INTEGER NOT NULL,
+    round_trip_us INTEGER NOT NULL
+);
+
+CREATE TABLE job (
+    job           INTEGER PRIMARY KEY,
+    board         INTEGER NOT NULL REFERENCES board,
+    name          TEXT NOT NULL,
+    directory     TEXT NOT NULL,        -- on the board
+    state         TEXT NOT NULL,        -- open, finished, quiet or removed
+    frequency_mhz INTEGER,              -- NPU clock from info.json
+    UNIQUE (board, name)
+);
+
+CREATE TABLE session_job (
+    session INTEGER NOT NULL REFERENCES session,
+    job     INTEGER NOT NULL REFERENCES job,
+    PRIMARY KEY (session, job)
+) WITHOUT ROWID;
+
+CREATE TABLE model (
+    model    INTEGER PRIMARY KEY,
+    job      INTEGER NOT NULL REFERENCES job,
+    name     TEXT NOT NULL,
+    model_id INTEGER NOT NULL,
+    UNIQUE (job, name, model_id)
+);
+
+-- One profiling record's layers: a run of fused layers has one row.
+CREATE TABLE layer (
+    model       INTEGER NOT NULL REFERENCES model,
+    layer_index INTEGER NOT NULL,
+    segment     INTEGER NOT NULL,
+    layer_id    INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    type        TEXT NOT NULL,
+    PRIMARY KEY (model, layer_index)
+) WITHOUT ROWID;
+
+-- One file of a JOB. `offset` is how far its bytes are durable in the mirror and in these tables.
+CREATE TABLE log (
+    log        INTEGER PRIMARY KEY,
+    job        INTEGER NOT NULL REFERENCES job,
+    path       NOT NULL,                -- TEXT, or BLOB where the name is not UTF-8
+    shown_path TEXT NOT NULL,           -- for people: \xff where the name is not UTF-8
+    kind       TEXT NOT NULL,           -- aicore, aicpu, acl_api, cont, net_info, layer_info, info_json, done, foreign
+    model      INTEGER REFERENCES model,
+    generation INTEGER NOT NULL,
+    offset     INTEGER NOT NULL,
+    complete   INTEGER NOT NULL,        -- 1 when the board vouched for size and digest, 2 when it is gone from the board
+    digest     BLOB,                    -- BLAKE2b-16 of a complete log
+    UNIQUE (job, path)
+);
+
+-- A stretch of a log that one session fetched. A record's key is part * 2^24 + its number in the part.
+CREATE TABLE part (
+    part         INTEGER PRIMARY KEY,
+    log          INTEGER NOT NULL REFERENCES log,
+    session      INTEGER NOT NULL REFERENCES session,
+    first_record INTEGER NOT NULL
+);
+CREATE INDEX part_of_log ON part (log);                     -- the parts to continue or to drop
+
+-- One sampled inference. `stretch` counts inferences in one file: 0, then 1 when the model was loaded again.
+CREATE TABLE inference (
+    inference         INTEGER PRIMARY KEY,
+    session           INTEGER NOT NULL REFERENCES session, -- the one that fetched its first record
+    model             INTEGER NOT NULL REFERENCES model,
+    device_id         INTEGER NOT NULL,
+    stream_id         INTEGER,          -- NULL where file names carry none
+    batch_num         INTEGER NOT NULL,
+    input_pic_num     INTEGER NOT NULL,
+    current_pic_count NOT NULL,         -- INTEGER, or TEXT from 2^63 on
+    stretch           INTEGER NOT NULL,
+    start_us          INTEGER,
+    end_us            INTEGER,
+    cache_hit         INTEGER,
+    cache_miss        INTEGER,
+    online_batch_num  TEXT,
+    complete          INTEGER NOT NULL  -- 1 when its aicore .done vouches for it
+);
+CREATE UNIQUE INDEX inference_of_file ON inference          -- the inference that a file's records belong to
+    (model, current_pic_count, stretch, batch_num, input_pic_num, device_id, ifnull(stream_id, -1));
+
+-- A network segment of an inference, on one of the two units.
+CREATE TABLE segment (
+    segment    INTEGER PRIMARY KEY,
+    log        INTEGER NOT NULL REFERENCES log,
+    inference  INTEGER NOT NULL REFERENCES inference,
+    kind       TEXT NOT NULL,           -- aicore or aicpu
+    ordinal    INTEGER NOT NULL,        -- position in its file, over all stretches
+    net        INTEGER NOT NULL,        -- word 0xFC or 0x7C of its records
+    start_us   INTEGER,
+    end_us     INTEGER,
+    ticks      INTEGER NOT NULL         -- sum over its records; 0 for aicpu
+);
+CREATE INDEX segment_of_inference ON segment (inference);   -- placing segments in time
+CREATE INDEX segment_of_log ON segment (log, ordinal);      -- the segment to continue, or all to drop
+
+CREATE TABLE aicore (
+    record          INTEGER PRIMARY KEY,
+    segment         INTEGER NOT NULL REFERENCES segment,
+    sequence        INTEGER NOT NULL,   -- word 0x00
+    layer_index     INTEGER,            -- NULL where no layer is known
+    ticks           INTEGER NOT NULL,   -- word 0x04
+    ticks_before    INTEGER NOT NULL,   -- sum of ticks of the segment's earlier records
+    mac_busy        REAL,
+    mac_ppen        REAL,
+    vec_busy        REAL,
+    vec_ppen        REAL,
+    dstr            REAL,
+    dtrans          REAL,
+    dld             REAL,
+    wld             REAL,
+    ddr_read_bytes  REAL,
+    ddr_write_bytes REAL
+);
+
+CREATE TABLE aicpu (
+    record      INTEGER PRIMARY KEY,
+    segment     INTEGER NOT NULL REFERENCES segment,
+    sequence    INTEGER NOT NULL,
+    layer_index INTEGER,
+    begin_us    INTEGER NOT NULL,       -- times from 2^63 on, here and in api, are REAL
+    end_us      INTEGER NOT NULL
+);
+
+CREATE TABLE api (
+    record   INTEGER PRIMARY KEY,
+    api      INTEGER NOT NULL,
+    begin_us INTEGER NOT NULL,          -- 0 for a call that began before profiling was started
+    end_us   INTEGER NOT NULL,
+    pid      INTEGER NOT NULL,
+    tid      INTEGER NOT NULL
+);
+
+CREATE TABLE api_name (
+    api  INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    type TEXT NOT NULL
+);
+INSERT INTO api_name VALUES
+    (0, 'svp_acl_mdl_load_from_mem', 'model'),
+    (1, 'svp_acl_mdl_unload', 'model'),
+    (2, 'svp_acl_mdl_execute', 'model'),
+    (3, 'svp_acl_mdl_execute_async', 'model'),
+    (4, 'svp_acl_rt_synchronize_stream', 'runtime'),
+    (5, 'svp_acl_ext_process_aicpu_task', 'ext');
+
+-- What is not as it should be. `first` and `last` are byte offsets in the log, NULL where it is about no place in it.
+CREATE TABLE ledger_entry (
+    entry   INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES session,
+    job     INTEGER REFERENCES job,
+    log     INTEGER REFERENCES log,
+    origin  TEXT NOT NULL,              -- content: follows from the log's bytes; ring: from its calls' times;
+                                        -- link: happened on the way
+    grade   TEXT NOT NULL CHECK (grade IN ('loss', 'note')),
+    reason  TEXT NOT NULL,
+    detail  TEXT NOT NULL,
+    first   INTEGER,
+    last    INTEGER,
+    count   INTEGER NOT NULL
+);
+CREATE INDEX ledger_of_log ON ledger_entry (log);           -- replacing the entries that follow from a log's bytes
+
+CREATE VIEW sessions AS
+SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.started_us, s.ended_us, s.simulated,
+       s.daemon_version, s.sdk_version, s.counter_map,
+       (SELECT group_concat(key || '=' || value, ' ') FROM session_label WHERE session = s.session) AS labels,
+       (SELECT count(*) FROM session_job WHERE session = s.session) AS jobs,
+       (SELECT count(*) FROM inference WHERE session = s.session) AS inferences,
+       (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'loss') AS losses,
+       (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'note') AS notes
+FROM session s JOIN board b USING (board);
+
+CREATE VIEW inferences AS
+SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
+       i.batch_num, i.input_pic_num, i.current_pic_count, i.stretch, i.cache_hit, i.cache_miss, i.start_us, i.end_us,
+       i.online_batch_num, i.complete, i.inference
+FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
+
+CREATE VIEW op_records AS
+SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
+       i.batch_num, i.input_pic_num, i.current_pic_count, g.net AS segment, r.sequence, r.layer_index, l.layer_id,
+       NULL AS ori_layer_name, l.name AS layer_name, l.type AS layer_type,
+       g.start_us + r.ticks_before * 100.0 / j.frequency_mhz AS start_us,
+       r.ticks * 100.0 / j.frequency_mhz AS duration_us, r.ticks,
+       r.mac_busy, r.mac_ppen, r.vec_busy, r.vec_ppen, r.dstr, r.dtrans, r.dld, r.wld,
+       r.ddr_read_bytes, r.ddr_write_bytes
+FROM aicore r JOIN part p ON p.part = r.record >> 24
+JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m USING (model) JOIN job j USING (job)
+JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_index = r.layer_index;
+
+CREATE VIEW aicpu_records AS
+SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
+       i.batch_num, i.input_pic_num, i.current_pic_count, g.net AS segment, r.sequence, r.layer_index, l.layer_id,
+       NULL AS ori_layer_name, l.name AS layer_name, l.type AS layer_type,
+       r.begin_us AS start_us, r.end_us - r.begin_us AS duration_us, g.start_us AS segment_start_us,
+       g.end_us AS segment_end_us
+FROM aicpu r JOIN part p ON p.part = r.record >> 24
+JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m USING (model) JOIN job j USING (job)
+JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_index = r.layer_index;
+
+CREATE VIEW api_records AS
+SELECT p.session, j.name AS job, m.name AS model, m.model_id,
+       ifnull(n.name, 'unknown(' || r.api || ')') AS name, ifnull(n.type, 'N/A') AS type, r.pid, r.tid,
+       nullif(r.begin_us, 0) AS begin_us, r.end_us, r.end_us - nullif(r.begin_us, 0) AS duration_us
+FROM api r
+JOIN part p ON p.part = r.record >> 24 JOIN log g USING (log) JOIN model m USING (model) JOIN job j ON j.job = g.job
+LEFT JOIN api_name n USING (api);
+
+CREATE VIEW ledger AS
+SELECT e.session, j.name AS job, g.shown_path AS log, e.grade, e.reason, e.detail, e.first, e.last, e.count
+FROM ledger_entry e LEFT JOIN job j USING (job) LEFT JOIN log g USING (log);
+
+PRAGMA user_version = 1;
