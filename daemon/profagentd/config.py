@@ -25,6 +25,11 @@ MAX_DEPTH = 16
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 _MAX_PORT = 65535
+_TLS_FILES = ("tls_cert", "tls_key", "tls_ca")
+_TLS_HINT = (
+    "name what `profagent keys issue board` has made: --tls-cert, --tls-key, --tls-ca; or listen on 127.0.0.1 and use a"
+    " tunnel: ssh -L 50151:127.0.0.1:50151 BOARD; --insecure lets anybody in"
+)
 
 
 @dataclass(frozen=True)
@@ -38,13 +43,30 @@ class DaemonConfig:
     scan: bool = False
     log_level: str = "info"
     acl_json: tuple[str, ...] = ()
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_ca: str = ""
+    tls_revoked: str = ""
+    insecure: bool = False
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the listener is one of mutual TLS."""
+        return bool(self.tls_cert)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether others can reach the listener, and it demands no certificate of them."""
+        return not self.has_tls and not _is_local(self.listen)
 
 
 def configure(path: Path | None, arguments: Mapping[str, Any]) -> DaemonConfig:
     """The settings of the file at `path`, if any, and over them those arguments that are not None. DaemonError."""
     config = read_file(path) if path else DaemonConfig()
     given = {key: value for key, value in arguments.items() if value is not None}
-    return replace(config, **_checked(given, "the arguments"))
+    config = replace(config, **_checked(given, "the arguments"))
+    _check_listener(config)
+    return config
 
 
 def read_file(path: Path) -> DaemonConfig:
@@ -79,24 +101,30 @@ def _checked(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
         is_right, rule = _RULES[key]
         if not is_right(value):
             raise DaemonError(f"{source}: {key} = {value!r}", hint=f"{key} is {rule}")
-    if "listen" in settings:
-        _check_loopback(settings["listen"])
     return {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
 
 
-def _check_loopback(listen: str) -> None:
+def _check_listener(config: DaemonConfig) -> None:
+    missing = [key for key in _TLS_FILES if not getattr(config, key)]
+    if missing and (len(missing) < len(_TLS_FILES) or config.tls_revoked):
+        raise DaemonError(
+            f"TLS without {' and '.join(missing)}",
+            hint="TLS needs tls_cert, tls_key and tls_ca; tls_revoked is optional",
+        )
+    if config.has_tls and config.insecure:
+        raise DaemonError("TLS and --insecure exclude each other", hint="leave one of them out")
+    if config.has_tls and config.listen.startswith("unix:"):
+        raise DaemonError("a Unix socket has no TLS", hint="its file's mode says who may connect; leave tls_… out")
+    if config.is_open and not config.insecure:
+        raise DaemonError(f"{config.listen} can be reached from outside, which needs TLS", hint=_TLS_HINT)
+
+
+def _is_local(listen: str) -> bool:
     if listen.startswith("unix:"):
-        return
+        return True
     match = _ADDRESS.fullmatch(listen)
     assert match is not None, "the rule for `listen` was checked"
-    if not _is_loopback(match.group("host").strip("[]")):
-        raise DaemonError(
-            f"{listen} can be reached from outside, which needs TLS, and this version has none",
-            hint="listen on 127.0.0.1 and reach it through an SSH tunnel: ssh -L 50151:127.0.0.1:50151 BOARD",
-        )
-
-
-def _is_loopback(host: str) -> bool:
+    host = match.group("host").strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -108,6 +136,14 @@ def _is_address(value: Any) -> bool:
         return False
     match = _ADDRESS.fullmatch(value)
     return value.startswith("unix:") or (match is not None and int(match.group("port")) <= _MAX_PORT)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_texts(value: Any) -> bool:
@@ -127,7 +163,12 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "listen": (_is_address, "HOST:PORT, or unix:PATH"),
     "quiet_after_s": (_is_seconds, "a number of seconds above 0"),
     "depth": (_is_depth, f"a number of levels from 1 to {MAX_DEPTH}"),
-    "scan": (lambda value: isinstance(value, bool), "true or false"),
+    "scan": (_is_truth, "true or false"),
     "acl_json": (_is_texts, "a list of files, or of patterns of files"),
     "log_level": (lambda value: value in LOG_LEVELS, f"one of {', '.join(LOG_LEVELS)}"),
+    "tls_cert": (_is_text, "a PEM file: this board's certificate"),
+    "tls_key": (_is_text, "a PEM file: the certificate's key"),
+    "tls_ca": (_is_text, "a PEM file: the authority that issued the hosts' certificates"),
+    "tls_revoked": (_is_text, "a file with the fingerprint of a revoked certificate a line"),
+    "insecure": (_is_truth, "true or false"),
 }

@@ -10,6 +10,7 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagentd import messages, requests
 from profagentd.clock import US_PER_S, Clock, moment
 from profagentd.refusal import Fault, Refusal
+from profagentd.roles import Role
 from profagentd.stream import PAGE_ENTRIES, Stream
 from profagentd.supervisor import until_first
 from profagentd.turns import take_turns
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from profagentd.board import Board, Job
     from profagentd.changes import Touch
     from profagentd.events import Event
+    from profagentd.roles import Caller
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -68,8 +70,10 @@ class Conversation:
         site: Site,
         incoming: AsyncIterator[wire.ClientMessage],
         write: Callable[[wire.ServerMessage], Awaitable[None]],
+        caller: Caller,
     ) -> None:
         self._site = site
+        self._caller = caller
         self._incoming = incoming
         self._write = write
         self._stream = Stream()
@@ -77,6 +81,11 @@ class Conversation:
         self._heard = self._spoke = site.clock.monotonic()
         self._is_closing = False
         self._release_due: float | None = None  # when released handles are told
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether what this client acknowledges may release anything on the board."""
+        return self._caller.role is Role.OPERATOR
 
     async def run(self) -> None:
         """Talk until the client half-closes, or `close` was called. Raises Refusal."""
@@ -113,12 +122,10 @@ class Conversation:
 
     async def _talk(self) -> None:
         opened = await requests.opening(self._incoming)
-        _LOGGER.info("%s (%s) follows", opened.consumer, opened.client)
-        await self._write(
-            wire.ServerMessage(
-                welcome=wire.Welcome(description=self._site.describe(), heartbeat_us=int(HEARTBEAT_S * US_PER_S))
-            )
-        )
+        role = self._caller.role.name.lower()
+        _LOGGER.info("%s (%s) follows: %s, %s", opened.consumer, opened.client, self._caller, role)
+        welcome = messages.welcome(self._site.describe(), self._caller.role, int(HEARTBEAT_S * US_PER_S))
+        await self._write(wire.ServerMessage(welcome=welcome))
         await self._site.ready()
         for job in self._site.board.jobs:
             self._stream.job_changed_state(job)

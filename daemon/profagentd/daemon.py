@@ -10,17 +10,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profagentd import __version__
 from profagentd.board import Board
 from profagentd.clock import Clock, SystemClock
 from profagentd.config import DaemonConfig, real_roots
 from profagentd.describe import identify
+from profagentd.gate import Gate
+from profagentd.revocation import Revocations
 from profagentd.server import Server
 from profagentd.servicer import Servicer
 from profagentd.simulate import SimulationOptions, simulate
 from profagentd.supervisor import until_first
+from profagentd.tls import TlsFiles, doubt_of, server_credentials
 from profagentd.watch import Watch
+
+if TYPE_CHECKING:
+    import grpc
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -46,8 +53,12 @@ async def _run(config: DaemonConfig, simulation: SimulationOptions | None, stop:
     clock = SystemClock()
     board = Board(clock, config.quiet_after_s)
     watch = Watch(real_roots(config.roots), config.depth, clock, board, scan=config.scan, acl_json=config.acl_json)
-    server = Server(Servicer(board, watch, clock, identify(), simulated=simulation is not None))
+    gate = Gate(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
+    servicer = Servicer(board, watch, clock, identify(), gate, simulated=simulation is not None)
+    server = Server(servicer, gate, _credentials(config))
     address = await server.start(config.listen)
+    if config.is_open:
+        _LOGGER.warning("%s is open: no TLS, no certificates, whoever reaches it may do anything (--insecure)", address)
     print(f"profagentd {__version__} serving {address}", flush=True)  # noqa: T201 - the line that callers wait for
     works = [watch.run(), board.keep_states(), _until_stopped(stop, server)]
     if simulation:
@@ -56,6 +67,17 @@ async def _run(config: DaemonConfig, simulation: SimulationOptions | None, stop:
         await until_first(*works)
     finally:
         await server.stop()
+
+
+def _credentials(config: DaemonConfig) -> grpc.ServerCredentials | None:
+    if not config.has_tls:
+        return None
+    files = TlsFiles(config.tls_cert, config.tls_key, config.tls_ca)
+    credentials = server_credentials(files)
+    doubt = doubt_of(files)
+    if doubt:
+        _LOGGER.warning("%s", doubt)
+    return credentials
 
 
 async def _until_stopped(stop: asyncio.Event, server: Server) -> None:

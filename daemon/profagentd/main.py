@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagentd import __version__
 from profagentd.config import LOG_LEVELS, DaemonConfig, configure
-from profagentd.daemon import serve
 from profagentd.errors import DaemonError
 from profagentd.simulate import SimulationOptions, add_simulation_arguments, options_from
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+TLS_1_2_SUITES = "ECDHE-PSK-AES128-CBC-SHA"
 _EXAMPLE = "example: profagentd --root /opt/app/output --listen 127.0.0.1:50151"
 
 
@@ -30,11 +31,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.basicConfig(
             level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
-        asyncio.run(serve(config, simulation))
+        _run(config, simulation)
     except DaemonError as error:
         print(f"profagentd: {error}\n  {error.hint}", file=sys.stderr)  # noqa: T201 - the command's own output
         return error.exit_code
     return 0
+
+
+def _run(config: DaemonConfig, simulation: SimulationOptions | None) -> None:
+    # gRPC knows no minimum version of TLS, and reads its environment once, when it is imported. It asks for a list of
+    # suites up to TLS 1.2; those with pre-shared keys serve no certificate of any kind, so 1.3 is what remains.
+    os.environ["GRPC_SSL_CIPHER_SUITES"] = TLS_1_2_SUITES
+    from profagentd.daemon import serve  # noqa: PLC0415 - see above
+
+    asyncio.run(serve(config, simulation))
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -54,6 +64,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--acl-json", metavar="FILE", action="append", help="acl.json of programs, or a pattern (repeatable)"
     )
     parser.add_argument("--log-level", choices=LOG_LEVELS, help="what is told on stderr (info)")
+    parser.add_argument("--tls-cert", metavar="FILE", help="this board's certificate; with it TLS is demanded")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key, mode 0600")
+    parser.add_argument("--tls-ca", metavar="FILE", help="who must have issued the hosts' certificates")
+    parser.add_argument("--tls-revoked", metavar="FILE", help="fingerprints that are refused all the same")
+    parser.add_argument("--insecure", action="store_true", default=None, help="let anybody in, from anywhere")
     parser.add_argument("--simulate", action="store_true", help="write a JOB as a board would, and serve it")
     add_simulation_arguments(parser)
     return parser.parse_args(arguments)

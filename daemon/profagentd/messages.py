@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from profagentd.clock import Moment
     from profagentd.log import Log
     from profagentd.profiling import Profiling
+    from profagentd.roles import Role
     from profagentd.usage import Usage
 
 PROTOCOL_MAJOR = 1
@@ -36,6 +37,11 @@ def protocol() -> wire.ProtocolVersion:
 def clocks(now: Moment) -> wire.Clocks:
     """Both clocks."""
     return wire.Clocks(wall_us=now.wall_us, monotonic_us=int(now.monotonic * US_PER_S))
+
+
+def welcome(description: wire.Description, role: Role, heartbeat_us: int) -> wire.Welcome:
+    """The answer to a client's opening."""
+    return wire.Welcome(description=description, role=wire.Role.ValueType(role.value), heartbeat_us=heartbeat_us)
 
 
 def job_status(job: Job, *, handle: int = 0, caught_up: bool = False) -> wire.JobStatus:

@@ -12,6 +12,7 @@ class Fault(enum.Enum):
     EXHAUSTED = "exhausted"  # over a limit
     INCOMPATIBLE = "incompatible"  # another major version
     SILENT = "silent"  # no sign of life
+    UNTRUSTED = "untrusted"  # its certificate is revoked
 
 
 class Refusal(Exception):  # noqa: N818 - the client's fault, told to it and not raised to people

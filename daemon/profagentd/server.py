@@ -12,6 +12,7 @@ from profagentd.errors import DaemonError
 from profagentd.health import Health
 
 if TYPE_CHECKING:
+    from profagentd.gate import Gate
     from profagentd.servicer import Servicer
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
@@ -36,17 +37,22 @@ _OPTIONS = [
 class Server:
     """Serves from `start` to `stop`."""
 
-    def __init__(self, servicer: Servicer) -> None:
+    def __init__(self, servicer: Servicer, gate: Gate, credentials: grpc.ServerCredentials | None) -> None:
+        """Calls reach the servicer through the gate. Without credentials what is sent can be read by others."""
         self._servicer = servicer
+        self._credentials = credentials
         self._health = Health()
-        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server = grpc.aio.server(options=_OPTIONS, interceptors=(gate,))
         add_BoardServicer_to_server(servicer, self._server)
         add_HealthServicer_to_server(self._health, self._server)
 
     async def start(self, address: str) -> str:
         """Listen; the address, with the port that it got. Raises DaemonError when it cannot be had."""
         try:
-            port = self._server.add_insecure_port(address)
+            if self._credentials:
+                port = self._server.add_secure_port(address, self._credentials)
+            else:
+                port = self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise DaemonError(
                 f"cannot listen on {address}", hint="another program may have it: choose another with --listen"

@@ -13,12 +13,15 @@ from profagentd import __version__, messages
 from profagentd.clock import US_PER_S, Clock, moment
 from profagentd.conversation import Conversation
 from profagentd.refusal import Fault, Refusal
+from profagentd.roles import caller_of
+from profagentd.supervisor import until_first
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from profagentd.board import Board
     from profagentd.describe import Identity
+    from profagentd.gate import Gate
     from profagentd.watch import Watch
 
 _LOGGER = logging.getLogger(__name__)
@@ -26,22 +29,26 @@ _LOGGER = logging.getLogger(__name__)
 MAX_STREAMS = 64
 _JOBS_PAGE = 1000
 # What a client may use beyond protocol 1.0.
-_CAPABILITIES = ("profiling",)
+_CAPABILITIES = ("profiling", "roles")
 
 _CODES = {
     Fault.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
     Fault.EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Fault.INCOMPATIBLE: grpc.StatusCode.FAILED_PRECONDITION,
     Fault.SILENT: grpc.StatusCode.DEADLINE_EXCEEDED,
+    Fault.UNTRUSTED: grpc.StatusCode.UNAUTHENTICATED,
 }
 
 
 class Servicer(BoardServicer):
     """Board, as board.proto has it."""
 
-    def __init__(self, board: Board, watch: Watch, clock: Clock, identity: Identity, *, simulated: bool) -> None:
+    def __init__(
+        self, board: Board, watch: Watch, clock: Clock, identity: Identity, gate: Gate, *, simulated: bool
+    ) -> None:
         self.board = board
         self.clock = clock
+        self._gate = gate
         self._watch = watch
         self._identity = identity
         self._simulated = simulated
@@ -78,6 +85,7 @@ class Servicer(BoardServicer):
             clocks=messages.clocks(moment(self.clock)),
             roots=[messages.text(root) for root in self.roots],
             quiet_after_us=int(self.board.quiet_after_s * US_PER_S),
+            insecure=self._gate.insecure,
         )
 
     async def Describe(self, _request: wire.DescribeRequest, _context: Any) -> wire.Description:
@@ -103,11 +111,12 @@ class Servicer(BoardServicer):
         """The live copy for one client."""
         if len(self._conversations) >= MAX_STREAMS:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open already")
-        conversation = Conversation(self, request_iterator, context.write)
+        caller = caller_of(context)
+        conversation = Conversation(self, request_iterator, context.write, caller)
         self._conversations.add(conversation)
         refusal: Refusal | None = None
         try:
-            await conversation.run()
+            await until_first(conversation.run(), self._gate.watch_over(caller))
         except Refusal as raised:
             refusal = raised
         finally:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from profagentd import __version__
 
@@ -44,11 +45,10 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def running(*arguments: str | Path, listen: str = "127.0.0.1:0") -> Iterator[Daemon]:
+def running(*arguments: str | Path, listen: str = "127.0.0.1:0", log: IO[str] | None = None) -> Iterator[Daemon]:
     """A daemon that serves; it is ended in any case."""
-    process = subprocess.Popen(
-        command("--listen", listen, *map(str, arguments)), env=environment(), stdout=subprocess.PIPE, text=True
-    )
+    started = command("--listen", listen, *map(str, arguments))
+    process = subprocess.Popen(started, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

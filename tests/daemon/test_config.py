@@ -67,6 +67,9 @@ def test_an_unknown_key_is_named_with_its_file(tmp_path: Path) -> None:
         ("depth", True),
         ("scan", 1),
         ("log_level", "loud"),
+        ("tls_cert", 1),
+        ("tls_revoked", ["a"]),
+        ("insecure", "yes"),
     ],
 )
 def test_a_value_that_makes_no_sense_names_its_key(key: str, value: object) -> None:
@@ -100,6 +103,40 @@ def test_any_other_address_needs_tls(listen: str) -> None:
     error = refused({"listen": listen})
     assert "TLS" in str(error)
     assert "ssh -L" in error.hint
+
+
+TLS = {"tls_cert": "c.pem", "tls_key": "c.key", "tls_ca": "ca.pem"}
+
+
+def test_with_tls_any_address_is_fine() -> None:
+    config = configure(None, {"listen": "0.0.0.0:1", **TLS, "tls_revoked": "revoked.txt"})
+    assert (config.has_tls, config.is_open) == (True, False)
+
+
+def test_tls_may_stand_in_the_file_and_the_address_in_the_arguments(tmp_path: Path) -> None:
+    path = written(tmp_path, "".join(f"{key} = '{value}'\n" for key, value in TLS.items()))
+    assert configure(path, {"listen": "0.0.0.0:1"}).has_tls
+
+
+@pytest.mark.parametrize(
+    ("listen", "is_open"), [("0.0.0.0:1", True), ("board:1", True), ("127.0.0.1:1", False), ("unix:/s", False)]
+)
+def test_insecure_opens_what_others_can_reach(listen: str, is_open: bool) -> None:
+    assert configure(None, {"listen": listen, "insecure": True}).is_open is is_open
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"tls_cert": "c.pem"}, "without tls_key and tls_ca"),
+        ({**TLS, "tls_ca": ""}, "without tls_ca"),
+        ({"tls_revoked": "revoked.txt"}, "without tls_cert"),
+        ({**TLS, "insecure": True}, "exclude each other"),
+        ({**TLS, "listen": "unix:/run/d.sock"}, "Unix socket"),
+    ],
+)
+def test_half_of_tls_is_none(settings: dict[str, object], word: str) -> None:
+    assert word in str(refused(settings))
 
 
 def test_roots_become_real_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

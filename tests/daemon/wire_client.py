@@ -255,17 +255,22 @@ class Client:
 
 
 @asynccontextmanager
-async def connect(address: str) -> AsyncIterator[BoardAsyncStub]:
-    """The service at an address."""
+async def connect(address: str, credentials: grpc.ChannelCredentials | None = None) -> AsyncIterator[BoardAsyncStub]:
+    """The service at an address; with credentials over TLS."""
     options = [("grpc.max_receive_message_length", 4 * 1024 * 1024)]
-    async with grpc.aio.insecure_channel(address, options=options) as channel:
+    opened = (
+        grpc.aio.secure_channel(address, credentials, options=options)
+        if credentials
+        else grpc.aio.insecure_channel(address, options=options)
+    )
+    async with opened as channel:
         yield cast("BoardAsyncStub", BoardStub(channel))
 
 
 @asynccontextmanager
-async def following(address: str) -> AsyncIterator[Client]:
+async def following(address: str, credentials: grpc.ChannelCredentials | None = None) -> AsyncIterator[Client]:
     """A client whose stream is not opened yet; it is cancelled at the end."""
-    async with connect(address) as stub:
+    async with connect(address, credentials) as stub:
         call = stub.Follow()
         try:
             yield Client(call)

@@ -1,0 +1,120 @@
+"""The daemon's certificate and key, checked before they are used, and the TLS that gRPC makes of them."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import grpc
+
+from profagentd.errors import DaemonError
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+# Bits of a key file's mode with which others than its owner could use it.
+OTHERS = 0o077
+# A handshake takes two turns of each side.
+_TURNS = 4
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Paths of PEM files: own certificate and key, and the authority that issued the clients' certificates."""
+
+    cert: str
+    key: str
+    ca: str
+
+
+def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
+    """Mutual TLS: a client without a certificate of the authority gets no connection. Raises DaemonError."""
+    _check_mode(files.key)
+    _server_context(files)
+    cert, key, ca = (_read(path) for path in (files.cert, files.key, files.ca))
+    return grpc.ssl_server_credentials([(key, cert)], root_certificates=ca, require_client_auth=True)
+
+
+def doubt_of(files: TlsFiles) -> str | None:
+    """Why hosts will not accept the daemon's own certificate, as far as the board can tell by its own clock."""
+    verdict = _verdict(_server_context(files), _client_context(files.ca))
+    if verdict is None:
+        return None
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M")
+    return (
+        f"{files.cert}: {verdict} (it is {now} UTC by this board's clock, {files.ca} is its authority):"
+        " hosts will refuse it; set the clock if it is wrong, else issue the certificate anew"
+    )
+
+
+def _verdict(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
+    """What a client says to the certificate: both sides of a handshake, in memory."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = (client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True))
+    for side in sides * _TURNS:
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+    return None
+
+
+def _server_context(files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(files.cert, files.key, password=lambda: _refuse_password(files.key))
+    except ssl.SSLError as error:
+        raise DaemonError(
+            f"{files.cert} and {files.key} are no certificate with its key: {error.reason or error}",
+            hint="copy both from one directory of `profagent keys issue board`",
+        ) from error
+    except OSError as error:
+        raise _unreadable(f"{files.cert} or {files.key}", error) from error
+    return context
+
+
+def _client_context(ca: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    try:
+        context.load_verify_locations(ca)
+    except ssl.SSLError as error:
+        raise DaemonError(
+            f"{ca} holds no certificate: {error.reason or error}", hint="tls_ca is the ca.pem of `profagent keys`"
+        ) from error
+    except OSError as error:
+        raise _unreadable(ca, error) from error
+    return context
+
+
+def _check_mode(key: str) -> None:
+    try:
+        mode = os.stat(key).st_mode
+    except OSError as error:
+        raise _unreadable(key, error) from error
+    if stat.S_IMODE(mode) & OTHERS:
+        raise DaemonError(f"{key}: others than its owner may use this key", hint=f"chmod 600 {key}")
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _refuse_password(key: str) -> NoReturn:
+    raise DaemonError(f"{key} is encrypted", hint="the daemon has nobody to ask: use a key without a passphrase")
+
+
+def _unreadable(path: str, error: OSError) -> DaemonError:
+    return DaemonError(
+        f"cannot read {path}: {error.strerror}", hint="copy what `profagent keys issue board` has made to the board"
+    )

@@ -1,0 +1,276 @@
+"""Mutual TLS of a real daemon: who gets in, as what, and for how long."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from profagent_wire.health.v1 import health_pb2
+from profagent_wire.v1 import board_pb2 as wire
+from profagentd.errors import DaemonError
+from profagentd.tls import TlsFiles, doubt_of, server_credentials
+from tests.daemon.certificates import OPERATOR, PAST, Authority, Pair
+from tests.daemon.daemon_process import Daemon, command, environment, running
+from tests.daemon.wire_client import PATIENCE_S, connect, following, open_message
+
+METHODS = (
+    *wire.DESCRIPTOR.services_by_name["Board"].methods,
+    *health_pb2.DESCRIPTOR.services_by_name["Health"].methods,
+)
+STREAMED = {"Follow": "stream_stream", "Watch": "unary_stream"}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("keys") / "authority")
+
+
+@pytest.fixture(scope="module")
+def board(authority: Authority) -> Pair:
+    return authority.board()
+
+
+@pytest.fixture(scope="module")
+def operator(authority: Authority) -> Pair:
+    return authority.issue("operator", OPERATOR)
+
+
+@pytest.fixture
+def revoked(tmp_path: Path) -> Path:
+    """A list on which nobody is."""
+    (tmp_path / "revoked.txt").write_text("# nobody\n")
+    return tmp_path / "revoked.txt"
+
+
+@pytest.fixture
+def daemon(board: Pair, revoked: Path, tmp_path: Path) -> Iterator[Daemon]:
+    (tmp_path / "root").mkdir()
+    with running("--root", tmp_path / "root", *board.arguments, "--tls-revoked", revoked) as started:
+        yield started
+
+
+def rewrite(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+async def welcome_of(address: str, credentials: grpc.ChannelCredentials | None) -> wire.Welcome:
+    async with following(address, credentials) as client:
+        await client.say(open_message())
+        await client.until(lambda: client.welcome is not None)
+        assert client.welcome is not None
+        return client.welcome
+
+
+async def refusal_of(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.aio.AioRpcError:
+    async with connect(address, credentials) as stub:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await stub.Describe(wire.DescribeRequest(), timeout=PATIENCE_S)
+    return error.value
+
+
+def s_client(address: str, *arguments: object) -> str:
+    """What openssl's own client says of a connection that it ends."""
+    line = ["openssl", "s_client", "-connect", address, "-alpn", "h2", *map(str, arguments)]
+    ended = subprocess.run(line, input=b"Q\n", capture_output=True, timeout=PATIENCE_S, check=False)
+    return (ended.stdout + ended.stderr).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "role"),
+    [
+        ((OPERATOR,), wire.ROLE_OPERATOR),
+        (("URI:profagent:role:viewer",), wire.ROLE_VIEWER),
+        ((), wire.ROLE_VIEWER),
+        (("DNS:profagent:role:operator",), wire.ROLE_VIEWER),
+        (("URI:profagent:role:operators",), wire.ROLE_VIEWER),
+    ],
+    ids=["operator", "viewer", "no role", "operator as a host name", "another role"],
+)
+async def test_the_role_is_the_certificates(
+    daemon: Daemon, authority: Authority, alternatives: tuple[str, ...], role: int
+) -> None:
+    welcome = await welcome_of(daemon.address, authority.issue("host", *alternatives).client)
+    assert welcome.role == role
+    assert "roles" in welcome.description.capabilities
+    assert not welcome.description.insecure
+
+
+async def test_on_loopback_without_tls_everybody_is_an_operator(tmp_path: Path) -> None:
+    with running("--root", tmp_path) as daemon:
+        welcome = await welcome_of(daemon.address, None)
+    assert welcome.role == wire.ROLE_OPERATOR
+    assert not welcome.description.insecure
+
+
+def test_tls_1_3_is_spoken(daemon: Daemon, operator: Pair) -> None:
+    told = s_client(daemon.address, "-tls1_3", "-cert", operator.cert, "-key", operator.key, "-CAfile", operator.ca)
+    assert "New, TLSv1.3, Cipher is TLS_" in told
+    assert "Verification: OK" in told
+
+
+# Level 0 lets openssl offer what it thinks too old itself.
+@pytest.mark.parametrize(
+    "offer",
+    [
+        ("-tls1_2", "-cipher", "ALL:@SECLEVEL=0"),
+        ("-tls1_2", "-cipher", "PSK:@SECLEVEL=0", "-psk", "00"),
+        ("-tls1_1", "-cipher", "ALL:@SECLEVEL=0"),
+        ("-tls1", "-cipher", "ALL:@SECLEVEL=0"),
+    ],
+    ids=" ".join,
+)
+def test_older_versions_are_refused(daemon: Daemon, operator: Pair, offer: tuple[str, ...]) -> None:
+    told = s_client(daemon.address, *offer, "-cert", operator.cert, "-key", operator.key)
+    assert "CONNECTED" in told
+    assert "Cipher is (NONE)" in told
+
+
+def first_byte(address: str, *arguments: object) -> bytes:
+    """What a daemon sends first after a handshake of TLS 1.3; nothing when it ends the connection instead."""
+    line = ["openssl", "s_client", "-connect", address, "-alpn", "h2", "-quiet", *map(str, arguments)]
+    process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    try:
+        return process.stdout.read(1)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_openssl_is_not_heard_without_a_certificate(daemon: Daemon, operator: Pair) -> None:
+    assert first_byte(daemon.address) == b""
+    assert first_byte(daemon.address, "-cert", operator.cert, "-key", operator.key) != b""
+
+
+async def test_a_client_without_a_certificate_is_not_heard(daemon: Daemon, operator: Pair) -> None:
+    nobody = grpc.ssl_channel_credentials(operator.ca.read_bytes())
+    assert (await refusal_of(daemon.address, nobody)).code() is grpc.StatusCode.UNAVAILABLE
+    assert (await refusal_of(daemon.address, None)).code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_certificate_that_has_expired_is_not_heard(daemon: Daemon, authority: Authority) -> None:
+    expired = authority.issue("expired", OPERATOR, until=PAST).client
+    assert (await refusal_of(daemon.address, expired)).code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_certificate_of_another_authority_is_not_heard(daemon: Daemon, operator: Pair, tmp_path: Path) -> None:
+    # Of the same name: it is the key that counts.
+    stranger = Authority(tmp_path / "other").issue("stranger", OPERATOR)
+    credentials = Pair(stranger.cert, stranger.key, operator.ca).client
+    assert (await refusal_of(daemon.address, credentials)).code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+async def test_no_call_serves_a_revoked_certificate(daemon: Daemon, operator: Pair, revoked: Path, method: Any) -> None:
+    rewrite(revoked, f"{operator.fingerprint}  # operator\n")
+    async with grpc.aio.secure_channel(daemon.address, operator.client) as channel:
+        make = getattr(channel, STREAMED.get(method.name, "unary_unary"))
+        request = () if method.name == "Follow" else (b"",)
+        call = make(f"/{method.containing_service.full_name}/{method.name}")(*request, timeout=PATIENCE_S)
+        assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert operator.fingerprint in await call.details()
+
+
+async def test_a_stream_ends_when_its_certificate_is_revoked_and_comes_back_when_it_is_no_longer(
+    daemon: Daemon, operator: Pair, revoked: Path
+) -> None:
+    async with following(daemon.address, operator.client) as client:
+        await client.start()
+        await client.until(lambda: client.is_listed)
+        rewrite(revoked, operator.fingerprint.upper())
+        assert await client.until_ended() is grpc.StatusCode.UNAUTHENTICATED
+        assert "is revoked on this board" in await client.call.details()
+    rewrite(revoked, "")
+    assert (await welcome_of(daemon.address, operator.client)).role == wire.ROLE_OPERATOR
+
+
+async def test_an_open_listener_warns_at_its_start_and_of_each_client(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    (tmp_path / "root").mkdir()
+    with (
+        log.open("w") as file,
+        running("--root", tmp_path / "root", "--insecure", listen="0.0.0.0:0", log=file) as daemon,
+    ):
+        assert re.search(r"WARNING .* is open: no TLS", log.read_text())
+        for host in ("127.0.0.1", "127.0.0.2"):
+            welcome = await welcome_of(f"{host}:{daemon.address.rpartition(':')[2]}", None)
+            assert welcome.description.insecure
+            assert welcome.role == wire.ROLE_OPERATOR
+    assert len(re.findall(r"WARNING .* is served without TLS", log.read_text())) == 2
+
+
+def test_without_tls_or_insecure_no_other_can_reach_it(tmp_path: Path) -> None:
+    told = refused(tmp_path, "--listen", "0.0.0.0:0")
+    assert "needs TLS" in told
+    assert "profagent keys issue board" in told
+
+
+async def test_tls_opens_a_listener_for_others(board: Pair, operator: Pair, tmp_path: Path) -> None:
+    with running("--root", tmp_path, *board.arguments, listen="0.0.0.0:0") as daemon:
+        address = f"127.0.0.1:{daemon.address.rpartition(':')[2]}"
+        assert not (await welcome_of(address, operator.client)).description.insecure
+
+
+def refused(tmp_path: Path, *arguments: object) -> str:
+    line = command("--root", str(tmp_path), *map(str, arguments))
+    ended = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert re.fullmatch(r"profagentd: .+\n  .+\n", ended.stderr)
+    return ended.stderr
+
+
+def files_of(pair: Pair) -> TlsFiles:
+    return TlsFiles(str(pair.cert), str(pair.key), str(pair.ca))
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
+def test_a_key_that_others_may_read_is_refused(authority: Authority, mode: int) -> None:
+    pair = authority.issue("careless")
+    pair.key.chmod(mode)
+    with pytest.raises(DaemonError, match="others than its owner") as error:
+        server_credentials(files_of(pair))
+    assert error.value.hint.startswith("chmod 600 ")
+
+
+def test_the_command_refuses_such_a_key_too(authority: Authority, tmp_path: Path) -> None:
+    pair = authority.issue("careless")
+    pair.key.chmod(0o644)
+    assert "others than its owner" in refused(tmp_path, *pair.arguments)
+
+
+def test_files_that_do_not_belong_together_are_named(board: Pair, operator: Pair, tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").touch()
+    for files, word in (
+        (TlsFiles(str(board.cert), str(operator.key), str(board.ca)), "no certificate with its key"),
+        (TlsFiles(str(tmp_path / "empty.pem"), str(board.key), str(board.ca)), "no certificate with its key"),
+        (TlsFiles(str(board.cert), str(tmp_path / "none.key"), str(board.ca)), r"cannot read .*none\.key"),
+        (TlsFiles(str(board.cert), str(board.key), str(tmp_path / "none.pem")), r"cannot read .*none\.pem"),
+    ):
+        with pytest.raises(DaemonError, match=word):
+            server_credentials(files)
+    with pytest.raises(DaemonError, match="holds no certificate"):
+        doubt_of(TlsFiles(str(board.cert), str(board.key), str(tmp_path / "empty.pem")))
+
+
+def test_a_board_says_why_hosts_will_refuse_it(authority: Authority, board: Pair, tmp_path: Path) -> None:
+    assert doubt_of(files_of(board)) is None
+    expired = doubt_of(files_of(authority.board(until=PAST)))
+    assert expired is not None
+    assert "certificate has expired" in expired
+    assert "by this board's clock" in expired
+    stranger = Authority(tmp_path / "other", "other workshop").cert
+    assert "issuer" in (doubt_of(TlsFiles(str(board.cert), str(board.key), str(stranger))) or "")
+
+
+def test_the_doubt_is_in_the_log(authority: Authority, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    expired = authority.board(until=PAST).arguments
+    with log.open("w") as file, running("--root", tmp_path, *expired, log=file):
+        assert "certificate has expired" in log.read_text()
