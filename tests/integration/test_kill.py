@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.board import content, eventually, running
+from tests.integration.board import GrowingJob, content, eventually, running, simulated
 from tests.integration.host import profagent, started
 from tests.integration.rows import imported_rows, query, rows_of
 
@@ -76,6 +77,23 @@ def test_a_job_that_finished_while_nobody_recorded_is_fetched_by_the_session_tha
         ended = profagent("record", *arguments, "--until-finished", "--json")
     assert (ended.code, ended.document["session"]) == (0, 1)
     _check(root, tmp_path / "workspace", 3 * RATE)
+
+
+def test_a_job_that_is_removed_while_nobody_records_is_told_and_waited_for_no_longer(
+    root: Path, tmp_path: Path
+) -> None:
+    job = GrowingJob(simulated(tmp_path / "source"), root, 3)
+    for _ in job.grow(job.paths("data/aicore*")[:1]):
+        pass
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", tmp_path / "workspace")
+        with started("record", *arguments) as host:
+            assert eventually(lambda: len(list(tmp_path.glob("workspace/mirror/*/*/data/aicore*"))) == 1)
+            host.process.kill()
+        shutil.rmtree(job.directory)
+        ended = profagent("record", *arguments, "--until-finished", "--json")
+    assert (ended.code, ended.document["session"]) == (4, 1)
+    assert ended.document["ledger"]["loss"] == {"removed-unseen": 1}
 
 
 def test_a_daemon_that_is_killed_and_comes_back_is_followed_on(root: Path, tmp_path: Path) -> None:

@@ -133,6 +133,8 @@ class Conversation:
                 self._capture.observer.linked(event.board)
             case JobsListed():
                 self._capture.choice.was_listed = True
+                names = {job.name for job in self._session.jobs.values() if job.state != REMOVED}
+                self._capture.observer.changed(await self._capture.sink.listed(names))
                 self._tell_jobs()
             case Goodbye():
                 raise UnreachableError(

@@ -65,6 +65,7 @@ class RecordView:
         self._stop = stop
         self._inferences: set[tuple[Any, ...]] = set()
         self._has_waited = False
+        self._has_removed = False
         self._kept_losses: dict[int, KeptLoss] = {}
         self.jobs: Sequence[JobStatus] = ()
 
@@ -79,6 +80,7 @@ class RecordView:
 
     def changed(self, changes: Sequence[JobChanges]) -> None:
         """Tell losses that the board kept; count inferences, where their number ends the capture."""
+        self._has_removed |= any(batch.state == "removed" for batch in changes)
         for loss in (change for batch in changes for change in batch.changes if isinstance(change, KeptLoss)):
             if self._kept_losses.get(loss.number) != loss:
                 self._kept_losses[loss.number] = loss
@@ -98,7 +100,7 @@ class RecordView:
         if not jobs and not self._has_waited:
             self._has_waited = True
             self._tell("no open JOB yet: waiting for a program that records")
-        if self._options.until_finished and jobs and all(is_over(job) for job in jobs):
+        if self._options.until_finished and (jobs or self._has_removed) and all(is_over(job) for job in jobs):
             self._stop.set()
 
 

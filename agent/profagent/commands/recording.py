@@ -11,14 +11,15 @@ from profagent.commands.counter_maps import simulated_map
 from profagent.commands.mirroring import BoardMirrors
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import is_job_name
-from profagent.ingest.changes import Entry, JobChanges, LinkLedger
+from profagent.ingest.changes import Entry, JobChanges, LinkLedger, TakenBack
 from profagent.ingest.commit import commit
+from profagent.ingest.loss import REMOVED_UNSEEN, unseen_removal
 from profagent.ingest.mirror import checked_path
 from profagent.link.messages import ENDED_STATES, Acknowledgement, Holding
 from profagent.store.sessions import SessionStart
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Collection, Sequence
     from pathlib import Path
 
     from profagent.commands.workspace import Workspace
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.store import Store
-    from profagent.store.stored_session import StoredSession
+    from profagent.store.stored_session import HeldJob, StoredSession
 
 T = TypeVar("T")
 CLOCK_EXCHANGES = 5
@@ -148,16 +149,37 @@ class Recording:
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         """Write a JOB's state; when all of an ended one has come, note what never got complete."""
         has_ended = caught_up and state in ENDED_STATES
-        changes: list[Change] = []
+        changes: list[Change] = [] if state == "removed" else [TakenBack(REMOVED_UNSEEN)]
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
-            changes = await _to_the_end(self._mirrors.assess, name, unsettled, orphans)
+            changes += await _to_the_end(self._mirrors.assess, name, unsettled, orphans)
         directory = self._directories.get(name, "")
         batches = [*self._take_complaints(), JobChanges(name, directory, changes, state, caught_up)]
         await self.session.apply(batches)
         if has_ended:
             await self.session.note_full_rings(name)
         return batches
+
+    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
+        """Held JOBs that the board has no longer are over; what that means is in the ledger.
+
+        Returns the changes of those that this session began.
+        """
+        batches: list[JobChanges] = []
+        ours = await self.session.begun_jobs()
+        for job in await self.session.standing_jobs():
+            if job.name not in names:
+                changes = await self._gone_unseen(job, is_ours=job.name in ours)
+                batches += changes if job.name in ours else ()
+        return batches
+
+    async def _gone_unseen(self, job: HeldJob, *, is_ours: bool) -> Sequence[JobChanges]:
+        self._directories.setdefault(job.name, job.directory)
+        if not (job.caught_up and job.state in ENDED_STATES):
+            unsettled = len(await self.session.unsettled_logs(job.name))
+            entry = unseen_removal(is_ours=is_ours, is_whole=job.caught_up, incomplete_logs=unsettled)
+            self.note(job.name, entry)
+        return await self.change_state(job.name, "removed", caught_up=True)
 
     async def end(self) -> None:
         """Mark the session as ended and close the mirrors' files."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from profagent.errors import ProfagentError, UnsupportedBoardError
     from profagent.ingest.changes import JobChanges
@@ -26,6 +26,9 @@ class Sink(Protocol):
 
     def know_job(self, name: str, directory: str) -> None:
         """A JOB that will be followed."""
+
+    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
+        """The board has told every JOB that it has; returns what is over because it is not among them."""
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """What is held of announced logs."""

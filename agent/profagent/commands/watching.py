@@ -16,7 +16,7 @@ from profagent.ingest.mirror import checked_path, digest_of
 from profagent.link.messages import ENDED_STATES, Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
     from profagent.commands.beginnings import Beginnings
     from profagent.formats.countermap import CounterMap
@@ -129,6 +129,10 @@ class Watching:
         if name not in self._jobs:
             begun_us = self._begun_us if self._beginnings.is_in_past(name) else 0
             self._jobs[name] = _Job(directory, self._counter_map, begun_us)
+
+    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:  # noqa: ARG002 - the sink's interface
+        """Nothing is kept of JOBs that are gone."""
+        return ()
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """Nothing is held; what was shown or is from before, and what is no file of the runtime, is not wanted."""

@@ -150,6 +150,13 @@ class LinkLedger:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenBack:
+    """What was said of the whole JOB on the way, for this reason, has turned out not to be so."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeptLoss:
     """A loss that the board's daemon keeps and tells on every stream, with its newest figures; None is not known.
 
@@ -178,6 +185,7 @@ Change = (
     | InferenceTimed
     | ContentLedger
     | LinkLedger
+    | TakenBack
     | KeptLoss
 )
 

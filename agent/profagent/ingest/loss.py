@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LONGEST_REASON = 64
 LONGEST_DETAIL = 1000
 LARGEST_FIGURE = 2**63 - 1
+REMOVED_UNSEEN = "removed-unseen"
 
 # Nothing that existed as bytes of a log is gone in these cases.
 _NOTES = frozenset({"not-a-file"})
@@ -41,6 +42,20 @@ def removal_entry(sent: int, size: int) -> list[Entry]:
         return []
     detail = f"removed from the board after {sent} of {size} bytes were sent"
     return [Entry("loss", "removed", detail, sent, size, size - sent)]
+
+
+def unseen_removal(*, is_ours: bool, is_whole: bool, incomplete_logs: int) -> Entry:
+    """An entry for a JOB that was removed from the board while nobody listened.
+
+    `is_ours`: this session began it; `is_whole`: all that it was known to hold had come.
+    """
+    if is_ours and (incomplete_logs or not is_whole):
+        detail = (
+            f"the JOB was removed from the board while nobody listened; {incomplete_logs} of its logs that were begun"
+            " are not complete: what was not copied before is gone"
+        )
+        return Entry("loss", REMOVED_UNSEEN, detail, count=max(incomplete_logs, 1))
+    return Entry("note", REMOVED_UNSEEN, "the JOB was removed from the board while nobody listened")
 
 
 def refusal(job: str, error: UnsupportedBoardError) -> tuple[UnsupportedBoardError, Entry]:

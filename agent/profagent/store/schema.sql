@@ -44,7 +44,7 @@ CREATE TABLE job (
     directory     TEXT NOT NULL,        -- on the board
     state         TEXT NOT NULL,        -- open, finished, quiet or removed
     frequency_mhz INTEGER,              -- NPU clock from info.json
-    caught_up     INTEGER NOT NULL DEFAULT 0, -- 1 when all that it held had come when it reached its state
+    caught_up     INTEGER NOT NULL DEFAULT 0, -- 1 when nothing more of it was to come in its state
     UNIQUE (board, name)
 );
 

@@ -20,6 +20,7 @@ from profagent.ingest.changes import (
     Redecoded,
     SegmentRecords,
     SimulatedKnown,
+    TakenBack,
 )
 from profagent.store.inferences import InferenceRows
 from profagent.store.kept_losses import KeptLossRows
@@ -64,6 +65,7 @@ class JobRows:
             InferenceTimed: self._set_times,
             ContentLedger: self._replace_entries,
             LinkLedger: self._add_entry,
+            TakenBack: self._take_back,
         }
 
     def apply(self, changes: Sequence[Change]) -> None:
@@ -136,6 +138,9 @@ class JobRows:
 
     def _add_entry(self, change: LinkLedger) -> None:
         self._ledger.add(None if change.path is None else self._logs.row(change.path), change.entry)
+
+    def _take_back(self, change: TakenBack) -> None:
+        self._ledger.take_back(change.reason)
 
     def _set_frequency(self, change: FrequencyKnown) -> None:
         if self._frequency() != (change.mhz,):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -79,12 +79,17 @@ class _Sink:
         self.batches: list[list[Happened]] = []
         self.fails: Exception | None = None
         self.refused: dict[str, UnsupportedBoardError] = {}
+        self.jobs_listed: list[str] | None = None
 
     async def begin(self, board: Board, address: str) -> None:
         self.seen.append(("begin", board.identity, address))
 
     def know_job(self, name: str, directory: str) -> None:
         self.seen.append(("know", name, directory))
+
+    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
+        self.jobs_listed = sorted(names)
+        return ()
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         return [Holding(log.handle) for log in logs]
@@ -347,3 +352,12 @@ def test_a_job_is_over_when_it_has_ended_and_has_come(state: str, caught_up: boo
 
 def test_a_removed_job_is_over() -> None:
     assert is_over(_job("removed"))
+
+
+async def test_every_job_that_there_is_is_told_to_the_sink() -> None:
+    async with talking() as talk:
+        talk.unwanted.add(OTHER_JOB)
+        talk.stream.say(_job(), _job("finished", name=OTHER_JOB, handle=2), _job("removed", name="JOBX", handle=3))
+        talk.stream.say(JobsListed())
+        await talk.observer.until(("jobs", [(JOB, "open", False)]))
+        assert talk.sink.jobs_listed == [JOB, OTHER_JOB]

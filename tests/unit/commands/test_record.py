@@ -65,6 +65,13 @@ def test_until_finished_ends_when_all_have_ended_and_come() -> None:
     assert viewed.jobs(("finished", True), ("quiet", True), ("removed", False))
 
 
+def test_until_finished_takes_a_job_that_is_gone_as_over() -> None:
+    viewed = Viewed(until_finished=True)
+    viewed.view.changed([JobChanges(JOB, "/root", (), "removed")])
+    assert not viewed.jobs(("open", True))
+    assert viewed.jobs()
+
+
 def test_without_an_end_it_goes_on() -> None:
     viewed = Viewed()
     assert not viewed.jobs(("finished", True))

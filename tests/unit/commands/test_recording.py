@@ -248,3 +248,66 @@ async def test_a_loss_of_the_board_itself_is_in_the_ledger(tmp_path: Path) -> No
         await kept.sender.happen(Happened("", None, Loss(0, 0, "unreadable", "a root cannot be read", 0)))
         assert await kept.rows("SELECT job, log, grade, reason FROM ledger") == [(None, None, "loss", "unreadable")]
         assert await kept.rows("SELECT count(*) FROM job") == [(0,)]
+
+
+class _Gone:
+    """A JOB that the board has no longer when the next stream is opened."""
+
+    LEDGER = "SELECT session, grade, reason, count FROM ledger WHERE reason = 'removed-unseen'"
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    async def copy(self, state: str, *, complete: bool, caught_up: bool) -> None:
+        async with keeping(self.root) as kept:
+            await kept.sender.send(aicore_path(), records(700), complete=complete)
+            await kept.recording.change_state(JOB, state, caught_up=caught_up)
+
+    async def listed(self, *names: str) -> tuple[list[tuple[Any, ...]], list[str | None]]:
+        """The ledger, and the states that are told, when the board lists these JOBs."""
+        async with keeping(self.root) as kept:
+            told = [batch.state for batch in await kept.recording.listed(names) if batch.state]
+            assert await kept.rows("SELECT state FROM job") == [("removed",)]
+            return await kept.rows(self.LEDGER), told
+
+
+async def test_a_job_that_went_unseen_before_it_was_whole_is_a_loss_and_over(tmp_path: Path) -> None:
+    gone = _Gone(tmp_path)
+    await gone.copy("open", complete=False, caught_up=True)
+    for told in (["removed"], []):
+        assert await gone.listed() == ([(1, "loss", "removed-unseen", 1)], told)
+
+
+@pytest.mark.parametrize(
+    ("state", "complete", "caught_up", "grade"),
+    [
+        ("open", True, True, "note"),
+        ("finished", True, False, "loss"),
+        ("quiet", False, True, None),
+        ("finished", True, True, None),
+    ],
+)
+async def test_what_a_job_that_went_unseen_lost_is_what_was_not_known_to_be_whole(
+    state: str, complete: bool, caught_up: bool, grade: str | None, tmp_path: Path
+) -> None:
+    gone = _Gone(tmp_path)
+    await gone.copy(state, complete=complete, caught_up=caught_up)
+    ledger, _ = await gone.listed("JOB" + "B" * 29)
+    assert [row[1] for row in ledger] == ([grade] if grade else [])
+
+
+async def test_a_job_of_a_session_that_was_ended_is_no_loss_of_the_next(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+        await kept.recording.end()
+    assert await _Gone(tmp_path).listed() == ([(2, "note", "removed-unseen", 1)], [])
+
+
+async def test_a_job_that_is_back_takes_its_loss_back(tmp_path: Path) -> None:
+    gone = _Gone(tmp_path)
+    await gone.copy("open", complete=False, caught_up=False)
+    assert (await gone.listed())[0] != []
+    async with keeping(tmp_path) as kept:
+        assert await kept.recording.listed([JOB]) == []
+        await kept.recording.change_state(JOB, "open", caught_up=False)
+        assert await kept.rows(gone.LEDGER) == []

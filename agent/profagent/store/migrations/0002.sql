@@ -1,6 +1,6 @@
 -- From version 1: losses that a daemon keeps, and whether all of a JOB had come.
 
-ALTER TABLE job ADD COLUMN caught_up INTEGER NOT NULL DEFAULT 0; -- 1 when all that it held had come when it reached its state
+ALTER TABLE job ADD COLUMN caught_up INTEGER NOT NULL DEFAULT 0; -- 1 when nothing more of it was to come in its state
 
 -- What a board lost whether or not somebody listened. Its daemon tells it on every stream; here it is written once, by
 -- the session that heard it first, with the newest figures. Each has its entry in the ledger.
