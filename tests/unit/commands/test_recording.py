@@ -263,7 +263,7 @@ class _Gone:
             await kept.sender.send(aicore_path(), records(700), complete=complete)
             await kept.recording.change_state(JOB, state, caught_up=caught_up)
 
-    async def listed(self, *names: str) -> tuple[list[tuple[Any, ...]], list[str | None]]:
+    async def listed(self, *names: str) -> tuple[list[tuple[Any, ...]], list[str]]:
         """The ledger, and the states that are told, when the board lists these JOBs."""
         async with keeping(self.root) as kept:
             told = [batch.state for batch in await kept.recording.listed(names) if batch.state]
