@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,11 +112,16 @@ def size_text(size_bytes: float) -> str:
     return f"{size_bytes / MIB:.0f} MiB" if size_bytes >= MIB else f"{size_bytes / 1024:.0f} KiB"
 
 
-def report(title: str, figures: dict[str, str]) -> None:
-    """Print figures, a line each."""
-    print(f"\n{title}")
-    for name, value in figures.items():
-        print(f"  {name:<44} {value}", flush=True)
+def report(title: str, figures: Mapping[str, str]) -> None:
+    """Print figures as a table of Markdown, a line each."""
+    report_table(title, ["", ""], [[name, value] for name, value in figures.items()])
+
+
+def report_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table of Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    print(f"\n**{title}**\n")
+    print("\n".join(f"| {' | '.join(line)} |" for line in lines), flush=True)
 
 
 def machine(directory: Path) -> dict[str, str]:

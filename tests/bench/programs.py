@@ -1,0 +1,60 @@
+"""A profiled program that runs in a process of its own, and what it has to tell in the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from tests.bench.measure import environment
+
+SCRIPT = Path(__file__).with_name("board_program.py")
+# Its inferences have aicore records only, so two files each: data and `.done`.
+AICORE_ONLY = Path(__file__).with_name("aicore_network.toml")
+
+
+class Program:
+    """A running program; `stop` unloads its models, which finishes their JOBs."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.written: list[dict[int, float]] = []
+        """For each root, when each inference was there, on the monotonic clock; known after `stop`."""
+        self._work: list[tuple[float, float]] = []
+
+    def stop(self) -> None:
+        """End it well."""
+        output, _ = self._process.communicate()
+        told = msgspec.json.decode(output)
+        self.written = [{int(number): at for number, at in each.items()} for each in told["written"]]
+        self._work = told["work"]
+
+    def work_us(self, begin: float, end: float) -> list[float]:
+        """Microseconds of each inference's own work that was over between two times of the monotonic clock."""
+        return [took for at, took in self._work if begin <= at < end]
+
+
+@contextmanager
+def program(
+    roots: Sequence[Path], *, rate: float, layers: int, model: str | Path = AICORE_ONLY
+) -> Iterator[Program]:
+    """A program that runs `rate` inferences a second in each root."""
+    options = {"roots": list(map(str, roots)), "model": str(model), "layers": layers, "rate": rate}
+    process = subprocess.Popen(
+        [sys.executable, str(SCRIPT), msgspec.json.encode(options).decode()],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield Program(process)
+    finally:
+        process.kill()
+        process.communicate()
