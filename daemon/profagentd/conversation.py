@@ -34,6 +34,8 @@ SILENCE_S = 3 * HEARTBEAT_S
 RETRY_AFTER_S = 2.0
 # Logs that have their turn in one go.
 TURN_LOGS = 128
+# A log that waits for nothing but time has its turn with the next that has one, or so much later by itself.
+LENIENCE_S = 0.05
 # Released handles are told together, so long after the first of them, unless others wait for their room.
 RELEASE_S = 0.25
 # A stream whose window is full looks this often whether an idle log can give way.
@@ -162,7 +164,10 @@ class Conversation:
     async def _pause(self) -> None:
         """Wait until something happens, a log is due, or it is time for a heartbeat."""
         now = self._site.clock.monotonic()
-        due = [self._spoke + HEARTBEAT_S, self._stream.window.next_due(), self._release_due]
+        due = [self._spoke + HEARTBEAT_S, self._release_due]
+        next_due = self._stream.window.next_due()
+        if next_due is not None:
+            due.append(next_due + LENIENCE_S)
         if self._stream.is_short_of_room:
             due.append(now + ROOM_S)
         delay_s = min(each for each in due if each is not None) - now

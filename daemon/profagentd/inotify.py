@@ -8,6 +8,7 @@ import errno
 import os
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Callable
 
 from profagentd.changes import Touch
@@ -21,6 +22,8 @@ _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x40, 0x80,
 _UNMOUNT, _Q_OVERFLOW, _IGNORED = 0x2000, 0x4000, 0x8000
 _ONLYDIR, _DONT_FOLLOW, _ISDIR = 0x1000000, 0x2000000, 0x40000000
 _NAMES = _CREATE | _MOVED_TO | _MOVED_FROM | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR | _DONT_FOLLOW
+_ENDS = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
+_NOT_OF_A_FILE = _ENDS | _Q_OVERFLOW | _ISDIR
 _CONTENT = _NAMES | _MODIFY | _CLOSE_WRITE | _ATTRIB
 
 _HEADER = struct.Struct("iIII")
@@ -46,7 +49,7 @@ class Notice:
     @property
     def is_end(self) -> bool:
         """Whether the watched directory itself is gone, or stands elsewhere now."""
-        return bool(self.mask & (_DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED))
+        return bool(self.mask & _ENDS)
 
     @property
     def is_directory(self) -> bool:
@@ -56,21 +59,38 @@ class Notice:
     @property
     def touch(self) -> Touch:
         """What happened to `name`."""
-        touch = Touch.WRITTEN if self.mask & (_MODIFY | _CLOSE_WRITE) else Touch.HINT
-        touch |= Touch.MADE if self.mask & (_CREATE | _MOVED_TO) else Touch.HINT
-        touch |= Touch.DELETED if self.mask & _DELETE else Touch.HINT
-        return touch | (Touch.MOVED if self.mask & _MOVED_FROM else Touch.HINT)
+        return _touch(self.mask)
+
+
+@lru_cache
+def _touch(mask: int) -> Touch:
+    touch = Touch.WRITTEN if mask & (_MODIFY | _CLOSE_WRITE) else Touch.HINT
+    touch |= Touch.MADE if mask & (_CREATE | _MOVED_TO) else Touch.HINT
+    touch |= Touch.DELETED if mask & _DELETE else Touch.HINT
+    return touch | (Touch.MOVED if mask & _MOVED_FROM else Touch.HINT)
 
 
 def parse_notices(data: bytes) -> list[Notice]:
-    """The notices in what was read from the kernel."""
-    notices = []
+    """The notices in what was read from the kernel; those of one file between two of another kind are one."""
+    notices: list[Notice] = []
+    files: dict[tuple[int, bytes], int] = {}
     at = 0
     while at < len(data):
         watch, mask, _, length = _HEADER.unpack_from(data, at)
         at += _HEADER.size
-        notices.append(Notice(watch, mask, data[at : at + length].rstrip(b"\0")))
+        name = data[at : at + length].rstrip(b"\0")
         at += length
+        if mask & _NOT_OF_A_FILE:
+            notices += _drained(files)
+            notices.append(Notice(watch, mask, name))
+        else:
+            files[watch, name] = files.get((watch, name), 0) | mask
+    return notices + _drained(files)
+
+
+def _drained(files: dict[tuple[int, bytes], int]) -> list[Notice]:
+    notices = [Notice(watch, mask, name) for (watch, name), mask in files.items()]
+    files.clear()
     return notices
 
 

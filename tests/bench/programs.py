@@ -39,9 +39,7 @@ class Program:
 
 
 @contextmanager
-def program(
-    roots: Sequence[Path], *, rate: float, layers: int, model: str | Path = AICORE_ONLY
-) -> Iterator[Program]:
+def program(roots: Sequence[Path], *, rate: float, layers: int, model: str | Path = AICORE_ONLY) -> Iterator[Program]:
     """A program that runs `rate` inferences a second in each root."""
     options = {"roots": list(map(str, roots)), "model": str(model), "layers": layers, "rate": rate}
     process = subprocess.Popen(
