@@ -43,6 +43,7 @@ class DaemonConfig:
     scan: bool = False
     log_level: str = "info"
     acl_json: tuple[str, ...] = ()
+    identity: str = ""
     tls_cert: str = ""
     tls_key: str = ""
     tls_ca: str = ""
@@ -142,6 +143,10 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_identity(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value) is not None
+
+
 def _is_truth(value: Any) -> bool:
     return isinstance(value, bool)
 
@@ -166,6 +171,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "scan": (_is_truth, "true or false"),
     "acl_json": (_is_texts, "a list of files, or of patterns of files"),
     "log_level": (lambda value: value in LOG_LEVELS, f"one of {', '.join(LOG_LEVELS)}"),
+    "identity": (_is_identity, "1 to 64 letters, digits, `-` and `_`, e.g. a UUID"),
     "tls_cert": (_is_text, "a PEM file: this board's certificate"),
     "tls_key": (_is_text, "a PEM file: the certificate's key"),
     "tls_ca": (_is_text, "a PEM file: the authority that issued the hosts' certificates"),

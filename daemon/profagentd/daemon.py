@@ -54,7 +54,7 @@ async def _run(config: DaemonConfig, simulation: SimulationOptions | None, stop:
     board = Board(clock, config.quiet_after_s)
     watch = Watch(real_roots(config.roots), config.depth, clock, board, scan=config.scan, acl_json=config.acl_json)
     gate = Gate(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
-    servicer = Servicer(board, watch, clock, identify(), gate, simulated=simulation is not None)
+    servicer = Servicer(board, watch, clock, identify(config.identity), gate, simulated=simulation is not None)
     server = Server(servicer, gate, _credentials(config))
     address = await server.start(config.listen)
     if config.is_open:

@@ -31,9 +31,9 @@ class Identity:
     sdk_version: str
 
 
-def identify(filesystem: Path = Path("/")) -> Identity:
-    """The board's identity by the files under `filesystem`."""
-    deployed = _first_line(filesystem / "etc/profagent/board-id")
+def identify(configured: str = "", filesystem: Path = Path("/")) -> Identity:
+    """The board's identity: the one that is configured, else by the files under `filesystem`."""
+    deployed = configured or _first_line(filesystem / "etc/profagent/board-id")
     machine = _first_line(filesystem / "etc/machine-id")
     source = IdentitySource.DEPLOYED if deployed else IdentitySource.MACHINE_ID if machine else IdentitySource.UNKNOWN
     return Identity(

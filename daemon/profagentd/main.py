@@ -63,6 +63,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--acl-json", metavar="FILE", action="append", help="acl.json of programs, or a pattern (repeatable)"
     )
+    parser.add_argument("--identity", metavar="UUID", help="this board's identity (/etc/profagent/board-id)")
     parser.add_argument("--log-level", choices=LOG_LEVELS, help="what is told on stderr (info)")
     parser.add_argument("--tls-cert", metavar="FILE", help="this board's certificate; with it TLS is demanded")
     parser.add_argument("--tls-key", metavar="FILE", help="its key, mode 0600")

@@ -26,7 +26,7 @@ def board(tmp_path: Path) -> Path:
 
 
 def test_a_board_tells_what_its_files_tell(board: Path) -> None:
-    identity = identify(board)
+    identity = identify(filesystem=board)
     assert identity.identity == "0123456789abcdef0123456789abcdef"
     assert identity.source is IdentitySource.MACHINE_ID
     assert identity.boot_id == "c3b1c1f4-0000-4000-8000-000000000001"
@@ -38,7 +38,7 @@ def test_a_board_tells_what_its_files_tell(board: Path) -> None:
 def test_a_deployed_identity_comes_first(board: Path) -> None:
     (board / "etc/profagent").mkdir()
     (board / "etc/profagent/board-id").write_text("5f0c8f5e-1111-4222-8333-444444444444\n")
-    identity = identify(board)
+    identity = identify(filesystem=board)
     assert identity.identity == "5f0c8f5e-1111-4222-8333-444444444444"
     assert identity.source is IdentitySource.DEPLOYED
 
@@ -46,16 +46,16 @@ def test_a_deployed_identity_comes_first(board: Path) -> None:
 def test_an_empty_deployed_identity_is_none(board: Path) -> None:
     (board / "etc/profagent").mkdir()
     (board / "etc/profagent/board-id").write_text("\n")
-    assert identify(board).source is IdentitySource.MACHINE_ID
+    assert identify(filesystem=board).source is IdentitySource.MACHINE_ID
 
 
 def test_newer_sdks_name_their_node_otherwise(board: Path) -> None:
     (board / "proc/umap/svp_npu").rename(board / "proc/umap/svp_nnn")
-    assert identify(board).sdk_version.startswith("[SVP_NPU]")
+    assert identify(filesystem=board).sdk_version.startswith("[SVP_NPU]")
 
 
 def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
-    identity = identify(tmp_path)
+    identity = identify(filesystem=tmp_path)
     assert identity.source is IdentitySource.UNKNOWN
     assert (identity.identity, identity.boot_id, identity.model, identity.sdk_version) == ("", "", "", "")
 
@@ -64,6 +64,11 @@ def test_what_cannot_be_read_is_empty(board: Path) -> None:
     (board / "etc/machine-id").unlink()
     (board / "etc/machine-id").mkdir()
     (board / "proc/device-tree/model").write_bytes(b"\xff\xfe\0")
-    identity = identify(board)
+    identity = identify(filesystem=board)
     assert identity.identity == ""
     assert identity.model == "��"
+
+
+def test_a_configured_identity_is_a_deployed_one(board: Path) -> None:
+    identity = identify("5c21f0de", board)
+    assert (identity.identity, identity.source) == ("5c21f0de", IdentitySource.DEPLOYED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -9,19 +10,22 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.ledger import ledger_lines
+from profagent.cli.record import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.commands.counter_maps import read_map
 from profagent.commands.importing import import_job
 from profagent.commands.job_folder import write_log
-from profagent.errors import IncompleteError
+from profagent.commands.workspace import Workspace
+from profagent.commands.workspace_import import NO_BOARD, WorkspaceImport, import_into
+from profagent.errors import IncompleteError, UsageError
 from profagent.store.queries import open_reader
 from profagent.store.summaries import session_summary
 
 if TYPE_CHECKING:
     import asyncio
-    from pathlib import Path
 
     from profagent.commands.importing import Imported
+    from profagent.formats.countermap import CounterMap
 
 # An import's database holds this one session.
 SESSION = 1
@@ -29,17 +33,37 @@ SESSION = 1
 
 @click.command("import")
 @options.job_directory
+@click.option(
+    "--workspace",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Copy the JOB into this workspace as a session, in place of the JOB's own database.",
+)
+@click.option("--board", metavar="IDENTITY", help="With --workspace: the board that the JOB was copied from.")
 @options.counter_map
 @options.as_json
-def command(*, directory: Path, counter_map: Path | None, as_json: bool) -> int:
+def command(
+    *, directory: Path, workspace: Path | None, board: str | None, counter_map: Path | None, as_json: bool
+) -> int:
     """Import a JOB directory into the database in its sqlite/ folder, made anew each time.
 
-    Exit code 4: records that existed are missing; the summary says which.
+    With --workspace it is copied into that workspace and becomes what `record` would have made of it; what is there
+    already is not copied again. Exit code 4: records that existed are missing; the summary says which.
 
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     """
     chosen = None if counter_map is None else read_map(counter_map)
+    if workspace is None:
+        if board is not None:
+            raise UsageError("--board goes with --workspace", hint="name the workspace to import into")
+        return _into_the_job(directory, chosen, as_json=as_json)
+    wanted = WorkspaceImport(directory, Workspace(workspace), board or NO_BOARD, chosen)
+    summary = run_until_stopped(lambda stop: import_into(wanted, stop))
+    click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
+    return 0 if summary["complete"] else IncompleteError.exit_code
 
+
+def _into_the_job(directory: Path, chosen: CounterMap | None, *, as_json: bool) -> int:
     async def work(_: asyncio.Event) -> Imported:
         return await import_job(directory, chosen)
 

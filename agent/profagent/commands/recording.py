@@ -38,13 +38,14 @@ CLOCK_EXCHANGES = 5
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """How a recording is kept. `now_us` is the host's wall clock."""
+    """How a recording is kept. `now_us` is the host's wall clock; `job` as of SessionStart."""
 
     now_us: Callable[[], int]
     source: str = "record"
     counter_map: CounterMap | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     always_new: bool = False
+    job: str = ""
 
 
 class Recording:
@@ -233,6 +234,7 @@ class Recording:
             counter_map=None if counter_map is None else counter_map.name,
             labels=self._options.labels,
             always_new=self._options.always_new,
+            job=self._options.job,
         )
 
     def note(self, job: str, entry: Entry) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from profagent.errors import FormatError
 from profagent.formats.names import LogKind
 
-__all__ = ["Done", "parse_done"]
+__all__ = ["Done", "is_whole_done", "parse_done"]
 
 ONLINE_BATCHES_MAX = 8
 U32_SPAN = 2**32
@@ -29,6 +29,7 @@ _RANGES = {
     "cache_mis": (-U32_SPAN // 2, U32_SPAN - 1),
     "online_batch_num": (0, U32_SPAN - 1),
 }
+_LINE = re.compile(rb"([a-z_]+):\s*(-?[0-9]+)\s*")
 _NUMBER = re.compile(rb"-?[0-9]{1,20}")
 
 
@@ -44,6 +45,12 @@ class Done:
     pid: int | None = None
     tid: int | None = None
     online_batch_num: tuple[int, ...] = ()
+
+
+def is_whole_done(data: bytes, kind: LogKind) -> bool:
+    """Whether the board's daemon takes a `.done` as whole: all expected keys are there, each with an integer."""
+    lines = (_LINE.fullmatch(line) for line in data.splitlines())
+    return {key.encode() for key in _KEYS[kind]} <= {line[1] for line in lines if line}
 
 
 def parse_done(data: bytes, kind: LogKind, file: str) -> Done:

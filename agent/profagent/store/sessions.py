@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from profagent.errors import UsageError
+
 if TYPE_CHECKING:
     import sqlite3
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """What is known when a capture begins. Times are host wall-clock microseconds."""
+    """What is known when a capture begins. Times are host wall-clock microseconds.
+
+    `job` is an import's: it goes on with the session that has this JOB of the board.
+    """
 
     identity: str
     hostname: str
@@ -26,6 +31,7 @@ class SessionStart:
     counter_map: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     always_new: bool = False
+    job: str = ""
 
 
 def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[int, int]:
@@ -36,9 +42,9 @@ def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[
     connection.execute("BEGIN IMMEDIATE")
     try:
         board = _board(connection, start)
-        session = (None if start.always_new else _unfinished(connection, board, start)) or _add(
-            connection, board, start
-        )
+        session = _to_go_on_with(connection, board, start) or _add(connection, board, start)
+        if start.job:
+            _begin_job(connection, board, session, start)
         connection.executemany(
             "INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)",
             [(session, key, value) for key, value in start.labels.items()],
@@ -64,6 +70,43 @@ def _board(connection: sqlite3.Connection, start: SessionStart) -> int:
         (start.identity, start.hostname, start.board_model),
     )
     return int(connection.execute("SELECT board FROM board WHERE identity = ?", (start.identity,)).fetchone()[0])
+
+
+def _to_go_on_with(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
+    if start.always_new:
+        return None
+    return _of_job(connection, board, start) if start.job else _unfinished(connection, board, start)
+
+
+def _of_job(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
+    row = connection.execute(
+        "SELECT s.session, s.counter_map FROM session s JOIN session_job USING (session) JOIN job j USING (job)"
+        " WHERE s.board = ? AND s.source = ? AND j.name = ? ORDER BY s.session DESC LIMIT 1",
+        (board, start.source, start.job),
+    ).fetchone()
+    if row is None:
+        return None
+    session, counter_map = row
+    if counter_map != start.counter_map:
+        raise UsageError(
+            f"session {session} has {start.job} with counter map {counter_map or 'none'},"
+            f" not {start.counter_map or 'none'}",
+            hint="import it with the same counter map, or into another workspace",
+        )
+    return int(session)
+
+
+def _begin_job(connection: sqlite3.Connection, board: int, session: int, start: SessionStart) -> None:
+    """An import that is interrupted is found again by its JOB."""
+    connection.execute(
+        "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')",
+        (board, start.job, start.address),
+    )
+    connection.execute(
+        "INSERT OR IGNORE INTO session_job SELECT ?, job FROM job WHERE board = ? AND name = ?",
+        (session, board, start.job),
+    )
+    connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
 
 
 def _unfinished(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:

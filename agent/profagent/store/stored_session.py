@@ -32,6 +32,14 @@ _GROWING = (
     "SELECT j.name, l.path, l.offset FROM log l JOIN job j USING (job)"
     " WHERE j.board = ? AND l.complete = 0 AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
 )
+# As the board's daemon sees it (format page 1): calls that are complete tell an unloading, empty logs are no matter.
+_FINISHED = (
+    "WITH l AS (SELECT kind, model, offset, complete = 1 AS is_complete FROM log JOIN job USING (job)"
+    " WHERE board = ? AND job.name = ? AND kind IN ('aicore', 'aicpu', 'acl_api', 'net_info'))"
+    " SELECT EXISTS (SELECT 1 FROM l WHERE kind = 'acl_api' AND is_complete)"
+    " AND NOT EXISTS (SELECT 1 FROM l WHERE kind <> 'net_info' AND NOT is_complete AND (offset > 0 OR"
+    " kind = 'acl_api' AND model IN (SELECT model FROM l WHERE kind = 'net_info')))"
+)
 _STANDING = "SELECT name, directory, state, caught_up FROM job WHERE board = ? AND state <> 'removed'"
 
 
@@ -84,6 +92,11 @@ class StoredSession:
     async def orphan_dones(self, job: str) -> list[str]:
         """`.done` files of a JOB that have no data beside them."""
         return await self._paths(_ORPHANS, job)
+
+    async def has_finished(self, job: str) -> bool:
+        """Whether everything that the JOB is expected to hold is complete."""
+        ((has_finished,),) = await self._store.query(_FINISHED, (self.board, job))
+        return bool(has_finished)
 
     async def growing_logs(self) -> list[tuple[str, str, int]]:
         """JOB, path and committed size of each of the board's data logs that are not complete."""
