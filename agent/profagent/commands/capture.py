@@ -10,11 +10,13 @@ from profagent.commands.conversation import Conversation
 from profagent.errors import UnreachableError
 from profagent.link.backoff import LONGEST_S, delay_s
 from profagent.link.channel import connected
+from profagent.link.credentials import BY_ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from profagent.commands.sink import Observer, Sink
+    from profagent.link.credentials import Access
     from profagent.link.messages import JobStatus
 
 # A link that held for so long was a good one: the next loss is the first of its kind.
@@ -50,7 +52,7 @@ class JobChoice:
 class Capture:
     """Follows one board until `stop` is set."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it follows, for whom, and how
         self,
         address: str,
         sink: Sink,
@@ -61,6 +63,7 @@ class Capture:
         gather_s: float,
         stop: asyncio.Event,
         is_patient: bool = False,
+        access: Access = BY_ADDRESS,
     ) -> None:
         """`wants` as of JobChoice; what comes within `gather_s` is handed to the sink together.
 
@@ -74,6 +77,7 @@ class Capture:
         self.gather_s = gather_s
         self.stop = stop
         self.is_patient = is_patient
+        self.access = access
 
     async def run(self) -> None:
         """Follow the board; a link that is lost is tried again.
@@ -96,7 +100,7 @@ class Capture:
                 await self._pause(wait_s)
 
     async def _converse(self) -> None:
-        async with connected(self.address) as channel, channel.follow() as stream:
+        async with connected(self.address, self.access) as channel, channel.follow() as stream:
             await Conversation(self, channel, stream).run()
 
     async def _pause(self, seconds: float) -> None:

@@ -130,7 +130,7 @@ class Conversation:
             case Welcome():
                 await self._capture.sink.begin(event.board, self._capture.address)
                 self._welcomed.set()
-                self._capture.observer.linked(event.board)
+                self._capture.observer.linked(event.board, event.role)
             case JobsListed():
                 self._capture.choice.was_listed = True
                 names = {job.name for job in self._session.jobs.values() if job.state != REMOVED}
