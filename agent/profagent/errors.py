@@ -10,12 +10,14 @@ ProfagentError            1  the answer is 'no', or something went wrong
 ├── IncompleteError       4  data that existed is missing
 ├── FormatError           1  bytes that are not what their file's format says
 └── StoreError            1  the database cannot be used
+    ├── DiskFullError        the disk takes no more; a capture waits for room
     └── WorkspaceBusyError   another process writes to the workspace
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "DiskFullError",
     "FormatError",
     "IncompleteError",
     "ProfagentError",
@@ -69,15 +71,6 @@ class UnreachableError(ProfagentError):
 
     exit_code = 3
 
-    @classmethod
-    def at(cls, address: str, why: str) -> UnreachableError:
-        """The error for a board at `HOST:PORT`."""
-        return UnreachableError(
-            f"cannot reach the board at {address}: {why}",
-            hint="check the address, that profagentd runs there, and that the port is not blocked; a local one that"
-            " demands TLS wants --keys DIR",
-        )
-
 
 class ProtocolError(UnreachableError):
     """The board's daemon breaks the contract of the wire, or speaks another major version of it."""
@@ -115,6 +108,10 @@ class FormatError(ProfagentError):
 
 class StoreError(ProfagentError):
     """The database cannot be opened, read or written."""
+
+
+class DiskFullError(StoreError):
+    """The disk, or a quota, takes no more. What was committed is safe."""
 
 
 class WorkspaceBusyError(StoreError):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 # Both sides ping each 10 s, also when nothing is called; gRPC cuts off who pings more often than it was told to expect.
 KEEPALIVE_MS = 10_000
+KEEPALIVE_TIMEOUT_MS = 4_000
 MIN_PING_INTERVAL_MS = 5_000
 # Clients that do not leave by themselves are cut off after this.
 STOP_S = 2.0
@@ -26,7 +27,7 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
     # Two daemons on one port would share its clients between them.

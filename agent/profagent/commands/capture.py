@@ -1,4 +1,4 @@
-"""Following one board: connect, choose JOBs, hand what comes to a sink, come back after the link is lost."""
+"""Following one board: the link's machine with a real clock, real channels, a sink and an observer."""
 
 from __future__ import annotations
 
@@ -6,53 +6,28 @@ import asyncio
 import random
 from typing import TYPE_CHECKING
 
+from profagent import __version__
 from profagent.commands.conversation import Conversation
-from profagent.errors import UnreachableError
-from profagent.link.backoff import LONGEST_S, delay_s
+from profagent.errors import DiskFullError, UnreachableError
+from profagent.link.actions import Close, Connect, FindRoom, Tell, Unlink
 from profagent.link.channel import connected
-from profagent.link.credentials import BY_ADDRESS
+from profagent.link.choice import JobChoice
+from profagent.link.machine import Link
+from profagent.link.messages import Open
+from profagent.link.states import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from profagent.commands.sink import Observer, Sink
-    from profagent.link.credentials import Access
+    from profagent.link.actions import Action
     from profagent.link.messages import JobStatus
-
-# A link that held for so long was a good one: the next loss is the first of its kind.
-SETTLED_S = LONGEST_S
-
-
-class JobChoice:
-    """Which JOBs of a board are followed; what was once chosen stays so over reconnections."""
-
-    def __init__(self, wants: Callable[[JobStatus, bool], bool]) -> None:
-        """`wants(job, listed)` chooses; `listed`: the JOB was there when the first stream was opened."""
-        self._wants = wants
-        self._followed: set[str] = set()
-        self._passed_over: set[str] = set()
-        self._refused: set[str] = set()
-        self.was_listed = False
-
-    def follows(self, job: JobStatus) -> bool:
-        """Whether a JOB is followed; asked each time that the board tells of it."""
-        if job.name in self._followed or job.name in self._refused:
-            return job.name in self._followed
-        listed = not self.was_listed or job.name in self._passed_over
-        chosen = self._followed if self._wants(job, listed) else self._passed_over
-        chosen.add(job.name)
-        return job.name in self._followed
-
-    def refuse(self, name: str) -> None:
-        """Follow a JOB no longer, whatever becomes of it."""
-        self._followed.discard(name)
-        self._refused.add(name)
 
 
 class Capture:
     """Follows one board until `stop` is set."""
 
-    def __init__(  # noqa: PLR0913 - what it follows, for whom, and how
+    def __init__(
         self,
         address: str,
         sink: Sink,
@@ -63,7 +38,6 @@ class Capture:
         gather_s: float,
         stop: asyncio.Event,
         is_patient: bool = False,
-        access: Access = BY_ADDRESS,
     ) -> None:
         """`wants` as of JobChoice; what comes within `gather_s` is handed to the sink together.
 
@@ -72,40 +46,67 @@ class Capture:
         self.address = address
         self.sink = sink
         self.observer = observer
-        self.choice = JobChoice(wants)
-        self.consumer = consumer
-        self.gather_s = gather_s
         self.stop = stop
-        self.is_patient = is_patient
-        self.access = access
+        self.link = Link(
+            address,
+            Open(consumer, f"profagent {__version__}"),
+            JobChoice(wants),
+            gather_s=gather_s,
+            is_patient=is_patient,
+            uniform=random.uniform,
+        )
 
     async def run(self) -> None:
-        """Follow the board; a link that is lost is tried again.
+        """Follow the board; a link that is lost is tried again, a full disk is waited for.
 
         A first connection that fails raises UnreachableError unless the capture is patient.
         """
-        attempt = 0
-        loop = asyncio.get_running_loop()
-        while not self.stop.is_set():
-            begun = loop.time()
-            try:
-                await self._converse()
-            except UnreachableError as error:
-                if not (self.choice.was_listed or self.is_patient):
-                    raise
-                attempt = 0 if loop.time() - begun > SETTLED_S else attempt
-                wait_s = delay_s(attempt, random.uniform)
-                attempt += 1
-                self.observer.unlinked(error, wait_s)
-                await self._pause(wait_s)
+        now = asyncio.get_running_loop().time
+        while self.link.state is not State.CLOSED:
+            await self._pause()
+            await self._perform(self.link.stop() if self.stop.is_set() else self.link.tick(now()))
 
-    async def _converse(self) -> None:
-        async with connected(self.address, self.access) as channel, channel.follow() as stream:
-            await Conversation(self, channel, stream).run()
-
-    async def _pause(self, seconds: float) -> None:
+    async def _pause(self) -> None:
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(self.link.due):
                 await self.stop.wait()
         except TimeoutError:
             return
+
+    async def _perform(self, actions: Sequence[Action]) -> None:
+        now = asyncio.get_running_loop().time
+        for action in actions:
+            match action:
+                case Connect():
+                    await self._converse()
+                case FindRoom():
+                    await self._perform(self.link.room(await self.sink.has_room(), now()))
+                case Unlink() | Tell() | Close():
+                    self.observe(action)
+                case _:
+                    raise AssertionError(action)
+
+    async def _converse(self) -> None:
+        now = asyncio.get_running_loop().time
+        try:
+            await self._follow()
+        except UnreachableError as error:
+            await self._perform(self.link.lost(error, now()))
+        except DiskFullError as error:
+            if self.link.state is State.CLOSED:
+                raise
+            await self._perform(self.link.full(error, now()))
+
+    async def _follow(self) -> None:
+        async with connected(self.address) as channel, channel.follow() as stream:
+            await Conversation(self, channel, stream).run()
+
+    def observe(self, action: Unlink | Tell | Close) -> None:
+        """Tell the observer; raises what closed the link."""
+        match action:
+            case Unlink():
+                self.observer.unlinked(action.error, action.wait_s)
+            case Tell():
+                self.observer.remark(action.text)
+            case Close() if action.error is not None:
+                raise action.error

@@ -86,15 +86,6 @@ class BoardMirrors:
 
         Raises StoreError when the disk fails, ProtocolError for a copy without the board's digest.
         """
-        try:
-            return self._take(events)
-        except BaseException:
-            # What was decoded is never committed: it is decoded again, from what was.
-            self.close()
-            self._jobs.clear()
-            raise
-
-    def _take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
         changes: dict[str, list[Change]] = {}
         reached: dict[int, Acknowledgement] = {}
         for happened in events:
@@ -118,6 +109,11 @@ class BoardMirrors:
     def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:
         """What is left to say of a JOB that has ended: of logs that nobody vouched for, of `.done` without data."""
         return list(self._job(job).decoder.end(unsettled, orphans))
+
+    def forget(self) -> None:
+        """Drop what is in memory: the state of each log is built again from its committed bytes."""
+        self.close()
+        self._jobs.clear()
 
     def close(self) -> None:
         """Close the mirrors' files."""

@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from profagent.commands.capture import Capture
-from profagent.commands.conversation import is_over
 from profagent.commands.recording import Recording, RecordingOptions
-from profagent.commands.remarks import remarks
 from profagent.errors import UnreachableError, UnsupportedBoardError, UsageError
 from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
 from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss
-from profagent.link.channel import full_address
-from profagent.link.credentials import BY_ADDRESS
+from profagent.link.following import is_over
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from profagent.errors import ProfagentError
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import JobChanges
-    from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
 
 # Bytes gather so long before they are committed; design section 6 allows 250 ms.
@@ -49,7 +45,6 @@ class RecordOptions:
     new: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     counter_map: CounterMap | None = None
-    access: Access = BY_ADDRESS
 
 
 def duration_s(text: str) -> float:
@@ -74,16 +69,18 @@ class RecordView:
         self._kept_losses: dict[int, KeptLoss] = {}
         self.jobs: Sequence[JobStatus] = ()
 
-    def linked(self, board: Board, role: str) -> None:
-        """Say whom we record, and what is odd about it."""
+    def linked(self, board: Board) -> None:
+        """Say whom we record."""
         mark = " [simulated]" if board.simulated else ""
         self._tell(f"recording {board.hostname or self._options.address} at {self._options.address}{mark}")
-        for remark in remarks(board, role, time.time_ns() // 1000):
-            self._tell(remark)
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """Say that the link is gone."""
         self._tell(f"{error}; next attempt in {wait_s:.1f} s")
+
+    def remark(self, text: str) -> None:
+        """Say it."""
+        self._tell(text)
 
     def changed(self, changes: Sequence[JobChanges]) -> None:
         """Tell losses that the board kept; count inferences, where their number ends the capture."""
@@ -112,8 +109,7 @@ class RecordView:
 
 
 async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> dict[str, Any]:
-    """Record until an end condition or `stop`; returns the summary. Raises UnreachableError, StoreError, UsageError."""
-    await asyncio.to_thread(options.access.credentials, full_address(options.address))
+    """Record until an end condition or `stop`; returns the summary. Raises UnreachableError, StoreError."""
     with options.workspace.locked():
         async with Store(options.workspace.database) as store:
             recording = _recording(options, store)
@@ -144,7 +140,6 @@ def _capture(options: RecordOptions, recording: Recording, view: RecordView, sto
         consumer=f"record-{socket.gethostname()[:48]}",
         gather_s=GATHER_S,
         stop=stop,
-        access=options.access,
     )
 
 

@@ -13,6 +13,7 @@ from profagent.errors import FormatError, ProtocolError, UnreachableError, Unsup
 from profagent.formats.names import is_job_name
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, TakenBack
 from profagent.ingest.commit import commit
+from profagent.ingest.disk import has_room
 from profagent.ingest.loss import REMOVED_UNSEEN, unseen_removal
 from profagent.ingest.mirror import checked_path
 from profagent.link.messages import ENDED_STATES, Acknowledgement, Holding
@@ -81,13 +82,14 @@ class Recording:
                     hint="check the address; the capture goes on when its own board is back",
                 )
             return
-        self._identity = identity
         counter_map = self._options.counter_map or (simulated_map() if board.simulated else None)
+        start = self._session_start(board, identity, address, counter_map)
         self._opened = BoardMirrors(self._workspace, identity, counter_map)
-        self._session = await self._store.begin(self._session_start(board, address, counter_map))
+        self._session = await self._store.begin(start)
         self._begun_jobs = await self._session.begun_jobs()
         # Bytes that were written to the mirror and never committed.
         await asyncio.to_thread(self._opened.cut, await self._session.growing_logs())
+        self._identity = identity
 
     @property
     def refused(self) -> Mapping[str, UnsupportedBoardError]:
@@ -110,6 +112,10 @@ class Recording:
             samples.append((round_trip_us, offset_us, sent_us))
         round_trip_us, offset_us, host_us = min(samples)
         await self.session.add_clock_sample(host_us, offset_us, round_trip_us)
+
+    async def has_room(self) -> bool:
+        """Whether the workspace's disk has room for a batch."""
+        return await asyncio.to_thread(has_room, self._workspace.root)
 
     def know_job(self, name: str, directory: str) -> None:
         """Note where a JOB stands on the board; ProtocolError for a name that no JOB has."""
@@ -143,9 +149,14 @@ class Recording:
     ) -> Sequence[JobChanges]:
         """Take events through the commit rule; returns what they meant. Raises StoreError, ProtocolError."""
         batch = _EventBatch(self, events, acknowledge)
-        if self._reached is None:
-            return await commit(batch, self.session)
-        return await commit(batch, self.session, reached=self._reached)
+        try:
+            if self._reached is None:
+                return await commit(batch, self.session)
+            return await commit(batch, self.session, reached=self._reached)
+        except BaseException:
+            # What was decoded may not have been committed: it is decoded again, from what was.
+            self._mirrors.forget()
+            raise
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         """Write a JOB's state; when all of an ended one has come, note what never got complete."""
@@ -220,9 +231,9 @@ class Recording:
         assert self._opened is not None, "begin() comes first"
         return self._opened
 
-    def _session_start(self, board: Board, address: str, counter_map: CounterMap | None) -> SessionStart:
+    def _session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:
         return SessionStart(
-            identity=self._identity,
+            identity=identity,
             hostname=board.hostname,
             board_model=board.model,
             source=self._options.source,

@@ -44,15 +44,21 @@ class Sink(Protocol):
     async def sample_clock(self, channel: Channel) -> None:
         """A good moment to compare clocks."""
 
+    async def has_room(self) -> bool:
+        """Whether its disk, which was full, has room again."""
+
 
 class Observer(Protocol):
     """Who wants to know."""
 
-    def linked(self, board: Board, role: str) -> None:
-        """The stream is open; the role is viewer, operator or unknown."""
+    def linked(self, board: Board) -> None:
+        """The stream is open."""
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """The link was lost; the next attempt follows after `wait_s`."""
+
+    def remark(self, text: str) -> None:
+        """Something about the link that people want to know: how far behind it is, why it pauses."""
 
     def changed(self, changes: Sequence[JobChanges]) -> None:
         """A batch was taken."""

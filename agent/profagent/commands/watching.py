@@ -157,6 +157,10 @@ class Watching:
     async def sample_clock(self, channel: Channel) -> None:
         """Nothing is stored, so nothing is compared."""
 
+    async def has_room(self) -> bool:
+        """Nothing is stored: there is always room."""
+        return True
+
     def _directory(self, job: str) -> str:
         return self._jobs[job].directory if job else ""
 

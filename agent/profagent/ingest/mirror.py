@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, StoreError
+from profagent.ingest.disk import disk_full, is_full
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,9 +53,9 @@ def checked_path(path: bytes) -> str:
 
 
 def syncfs(directory: Path) -> None:
-    """Make everything that was written to the file system of `directory` durable; StoreError when that fails."""
+    """Make everything that was written to the file system of `directory` durable; StoreError, DiskFullError."""
     libc = ctypes.CDLL(None, use_errno=True)
-    with _translated(f"cannot make {directory} durable"):
+    with _translated(f"cannot make {directory} durable", directory):
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if libc.syncfs(handle) != 0:
@@ -72,7 +73,7 @@ def digest_of(data: bytes) -> bytes:
 class JobMirror:
     """One JOB's files in `directory`; what is not part of it stands in `incoming` and `superseded`, same file system.
 
-    Whatever the disk refuses raises StoreError.
+    Whatever the disk refuses raises StoreError; DiskFullError when it is for want of space.
     """
 
     def __init__(self, directory: Path, *, incoming: Path, superseded: Path) -> None:
@@ -84,7 +85,7 @@ class JobMirror:
     def begin(self, path: str, generation: int, offset: int, *, snapshot: bool) -> None:
         """Make ready for bytes from `offset` on: cut an uncommitted tail, or set an earlier generation aside."""
         self._forget(path)
-        with _translated(f"cannot write {path} into the mirror"):
+        with _translated(f"cannot write {path} into the mirror", self.directory):
             if offset == 0:
                 if not snapshot:
                     self._set_aside(path, generation)
@@ -98,12 +99,12 @@ class JobMirror:
 
     def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
         """Write bytes at `offset`, which is where the file ends."""
-        with _translated(f"cannot write {path} into the mirror"):
+        with _translated(f"cannot write {path} into the mirror", self.directory):
             _write_all(self._handle(path, snapshot=snapshot), offset, data)
 
     def finish_snapshot(self, path: str) -> bytes | None:
         """Let a snapshot that has arrived whole take its place; returns what it begins with, None when none came."""
-        with _translated(f"cannot write {path} into the mirror"):
+        with _translated(f"cannot write {path} into the mirror", self.directory):
             arrived = self._file(path, snapshot=True)
             handle = self._open.get(arrived)
             content = _read(arrived, LARGEST_CONTENT_BYTES) if handle is None else _pread(handle, LARGEST_CONTENT_BYTES)
@@ -115,12 +116,12 @@ class JobMirror:
     def cut(self, path: str, offset: int) -> None:
         """Drop bytes of a data file past `offset`: they were written but not committed."""
         self._forget(path)
-        with _translated(f"cannot cut {path} in the mirror"):
+        with _translated(f"cannot cut {path} in the mirror", self.directory):
             self._cut(path, offset)
 
     def read(self, path: str, size: int | None = None) -> bytes | None:
         """The first `size` bytes of a mirrored file, or all; None when there is no such file."""
-        with _translated(f"cannot read {path} in the mirror"):
+        with _translated(f"cannot read {path} in the mirror", self.directory):
             return _read(self._file(path), size)
 
     def names(self) -> list[str]:
@@ -135,7 +136,7 @@ class JobMirror:
         """Digest of the first `offset` bytes; None when the mirror holds fewer."""
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         left = offset
-        with _translated(f"cannot read {path} in the mirror"):
+        with _translated(f"cannot read {path} in the mirror", self.directory):
             # By its name: another file may have been put in the place of one that is open here.
             handle = _opened(self._file(path), os.O_RDONLY)
             if handle is None:
@@ -275,10 +276,12 @@ def _lost(path: str) -> StoreError:
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translated(what: str, place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if is_full(error):
+            raise disk_full(place) from error
         raise StoreError(
             f"{what}: {error.strerror}", hint="check the disk, its free space and the permissions of the workspace"
         ) from error

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from profagent.errors import SameBoardError, StoreError
+from profagent.ingest.disk import disk_full, is_full_database
 from profagent.store.database import open_for_writing
 from profagent.store.sessions import begin_session, end_session
 from profagent.store.stored_session import StoredSession
@@ -97,6 +98,8 @@ class Store:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, function)
         except sqlite3.Error as error:
+            if is_full_database(error, self.file.parent):
+                raise disk_full(self.file) from error
             raise StoreError(
                 f"the database {self.file} cannot be used: {error}",
                 hint="check the free space and the permissions; what was committed before is safe",

@@ -9,9 +9,12 @@ import pytest
 
 from profagent.commands import conversation
 from profagent.commands.capture import Capture
-from profagent.commands.conversation import Conversation, is_over
+from profagent.commands.conversation import Conversation
 from profagent.errors import ProfagentError, ProtocolError, StoreError, UnreachableError, UnsupportedBoardError
 from profagent.ingest.changes import JobChanges
+from profagent.link import following, pulse
+from profagent.link.actions import Connect
+from profagent.link.following import is_over
 from profagent.link.messages import (
     Acknowledge,
     Acknowledgement,
@@ -22,7 +25,9 @@ from profagent.link.messages import (
     Chunk,
     ClientHeartbeat,
     ClientMessage,
+    Clocks,
     Goodbye,
+    Heartbeat,
     Holding,
     Holdings,
     JobsListed,
@@ -34,6 +39,7 @@ from profagent.link.messages import (
     Welcome,
 )
 from profagent.link.session import FollowedLog, Happened, chunk_crc
+from profagent.link.states import State
 from tests.unit.commands.link import JOB, board
 
 PATH = b"data/aicore.0.m.3.0.1.1.0"
@@ -52,6 +58,9 @@ class _Stream:
     def say(self, *messages: ServerMessage | ProfagentError) -> None:
         for message in messages:
             self._to_come.put_nowait(message)
+
+    async def ready(self) -> None:
+        return
 
     async def send(self, message: ClientMessage) -> None:
         self.sent.append(message)
@@ -109,6 +118,9 @@ class _Sink:
     async def sample_clock(self, channel: Any) -> None:
         self.seen.append("clock")
 
+    async def has_room(self) -> bool:
+        raise AssertionError
+
 
 class _Observer:
     def __init__(self) -> None:
@@ -126,11 +138,14 @@ class _Observer:
         self.seen.append(seen)
         self._saw.set()
 
-    def linked(self, board: Board, role: str) -> None:
+    def linked(self, board: Board) -> None:
         self._note(("linked", board.identity))
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
-        raise AssertionError(error, wait_s)
+        self._note(("unlinked", str(error)))
+
+    def remark(self, text: str) -> None:
+        self._note(("remark", text))
 
     def changed(self, changes: Sequence[JobChanges]) -> None:
         self._note(("changed", len(changes)))
@@ -155,6 +170,7 @@ class Talk:
             gather_s=gather_s,
             stop=self.stop,
         )
+        assert self.capture.link.tick(0.0) == [Connect()]
         channel: Any = None
         stream: Any = self.stream
         self.running = asyncio.create_task(Conversation(self.capture, channel, stream).run())
@@ -241,7 +257,7 @@ async def test_what_has_gathered_is_taken_before_a_state_and_before_the_end() ->
 
 
 async def test_a_large_batch_is_not_gathered_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "LARGEST_BATCH_BYTES", 4)
+    monkeypatch.setattr(following, "LARGEST_BATCH_BYTES", 4)
     async with talking(gather_s=3600.0) as talk:
         talk.stream.say(_job(), *LISTED, ANNOUNCED, _events())
         await talk.observer.until(("changed", 1))
@@ -264,7 +280,7 @@ async def test_a_removed_job_has_caught_up() -> None:
 
 
 async def test_long_answers_go_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "ENTRIES_PER_MESSAGE", 2)
+    monkeypatch.setattr(following, "ENTRIES_PER_MESSAGE", 2)
     logs = tuple(AnnouncedLog(handle, 1, PATH + b"%d" % handle, snapshot=False, size=4) for handle in range(1, 6))
     async with talking() as talk:
         talk.stream.say(_job(), *LISTED, Announced(logs))
@@ -272,11 +288,25 @@ async def test_long_answers_go_in_pages(monkeypatch: pytest.MonkeyPatch) -> None
     assert [len(page.logs) for page in pages if isinstance(page, Holdings)] == [2, 2, 1]
 
 
-async def test_a_goodbye_is_a_lost_link() -> None:
+async def test_a_goodbye_ends_the_stream_in_good_order() -> None:
     async with talking() as talk:
         talk.stream.say(Goodbye("the daemon is stopping", 0))
-        with pytest.raises(UnreachableError, match="the daemon is stopping"):
-            await talk.running
+        await talk.running
+    assert ("unlinked", "the daemon at euler:50151 says goodbye: the daemon is stopping") in talk.observer.seen
+
+
+async def test_what_came_before_the_end_of_the_stream_is_taken_before() -> None:
+    async with talking() as talk:
+        talk.stream.say(_job(), *LISTED, ANNOUNCED, _events(), Goodbye("stopping", 0), UnreachableError("x", hint="y"))
+        await talk.running
+    assert talk.capture.link.state is State.WAITING
+    assert any(seen[0] == "unlinked" and "goodbye" in seen[1] for seen in talk.observer.seen)
+
+
+async def test_how_far_behind_the_board_is_is_told() -> None:
+    async with talking() as talk:
+        talk.stream.say(Heartbeat(Clocks(0, 0), 0, 0, (), 20_000_000))
+        await talk.observer.until(("remark", "behind the board: 20.0 MB are still to come"))
 
 
 async def test_a_lost_link_ends_every_task() -> None:
@@ -294,10 +324,10 @@ async def test_a_board_that_breaks_the_contract_is_refused() -> None:
             await talk.running
 
 
-async def test_silence_is_a_lost_link(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_is_a_lost_link() -> None:
     async with talking() as talk:
         await talk.observer.until(("linked", "board-1"))
-        monkeypatch.setattr(conversation, "SILENT_HEARTBEATS", 0)
+        talk.capture.link.pulse.heartbeat_s = 0.0
         talk.stream.say(*LISTED)
         with pytest.raises(UnreachableError, match="silent"):
             await talk.running
@@ -326,20 +356,13 @@ def test_a_fault_of_ours_is_not_hidden_behind_a_lost_link() -> None:
     assert conversation._cause(ExceptionGroup("one", [lost])) is lost
 
 
-async def test_heartbeats_go_as_often_as_the_board_asks() -> None:
+async def test_heartbeats_go_as_often_as_the_board_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "SHORTEST_S", 0.05)
+    monkeypatch.setattr(pulse, "SILENT_HEARTBEATS", 1000)
     talk = Talk(0.0)
-    talk.stream.say(Welcome(board(), 20_000))
-    speaking = asyncio.create_task(_keep_talking(talk.stream))
+    talk.stream.say(Welcome(board(), 50_000))
     await talk.stream.until_sent(ClientHeartbeat, 3)
     await talk.end()
-    speaking.cancel()
-    await asyncio.wait([speaking])
-
-
-async def _keep_talking(stream: _Stream) -> None:
-    while True:
-        stream.say(JobsListed())
-        await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ def test_what_a_failed_batch_had_decoded_is_decoded_again(mirrors: BoardMirrors)
     ]
     with pytest.raises(ProtocolError, match="digest"):
         mirrors.take([*events, *_events(Completed(1, 1, len(DATA), digest_of(b"other")))])
+    mirrors.forget()
     changes, _ = mirrors.take(events)
     assert any(isinstance(change, Redecoded) for change in changes[JOB])
 

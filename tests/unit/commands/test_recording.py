@@ -10,7 +10,7 @@ import pytest
 
 from profagent.commands.recording import Recording, RecordingOptions
 from profagent.commands.workspace import Workspace
-from profagent.errors import ProtocolError, StoreError, UnreachableError
+from profagent.errors import DiskFullError, ProtocolError, UnreachableError
 from profagent.ingest.changes import LinkLedger
 from profagent.ingest.commit import Step
 from profagent.link.messages import Clocks, Completed, Loss
@@ -238,7 +238,7 @@ async def test_a_full_disk_is_told_as_such_and_commits_nothing(tmp_path: Path, m
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr("os.pwrite", full)
-        with pytest.raises(StoreError, match="No space left on device"):
+        with pytest.raises(DiskFullError, match="MB are free"):
             await kept.sender.send(aicore_path(), records(700, 1400), complete=False)
         assert await kept.rows("SELECT offset FROM log") == [(256,)]
 
