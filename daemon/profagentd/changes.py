@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from profagentd.budget import Share
+
 NAMES_LIMIT = 10_000
 
 
@@ -23,9 +25,10 @@ class Touch(enum.Flag):
 
 
 class Changes:
-    """Names to look at; beyond NAMES_LIMIT only that the JOB must be walked again."""
+    """Names to look at; beyond NAMES_LIMIT, or the stream's share, only that the JOB must be walked again."""
 
-    def __init__(self, *, walk: bool) -> None:
+    def __init__(self, share: Share, *, walk: bool) -> None:
+        self._share = share
         self._touches: dict[bytes, Touch] = {}
         self._walk = walk
 
@@ -34,19 +37,30 @@ class Changes:
 
     def note(self, path: bytes, touch: Touch) -> None:
         """`path` may have changed."""
-        if len(self._touches) >= NAMES_LIMIT and path not in self._touches:
-            self.note_all()
+        known = self._touches.get(path)
+        if known is not None:
+            self._touches[path] = known | touch
+        elif len(self._touches) < NAMES_LIMIT and self._share.room:
+            self._share.take()
+            self._touches[path] = touch
         else:
-            self._touches[path] = self._touches.get(path, Touch.HINT) | touch
+            self.note_all()
 
     def note_all(self) -> None:
         """Any name may have changed."""
-        self._touches.clear()
+        self.forget()
         self._walk = True
+
+    def forget(self) -> None:
+        """Nothing is to be looked at."""
+        self._share.give_back(len(self._touches))
+        self._touches.clear()
+        self._walk = False
 
     def take(self, limit: int) -> Mapping[bytes, Touch]:
         """At most `limit` names, oldest first; they are forgotten."""
         paths = list(itertools.islice(self._touches, limit))
+        self._share.give_back(len(paths))
         return {path: self._touches.pop(path) for path in paths}
 
     def take_walk(self) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import messages, requests
 from profagentd.clock import US_PER_S, Clock, moment
+from profagentd.following import CHUNK_BYTES
 from profagentd.refusal import Fault, Refusal
 from profagentd.roles import Role
 from profagentd.stream import PAGE_ENTRIES, Stream
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from profagentd.board import Board, Job
+    from profagentd.budget import Budgets
     from profagentd.changes import Touch
-    from profagentd.events import Event
+    from profagentd.following import Step
     from profagentd.roles import Caller
+    from profagentd.turns import Turn
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -38,6 +42,8 @@ TURN_LOGS = 128
 LENIENCE_S = 0.05
 # Released handles are told together, so long after the first of them, unless others wait for their room.
 RELEASE_S = 0.25
+# A client that follows a JOB again is heard so much later: all of it is looked through again.
+FOLLOWED_AGAIN_S = 1.0
 # A stream whose window is full looks this often whether an idle log can give way.
 ROOM_S = 0.25
 
@@ -56,6 +62,10 @@ class Site(Protocol):
     @property
     def roots(self) -> Sequence[bytes]:
         """Directories under which JOBs are looked for."""
+
+    @property
+    def budgets(self) -> Budgets:
+        """What all streams share."""
 
     async def ready(self) -> None:
         """Wait until the JOBs that there are have been found and looked at."""
@@ -76,9 +86,9 @@ class Conversation:
     ) -> None:
         self._site = site
         self._caller = caller
-        self._incoming = incoming
+        self._incoming = requests.readable(incoming)
         self._write = write
-        self._stream = Stream()
+        self._stream = Stream(site.budgets)
         self._wake = asyncio.Event()
         self._heard = self._spoke = site.clock.monotonic()
         self._is_closing = False
@@ -91,7 +101,10 @@ class Conversation:
 
     async def run(self) -> None:
         """Talk until the client half-closes, or `close` was called. Raises Refusal."""
-        await until_first(self._talk(), self._mind_silence())
+        try:
+            await until_first(self._talk(), self._mind_silence())
+        finally:
+            self._stream.close()
 
     def close(self) -> None:
         """Say goodbye soon."""
@@ -143,6 +156,9 @@ class Conversation:
             self._heard = self._site.clock.monotonic()
             requests.apply(message, self._stream)
             self._wake.set()
+            again, self._stream.followed_again = self._stream.followed_again, 0
+            if again:
+                await self._site.clock.sleep(min(again * FOLLOWED_AGAIN_S, HEARTBEAT_S))
 
     async def _mind_silence(self) -> None:
         while (left_s := self._heard + SILENCE_S - self._site.clock.monotonic()) > 0:
@@ -230,7 +246,7 @@ class Conversation:
             await self._tell_released(at_once=True)
         if logs:
             await self._write(wire.ServerMessage(announced=messages.announced(logs)))
-        await self._send_events(losses)
+        await self._send(deque(messages.batches(losses)))
         return True
 
     async def _send_logs(self) -> bool:
@@ -238,15 +254,21 @@ class Conversation:
         ready = self._stream.take_turns(TURN_LOGS, now.monotonic)
         if not ready:
             return False
-        steps = await asyncio.to_thread(take_turns, ready, now)
-        self._stream.window.put_back(turn.log for turn in ready[len(steps) :])
-        events = [event for turn, step in zip(ready, steps) for event in self._stream.window.stepped(turn.log, step)]
-        await self._send_events(events)
+        limit = min(CHUNK_BYTES, self._stream.sending_bytes.room)
+        self._stream.sending_bytes.take(limit)
+        await self._send(self._batches(ready, await asyncio.to_thread(take_turns, ready, now, limit)))
+        self._stream.sending_bytes.give_back(limit)
         return True
 
-    async def _send_events(self, events: Sequence[Event]) -> None:
-        for batch in messages.batches(events):
-            await self._write(wire.ServerMessage(batch=batch))
+    def _batches(self, ready: Sequence[Turn], steps: Sequence[Step]) -> deque[wire.ServerMessage]:
+        self._stream.window.put_back(turn.log for turn in ready[len(steps) :])
+        events = (event for turn, step in zip(ready, steps) for event in self._stream.window.stepped(turn.log, step))
+        return deque(messages.batches(events))
+
+    async def _send(self, waiting: deque[wire.ServerMessage]) -> None:
+        """Send messages; a client that does not read keeps us here, with no more in memory than them."""
+        while waiting:
+            await self._write(waiting.popleft())
 
     async def _send_heartbeat(self) -> None:
         used = await asyncio.to_thread(usage, self._site.roots)

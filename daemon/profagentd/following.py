@@ -34,8 +34,8 @@ class Step:
     due: float | None = None
 
 
-def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False) -> Step:
-    """Look at the log's file once and send at most one chunk of it.
+def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit: int = CHUNK_BYTES) -> Step:
+    """Look at the log's file once and send at most one chunk of it, of at most `limit` bytes.
 
     With `check`, a data log's bytes are compared with the file once more before it is called complete: for watching
     that cannot see a file replaced by another of the same inode.
@@ -45,7 +45,7 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False) -> St
         log.compare_again()
     try:
         with files.open(log.path) as descriptor:
-            step = _Look(log, files, descriptor, now, check).step()
+            step = _Look(log, files, descriptor, now, check=check, limit=limit).step()
     except Gone:
         return _removed(log)
     except NotAFile:
@@ -74,12 +74,13 @@ def _unreadable(log: Log, error: Unreadable) -> Step:
 class _Look:
     """One look at an open file."""
 
-    def __init__(self, log: Log, files: OpenJob, descriptor: int, now: Moment, check: bool) -> None:
+    def __init__(self, log: Log, files: OpenJob, descriptor: int, now: Moment, *, check: bool, limit: int) -> None:
         self._log = log
         self._files = files
         self._descriptor = descriptor
         self._now = now
         self._check = check
+        self._limit = limit
         self._events: list[Event] = []
         self._seen = fingerprint(os.fstat(descriptor))
         if self._seen.size != log.size:
@@ -93,7 +94,7 @@ class _Look:
             return Step(again=True)
         if self._log.kind is LogKind.DATA:
             return self._data()
-        return self._small_snapshot() if self._seen.size <= CHUNK_BYTES else self._large_snapshot()
+        return self._small_snapshot() if self._seen.size <= self._limit else self._large_snapshot()
 
     def _compare(self, comparison: Comparison) -> bool:
         """Compare the prefix further; whether that is decided."""
@@ -140,7 +141,7 @@ class _Look:
     def _small_snapshot(self) -> Step:
         """A snapshot of one chunk: what is sent is what stood in the file at one time."""
         log = self._log
-        data = os.pread(self._descriptor, CHUNK_BYTES + 1, 0)
+        data = os.pread(self._descriptor, self._seen.size + 1, 0)
         if len(data) != self._seen.size or fingerprint(os.fstat(self._descriptor)) != self._seen:
             return Step(tuple(self._events), due=self._now.monotonic + REREAD_S)
         if not log.was_sent(data):
@@ -198,7 +199,7 @@ class _Look:
 
     def _send_next(self) -> None:
         # What comes after the size that was seen belongs to the next look.
-        size = min(CHUNK_BYTES, self._seen.size - self._log.sent)
+        size = min(self._limit, self._seen.size - self._log.sent)
         self._send(os.pread(self._descriptor, size, self._log.sent))
 
     def _send(self, data: bytes) -> None:

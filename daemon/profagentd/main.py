@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagentd import __version__
+from profagentd.allocator import keep_little
 from profagentd.config import LOG_LEVELS, DaemonConfig, configure
 from profagentd.errors import DaemonError
 from profagentd.simulate import SimulationOptions, add_simulation_arguments, options_from
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.basicConfig(
             level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
+        keep_little()
         _run(config, simulation)
     except DaemonError as error:
         print(f"profagentd: {error}\n  {error.hint}", file=sys.stderr)  # noqa: T201 - the command's own output

@@ -95,18 +95,19 @@ def heartbeat(used: Usage, now: Moment, lag_bytes: int) -> wire.Heartbeat:
     )
 
 
-def batches(events: Iterable[Event]) -> Iterator[wire.Batch]:
+def batches(events: Iterable[Event]) -> Iterator[wire.ServerMessage]:
     """The events in order, in messages that keep to the wire's size."""
-    batch, size = wire.Batch(), 0
+    message, size = wire.ServerMessage(), 0
     for event in events:
         weight = len(event.data) if isinstance(event, Chunk) else 0
-        if batch.events and (size + weight > _BATCH_BYTES or len(batch.events) >= _BATCH_EVENTS):
-            yield batch
-            batch, size = wire.Batch(), 0
-        batch.events.append(_event(event))
+        batched = len(message.batch.events)
+        if batched and (size + weight > _BATCH_BYTES or batched >= _BATCH_EVENTS):
+            yield message
+            message, size = wire.ServerMessage(), 0
+        message.batch.events.append(_event(event))
         size += weight
-    if batch.events:
-        yield batch
+    if message.batch.events:
+        yield message
 
 
 def _event(event: Event) -> wire.Event:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from google.protobuf.message import DecodeError
+
 from profagentd import messages
 from profagentd.log import DIGEST_BYTES
 from profagentd.refusal import Fault, Refusal
@@ -16,7 +18,17 @@ if TYPE_CHECKING:
     from profagent_wire.v1 import board_pb2 as wire
     from profagentd.stream import Stream
 
+MAX_CLIENT_NAME = 256
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+async def readable(incoming: AsyncIterator[wire.ClientMessage]) -> AsyncIterator[wire.ClientMessage]:
+    """The client's messages. Raises Refusal for bytes that are none."""
+    try:
+        async for message in incoming:
+            yield message
+    except DecodeError as error:
+        raise Refusal(Fault.INVALID, "the bytes are no ClientMessage") from error
 
 
 async def opening(incoming: AsyncIterator[wire.ClientMessage]) -> wire.Open:
@@ -54,6 +66,8 @@ def _check_open(opened: wire.Open) -> None:
         raise Refusal(Fault.INCOMPATIBLE, f"the client speaks protocol {theirs}, this daemon {ours}")
     if not _CONSUMER.fullmatch(opened.consumer):
         raise Refusal(Fault.INVALID, "a consumer's name is 1 to 64 of A-Z a-z 0-9 . _ -")
+    if len(opened.client) > MAX_CLIENT_NAME or not opened.client.isprintable():
+        raise Refusal(Fault.INVALID, f"a client's name is at most {MAX_CLIENT_NAME} printable characters")
 
 
 def _hold(holding: wire.Holding, stream: Stream) -> None:

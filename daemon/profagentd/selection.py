@@ -14,6 +14,7 @@ from profagentd.walk import Page, Walk, look
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from profagentd.budget import Share
     from profagentd.opening import Place
 
 # Names that are not files are told one by one up to so many.
@@ -38,10 +39,10 @@ class Names:
 class Selection:
     """The names still to look at, and what was told of those that are no logs."""
 
-    def __init__(self, job: int, place: Place) -> None:
+    def __init__(self, job: int, place: Place, share: Share) -> None:
         self.job = job
         self.place = place
-        self.changes = Changes(walk=True)
+        self.changes = Changes(share, walk=True)
         self.is_over = False
         self._walk: Walk | None = None
         self._odd_told: set[bytes] = set()
@@ -76,7 +77,7 @@ class Selection:
     def end(self) -> None:
         """Nothing of the JOB is to be looked at any more."""
         self.is_over = True
-        self.changes = Changes(walk=False)
+        self.changes.forget()
         self._walk = None
 
     def losses(self, page: Page, touches: Mapping[bytes, Touch]) -> Iterator[Loss]:

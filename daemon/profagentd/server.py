@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from profagentd.servicer import Servicer
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+# 1,000 entries of a client's messages take 50 KB.
+MAX_CLIENT_MESSAGE_BYTES = 256 * 1024
+CONNECTIONS = 128
+STREAMS_OF_A_CONNECTION = 32
+# A connection that has not said what it speaks after so long is closed.
+HANDSHAKE_MS = 10_000
+WINDOW_BYTES = 64 * 1024
 # Both sides ping each 10 s, also when nothing is called; gRPC cuts off who pings more often than it was told to expect.
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 4_000
@@ -24,12 +31,18 @@ MIN_PING_INTERVAL_MS = 5_000
 STOP_S = 2.0
 
 _OPTIONS = [
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_CLIENT_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
+    ("grpc.max_allowed_incoming_connections", CONNECTIONS),
+    ("grpc.max_concurrent_streams", STREAMS_OF_A_CONNECTION),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+    # What is on its way to or from a client is bounded by a window that does not grow with the link's speed.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
     # Two daemons on one port would share its clients between them.
     ("grpc.so_reuseport", 0),
 ]

@@ -10,6 +10,8 @@ import grpc
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardServicer
 from profagentd import __version__, messages
+from profagentd.admission import Admission, address_of
+from profagentd.budget import Budgets
 from profagentd.clock import US_PER_S, Clock, moment
 from profagentd.conversation import Conversation
 from profagentd.refusal import Fault, Refusal
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-MAX_STREAMS = 64
 _JOBS_PAGE = 1000
 # What a client may use beyond protocol 1.0.
 _CAPABILITIES = ("profiling", "roles")
@@ -53,6 +54,8 @@ class Servicer(BoardServicer):
         self._identity = identity
         self._simulated = simulated
         self._conversations: set[Conversation] = set()
+        self._admission = Admission(clock)
+        self.budgets = Budgets()
 
     @property
     def roots(self) -> Sequence[bytes]:
@@ -97,9 +100,13 @@ class Servicer(BoardServicer):
         received = messages.clocks(moment(self.clock))
         return wire.SyncClockReply(received=received, sent=messages.clocks(moment(self.clock)))
 
-    async def ListJobs(self, request: wire.ListJobsRequest, _context: Any) -> wire.ListJobsReply:
+    async def ListJobs(self, request: wire.ListJobsRequest, context: Any) -> wire.ListJobsReply:
         """A page of JOBs, oldest first; the token is the last one's age and name."""
-        await self.ready()
+        try:
+            with self._admission.call():
+                await self.ready()
+        except Refusal as refusal:
+            await context.abort(_CODES[refusal.fault], str(refusal))
         jobs = [job for job in self.board.jobs if _token(job) > request.page_token]
         page, more = jobs[:_JOBS_PAGE], len(jobs) > _JOBS_PAGE
         statuses = [messages.job_status(job) for job in page]
@@ -109,14 +116,14 @@ class Servicer(BoardServicer):
         self, request_iterator: AsyncIterator[wire.ClientMessage], context: Any
     ) -> None:
         """The live copy for one client."""
-        if len(self._conversations) >= MAX_STREAMS:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open already")
         caller = caller_of(context)
         conversation = Conversation(self, request_iterator, context.write, caller)
-        self._conversations.add(conversation)
         refusal: Refusal | None = None
         try:
-            await until_first(conversation.run(), self._gate.watch_over(caller))
+            with self._admission.stream(caller.fingerprint or address_of(context.peer())):
+                await self._admission.opening()
+                self._conversations.add(conversation)
+                await until_first(conversation.run(), self._gate.watch_over(caller))
         except Refusal as raised:
             refusal = raised
         finally:

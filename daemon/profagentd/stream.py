@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from profagentd.board import Job
+    from profagentd.budget import Budgets
     from profagentd.clock import Moment
     from profagentd.events import Loss
     from profagentd.selection import Names
@@ -36,17 +37,30 @@ class JobView:
     selection: Selection | None = None
     status_due: bool = True
     caught_up_told: bool = False
+    was_followed: bool = False
 
 
 class Stream:
     """The JOBs of a stream and what is done about them. All calls come from the loop."""
 
-    def __init__(self) -> None:
-        self.window = Window()
+    def __init__(self, budgets: Budgets) -> None:
+        self._logs, self._names = budgets.logs.share(), budgets.names.share()
+        self.sending_bytes = budgets.sending_bytes.share()
+        self.window = Window(self._logs)
         self.is_short_of_room = False  # names wait until announced logs are released
+        self.followed_again = 0  # JOBs that the client followed before
         self._views: dict[int, JobView] = {}
         self._handles: dict[Job, int] = {}
         self._last_handle = 0
+
+    def close(self) -> None:
+        """Leave its room to other streams; what it knew goes now, and not when cycles are collected."""
+        self.window.clear()
+        self._views.clear()
+        self._handles.clear()
+        self._logs.close()
+        self._names.close()
+        self.sending_bytes.close()
 
     # What the board tells
 
@@ -92,8 +106,10 @@ class Stream:
         for handle in follow:
             view = self._view(handle)
             if view and not view.selection and view.job.state is not JobState.REMOVED:
-                view.selection = Selection(handle, view.job.place)
+                view.selection = Selection(handle, view.job.place, self._names)
                 view.caught_up_told = False
+                self.followed_again += view.was_followed
+                view.was_followed = True
         for handle in unfollow:
             view = self._view(handle)
             if view and view.selection:
@@ -155,10 +171,15 @@ class Stream:
         if not self.window.room:
             self.window.release_idle(now, PAGE_ENTRIES)
         self.is_short_of_room = not self.window.room
-        return None if self.is_short_of_room else selection.next_names(min(self.window.room, PAGE_ENTRIES))
+        if self.is_short_of_room:
+            return None
+        names = selection.next_names(min(self.window.room, PAGE_ENTRIES))
+        self._logs.take(names.limit)  # nobody else may have this room until it is known what there is
+        return names
 
     def looked(self, names: Names, page: Page, now: Moment) -> tuple[list[Log], list[Loss]]:
         """These names were looked at: logs to announce, which have handles from now on, and what is not as it was."""
+        self._logs.give_back(names.limit)
         view = self._views.get(names.job)
         if not view or not view.selection or view.selection.is_over:
             return [], []

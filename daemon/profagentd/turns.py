@@ -27,18 +27,18 @@ class Turn:
     check: bool
 
 
-def take_turns(turns: Sequence[Turn], now: Moment) -> list[Step]:
-    """Steps of the first turns, in order, until there is a message full of bytes; the others were not taken."""
+def take_turns(turns: Sequence[Turn], now: Moment, limit: int = CHUNK_BYTES) -> list[Step]:
+    """Steps of the first turns, in order, until there are `limit` bytes or more; the others were not taken."""
     steps: list[Step] = []
     size = 0
     with ExitStack() as opened:
         jobs: dict[Place, OpenJob] = {}
         for turn in turns:
-            if size >= CHUNK_BYTES:
+            if size >= limit:
                 break
             if turn.place not in jobs:
                 jobs[turn.place] = opened.enter_context(OpenJob(turn.place))
-            step = advance(turn.log, jobs[turn.place], now, check=turn.check)
+            step = advance(turn.log, jobs[turn.place], now, check=turn.check, limit=limit)
             size += sum(len(event.data) for event in step.events if isinstance(event, Chunk))
             steps.append(step)
     return steps

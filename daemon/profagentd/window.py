@@ -14,6 +14,7 @@ from profagentd.refusal import Fault, Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from profagentd.budget import Share
     from profagentd.events import Event
     from profagentd.following import Step
     from profagentd.walk import Sighting
@@ -28,7 +29,8 @@ IDLE_S = 1.0
 class Window:
     """Each log has a turn when something is due for it; a turn that was taken comes back through `stepped`."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: Share) -> None:
+        self._share = share
         self._logs: dict[int, Log] = {}
         self._paths: dict[int, dict[bytes, Log]] = {}  # by JOB
         self._handles = 0
@@ -39,7 +41,7 @@ class Window:
     @property
     def room(self) -> int:
         """How many logs more may be announced; the client counts released ones until it is told."""
-        return WINDOW_LOGS - len(self._logs) - len(self._released)
+        return min(WINDOW_LOGS - len(self._logs) - len(self._released), self._share.room)
 
     @property
     def lag_bytes(self) -> int:
@@ -62,10 +64,16 @@ class Window:
 
     def add(self, job: int, sighting: Sighting, changed: float) -> Log:
         """A log that is to be announced."""
+        self._share.take()
         self._handles += 1
         log = Log(self._handles, job, sighting.path, sighting.kind, sighting.size, changed)
         self._paths.setdefault(job, {})[log.path] = self._logs[log.handle] = log
         return log
+
+    def clear(self) -> None:
+        """Forget everything; the stream is over."""
+        for each in (self._logs, self._paths, self._ready, self._waiting, self._released):
+            each.clear()
 
     # Turns
 
@@ -120,18 +128,14 @@ class Window:
     # Ends
 
     def forget(self, log: Log) -> None:
-        """The handle is over."""
-        log.phase = Phase.OVER
-        del self._logs[log.handle]
-        paths = self._paths[log.job]
-        del paths[log.path]
-        if not paths:
-            del self._paths[log.job]
+        """The handle is over, and the client knows."""
+        self._share.give_back()
+        self._drop(log)
 
     def release(self, log: Log) -> None:
         """The handle is over, which the client is to be told."""
         self._released[log.handle] = (log.job, log.path)
-        self.forget(log)
+        self._drop(log)
 
     def release_delivered(self, log: Log) -> None:
         """Release the log if it is complete and the client has said so."""
@@ -158,4 +162,13 @@ class Window:
         released = list(itertools.islice(self._released, limit))
         for handle in released:
             del self._released[handle]
+        self._share.give_back(len(released))
         return released
+
+    def _drop(self, log: Log) -> None:
+        log.phase = Phase.OVER
+        del self._logs[log.handle]
+        paths = self._paths[log.job]
+        del paths[log.path]
+        if not paths:
+            del self._paths[log.job]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from profagentd.budget import Budget
 from profagentd.changes import NAMES_LIMIT, Changes, Touch
 
 
 def test_a_new_selection_begins_with_a_walk() -> None:
-    changes = Changes(walk=True)
+    changes = Changes(Budget(sure=0, common=2 * NAMES_LIMIT).share(), walk=True)
     assert changes
     assert changes.take_walk()
     assert not changes
@@ -14,7 +15,7 @@ def test_a_new_selection_begins_with_a_walk() -> None:
 
 
 def test_names_come_in_the_order_in_which_they_changed_and_once() -> None:
-    changes = Changes(walk=False)
+    changes = Changes(Budget(sure=0, common=2 * NAMES_LIMIT).share(), walk=False)
     for path in (b"b", b"a", b"c"):
         changes.note(path, Touch.WRITTEN)
     assert list(changes.take(2)) == [b"b", b"a"]
@@ -23,20 +24,20 @@ def test_names_come_in_the_order_in_which_they_changed_and_once() -> None:
 
 
 def test_what_happened_to_a_name_adds_up() -> None:
-    changes = Changes(walk=False)
+    changes = Changes(Budget(sure=0, common=2 * NAMES_LIMIT).share(), walk=False)
     for touch in (Touch.MADE, Touch.HINT, Touch.DELETED):
         changes.note(b"a", touch)
     assert changes.take(1) == {b"a": Touch.MADE | Touch.DELETED}
 
 
 def test_a_mere_hint_is_kept_too() -> None:
-    changes = Changes(walk=False)
+    changes = Changes(Budget(sure=0, common=2 * NAMES_LIMIT).share(), walk=False)
     changes.note(b"a", Touch.HINT)
     assert changes.take(1) == {b"a": Touch.HINT}
 
 
 def test_too_many_names_become_a_walk() -> None:
-    changes = Changes(walk=False)
+    changes = Changes(Budget(sure=0, common=2 * NAMES_LIMIT).share(), walk=False)
     for number in range(NAMES_LIMIT):
         changes.note(b"%d" % number, Touch.WRITTEN)
     changes.note(b"0", Touch.MADE)

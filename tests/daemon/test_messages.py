@@ -24,7 +24,7 @@ from tests.daemon.daemon_process import job_name
 
 
 def only(*events: Event) -> wire.Event:
-    (batch,) = messages.batches(events)
+    (batch,) = (message.batch for message in messages.batches(events))
     (event,) = batch.events
     return event
 
@@ -103,7 +103,7 @@ def test_a_loss_may_speak_of_names_that_are_no_text() -> None:
 
 
 def sizes(*events: Event) -> list[int]:
-    return [len(batch.events) for batch in messages.batches(events)]
+    return [len(message.batch.events) for message in messages.batches(events)]
 
 
 def test_nothing_gives_no_batch() -> None:
@@ -122,7 +122,7 @@ def test_a_batch_holds_a_thousand_events_at_most() -> None:
 
 def test_events_stay_in_order() -> None:
     events = [Chunk(number, 1, 0, bytes(100_000)) for number in range(1, 8)]
-    received = [event.chunk.handle for batch in messages.batches(events) for event in batch.events]
+    received = [event.chunk.handle for message in messages.batches(events) for event in message.batch.events]
     assert received == [1, 2, 3, 4, 5, 6, 7]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import requests
+from profagentd.budget import Budgets
 from profagentd.refusal import Fault, Refusal
 from profagentd.stream import PAGE_ENTRIES, Stream
 from tests.daemon.wire_client import message, open_message
@@ -20,7 +21,7 @@ async def messages(*each: wire.ClientMessage) -> AsyncIterator[wire.ClientMessag
 
 def fault(said: wire.ClientMessage) -> Fault:
     with pytest.raises(Refusal) as refusal:
-        requests.apply(said, Stream())
+        requests.apply(said, Stream(Budgets()))
     return refusal.value.fault
 
 
@@ -45,12 +46,12 @@ async def test_a_missing_version_is_another_major() -> None:
     "said", [wire.ClientMessage(), message(heartbeat=wire.Heartbeat()), message(select=wire.Select())]
 )
 def test_what_asks_for_nothing_does_nothing(said: wire.ClientMessage) -> None:
-    requests.apply(said, Stream())
+    requests.apply(said, Stream(Budgets()))
 
 
 def test_a_message_of_a_later_minor_version_is_passed_over() -> None:
     unknown = wire.ClientMessage.FromString(bytes([0x7A, 0x02, 0x08, 0x01]))  # field 15, a message
-    requests.apply(unknown, Stream())
+    requests.apply(unknown, Stream(Budgets()))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from profagentd.budget import Budgets
 from profagentd.changes import Touch
 from profagentd.opening import Place
 from profagentd.selection import ODD_LIMIT, Selection
@@ -16,7 +17,7 @@ from tests.daemon.daemon_process import make_job
 
 @pytest.fixture
 def selection() -> Selection:
-    made = Selection(3, Place(b"/r", b"JOB"))
+    made = Selection(3, Place(b"/r", b"JOB"), Budgets().names.share())
     made.changes.take_walk()
     return made
 
@@ -56,7 +57,7 @@ def test_an_ended_selection_wants_nothing(selection: Selection) -> None:
 def test_touched_names_are_looked_at(tmp_path: Path) -> None:
     job = make_job(tmp_path)
     (job / "a").write_bytes(b"abc")
-    selection = Selection(1, Place(os.fsencode(tmp_path), os.fsencode(job.name)))
+    selection = Selection(1, Place(os.fsencode(tmp_path), os.fsencode(job.name)), Budgets().names.share())
     selection.changes.note(b"a", Touch.WRITTEN)
     selection.changes.note(b"b", Touch.WRITTEN)
     page = selection.next_names(10).look()
@@ -69,7 +70,7 @@ def test_touched_names_are_looked_at(tmp_path: Path) -> None:
 def test_data_that_is_made_while_the_walk_goes_on_brings_its_done(tmp_path: Path) -> None:
     job = make_job(tmp_path)
     name = "aicore.0.m.3.0.1.1.7"
-    selection = Selection(1, Place(os.fsencode(tmp_path), os.fsencode(job.name)))
+    selection = Selection(1, Place(os.fsencode(tmp_path), os.fsencode(job.name)), Budgets().names.share())
     (job / "data" / f"{name}.done").write_bytes(b"")
     walked = selection.next_names(1)
     selection.looked(walked, walked.look())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagentd.board import Job
+from profagentd.budget import Budgets
 from profagentd.changes import Touch
 from profagentd.clock import Moment
 from profagentd.following import Step
@@ -39,7 +40,7 @@ class Talk:
     """A stream that follows one JOB whose first walk is done."""
 
     def __init__(self, *paths: bytes) -> None:
-        self.stream = Stream()
+        self.stream = Stream(Budgets())
         self.job = new_job()
         self.stream.job_changed_state(self.job)
         self.stream.take_statuses()
@@ -85,7 +86,7 @@ def is_caught_up(stream: Stream) -> bool:
 
 
 def test_a_job_is_told_once_for_each_state() -> None:
-    stream, job = Stream(), new_job()
+    stream, job = Stream(Budgets()), new_job()
     stream.job_changed_state(job)
     assert [view.handle for view in stream.take_statuses()] == [1]
     assert stream.take_statuses() == []
@@ -94,7 +95,7 @@ def test_a_job_is_told_once_for_each_state() -> None:
 
 
 def test_jobs_have_handles_in_their_order() -> None:
-    stream = Stream()
+    stream = Stream(Budgets())
     for number in range(3):
         stream.job_changed_state(new_job(number))
     assert [(view.handle, view.job.name) for view in stream.take_statuses()] == [
@@ -104,7 +105,7 @@ def test_jobs_have_handles_in_their_order() -> None:
 
 @pytest.mark.parametrize("handle", [0, 2])
 def test_a_job_that_never_was_is_refused(handle: int) -> None:
-    stream = Stream()
+    stream = Stream(Budgets())
     stream.job_changed_state(new_job())
     with pytest.raises(Refusal) as refusal:
         stream.select([handle], [])
@@ -114,7 +115,7 @@ def test_a_job_that_never_was_is_refused(handle: int) -> None:
 
 
 def test_nothing_is_looked_at_before_a_job_is_selected() -> None:
-    stream, job = Stream(), new_job()
+    stream, job = Stream(Budgets()), new_job()
     stream.job_changed_state(job)
     stream.names_changed(job, {DATA: Touch.WRITTEN})
     stream.anything_changed(job)
@@ -406,7 +407,7 @@ def test_a_job_is_caught_up_when_nothing_is_due(talk: Talk) -> None:
 
 
 def test_a_job_is_not_caught_up_before_its_walk() -> None:
-    stream = Stream()
+    stream = Stream(Budgets())
     stream.job_changed_state(new_job())
     stream.take_statuses()
     stream.select([1], [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagentd import window as module
+from profagentd.budget import Budget
 from profagentd.following import Step
 from profagentd.log import Log, Phase, new_digest
 from profagentd.logs import LogKind
@@ -17,7 +18,7 @@ JOB = 1
 
 @pytest.fixture
 def window() -> Window:
-    return Window()
+    return Window(Budget(sure=0, common=module.WINDOW_LOGS).share())
 
 
 def add(window: Window, path: bytes = b"a", job: int = JOB, changed: float = 0.0) -> Log:

@@ -16,8 +16,8 @@ Compatibility. The protocol has a version major.minor. A different major is refu
 both versions in the text; a different minor never is: receivers ignore fields, messages and enum values that they
 do not know. What a peer may use beyond version 1.0 is named in Description.capabilities.
 
-Limits, for both sides. A message is at most 4 MiB. A log's path is at most 1,024 bytes, a consumer's name 64
-characters. A chunk is at most 256 KiB. Announced, Holdings, Acknowledge, Select and Released hold at most 1,000
+Limits, for both sides. A message of the server is at most 4 MiB, one of a client 256 KiB. A log's path is at most
+1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings, Acknowledge, Select and Released hold at most 1,000
 entries each. At most 4,096 logs of a stream are announced and not yet released at a time. Whoever exceeds a limit
 has its stream closed with RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
 """

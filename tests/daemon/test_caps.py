@@ -1,0 +1,192 @@
+"""The daemon's caps at their edge and past it, by real clients; what a cap's text says is the number of its table."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+import grpc.aio
+import pytest
+
+from profagent_wire.v1 import board_pb2 as wire
+from profagent_wire.v1.board_pb2_grpc import BoardStub
+from profagentd import admission, budget, following, requests, server, stream, window
+from tests.daemon.daemon_process import Daemon, make_job, running
+from tests.daemon.wire_client import Client, message, open_message
+from tests.daemon.wire_client import following as connected
+from tests.fakes.misbehaving import FOLLOW, OPTIONS, from_address
+
+if TYPE_CHECKING:
+    from profagent_wire.v1.board_pb2_grpc import BoardAsyncStub
+
+PAGE = Path(__file__).parents[2] / "docs" / "wire.md"
+KIB = 1024
+
+Raw = grpc.aio.StreamStreamCall[Any, Any]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that serves an empty JOB."""
+    make_job(tmp_path)
+    with running("--root", tmp_path, "--log-level", "error") as started:
+        yield started
+
+
+def _stub(channel: grpc.aio.Channel) -> BoardAsyncStub:
+    return cast("BoardAsyncStub", BoardStub(channel))
+
+
+async def opened(address: str, stack: AsyncExitStack) -> Client:
+    """A stream that was opened, on a connection of its own; it ends with the stack."""
+    channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=OPTIONS))
+    call = channel.stream_stream(FOLLOW, wire.ClientMessage.SerializeToString, wire.ServerMessage.FromString)()
+    stack.callback(call.cancel)
+    client = Client(call)
+    with suppress(grpc.aio.AioRpcError):  # it may have been refused already
+        await client.start()
+    return client
+
+
+async def refusal(client: Client) -> tuple[grpc.StatusCode, str]:
+    """How the daemon ends the stream."""
+    client.is_mute = True
+    return await client.until_ended(), await client.call.details()
+
+
+def padded(size: int) -> bytes:
+    """A Heartbeat of so many bytes, most of them in a field that nobody knows."""
+    beat = message(heartbeat=wire.Heartbeat()).SerializeToString()
+    for padding in range(size, 0, -1):
+        length, left = b"", padding
+        while left:
+            length += bytes([(left & 0x7F) | (0x80 if left > 0x7F else 0)])
+            left >>= 7
+        whole = beat + b"\xfa\x7f" + length
+        if len(whole) + padding == size:
+            return whole + bytes(padding)
+    raise AssertionError(size)
+
+
+async def test_a_client_has_eight_streams_and_no_more(daemon: Daemon) -> None:
+    async with AsyncExitStack() as stack:
+        clients = [await opened(daemon.address, stack) for _ in range(admission.STREAMS_OF_A_CLIENT)]
+        for client in clients:
+            await client.until(lambda client=client: client.is_listed)  # type: ignore[misc]
+        code, text = await refusal(await opened(daemon.address, stack))
+        assert (code, text) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "8 streams of this client are open already")
+        clients[0].call.cancel()
+        another = await opened(daemon.address, stack)
+        while another.call.done() or await another.call.read() is grpc.aio.EOF:
+            another = await opened(daemon.address, stack)  # the daemon has not seen yet that one is over
+
+
+async def test_there_are_sixty_four_streams_in_all_whoever_has_them(daemon: Daemon) -> None:
+    async with AsyncExitStack() as stack:
+        for number in range(admission.STREAMS // admission.STREAMS_OF_A_CLIENT):
+            address = await stack.enter_async_context(from_address(f"127.0.3.{number + 1}", daemon.address))
+            for _ in range(admission.STREAMS_OF_A_CLIENT):
+                client = await opened(address, stack)
+                await client.until(lambda client=client: client.welcome is not None)  # type: ignore[misc]
+        code, text = await refusal(await opened(daemon.address, stack))
+        assert (code, text) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "64 streams are open already")
+
+
+async def test_connections_are_counted_and_those_that_close_make_room(daemon: Daemon) -> None:
+    async with AsyncExitStack() as stack:
+        channels = []
+        for _ in range(server.CONNECTIONS):
+            channels.append(await stack.enter_async_context(grpc.aio.insecure_channel(daemon.address, options=OPTIONS)))
+            await _stub(channels[-1]).Describe(wire.DescribeRequest(), timeout=20)
+        one_more = await stack.enter_async_context(grpc.aio.insecure_channel(daemon.address, options=OPTIONS))
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await _stub(one_more).Describe(wire.DescribeRequest(), timeout=20)
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+        await channels.pop().close()
+        await _stub(one_more).Describe(wire.DescribeRequest(), timeout=20, wait_for_ready=True)
+
+
+async def test_a_clients_message_is_of_256_kib_and_no_more(daemon: Daemon) -> None:
+    async with grpc.aio.insecure_channel(daemon.address) as channel:
+        call: Raw = channel.stream_stream(FOLLOW)()
+        await call.write(open_message().SerializeToString())
+        await call.write(padded(server.MAX_CLIENT_MESSAGE_BYTES))
+        for _ in range(3):  # Welcome, the JOB, JobsListed
+            assert await call.read()
+        await call.write(padded(server.MAX_CLIENT_MESSAGE_BYTES + 1))
+        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert str(server.MAX_CLIENT_MESSAGE_BYTES) in await call.details()
+
+
+async def test_bytes_that_are_no_message_are_refused(daemon: Daemon) -> None:
+    async with grpc.aio.insecure_channel(daemon.address) as channel:
+        for opening in ((), (open_message().SerializeToString(),)):
+            call: Raw = channel.stream_stream(FOLLOW)()
+            for each in opening:
+                await call.write(each)
+                assert await call.read()
+            await call.write(b"\xff" * 100)
+            with suppress(grpc.aio.AioRpcError):
+                while await call.read() is not grpc.aio.EOF:
+                    pass
+            assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert await call.details() == "the bytes are no ClientMessage"
+
+
+@pytest.mark.parametrize(
+    ("client", "is_fine"), [("x" * 256, True), ("x" * 257, False), ("\x1b[2J", False), ("\u202eevil", False)]
+)
+async def test_a_clients_name_can_stand_in_the_log(daemon: Daemon, client: str, *, is_fine: bool) -> None:
+    async with connected(daemon.address) as follower:
+        said = open_message()
+        said.open.client = client
+        await follower.say(said)
+        if is_fine:
+            await follower.until(lambda: follower.welcome is not None)
+        else:
+            code, text = await refusal(follower)
+            assert code is grpc.StatusCode.INVALID_ARGUMENT
+            assert "256" in text
+
+
+async def test_a_job_that_is_followed_again_and_again_takes_its_time(daemon: Daemon) -> None:
+    async with connected(daemon.address) as client:
+        await client.start()
+        await client.until(lambda: any(job.caught_up for job in client.jobs.values()))
+        begun = asyncio.get_running_loop().time()
+        for _ in range(2):
+            await client.say(message(select=wire.Select(unfollow=[1])))
+            await client.say(message(select=wire.Select(follow=[1])))
+        seen = len(client.states)
+        await client.until(lambda: len(client.states) > seen)
+        await client.say(message(select=wire.Select(follow=[99])))
+        client.is_mute = True
+        assert await client.until_ended() is grpc.StatusCode.INVALID_ARGUMENT
+        assert asyncio.get_running_loop().time() - begun >= 2.0
+
+
+def test_the_page_about_the_wire_has_every_cap() -> None:
+    rows = re.findall(r"^\| ([^|]+?) \| \*\*([\d,]+)(?: (KiB|MiB|/s))?\*\* \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    scale = {"": 1, "/s": 1, "KiB": KIB, "MiB": KIB * KIB}
+    assert {name: int(number.replace(",", "")) * scale[unit] for name, number, unit in rows} == {
+        "a message of the server": server.MAX_MESSAGE_BYTES,
+        "a message of a client": server.MAX_CLIENT_MESSAGE_BYTES,
+        "a chunk's data": following.CHUNK_BYTES,
+        "entries of a message": stream.PAGE_ENTRIES,
+        "characters of a consumer's name": 64,
+        "characters of a client's name": requests.MAX_CLIENT_NAME,
+        "bytes of a log's path": 1024,
+        "logs of a stream, announced and not over": window.WINDOW_LOGS,
+        "such logs of all streams": budget.COMMON_LOGS,
+        "streams of a client": admission.STREAMS_OF_A_CLIENT,
+        "streams": admission.STREAMS,
+        "streams that open": admission.OPENINGS_PER_S,
+        "calls of `ListJobs` at a time": admission.CALLS,
+        "connections": server.CONNECTIONS,
+        "calls of a connection at a time": server.STREAMS_OF_A_CONNECTION,
+    }

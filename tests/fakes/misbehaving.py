@@ -1,0 +1,189 @@
+"""Clients that do a daemon no good, each from an address of its own: for tests of what they cost it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import grpc.aio
+
+from profagent_wire.v1 import board_pb2 as wire
+from tests.daemon.wire_client import Client, message
+
+BEAT_S = 2.0
+PAUSE_S = 0.2
+RELAY_BYTES = 1 << 16
+FOLLOW = "/profagent_wire.v1.Board/Follow"
+# Every client has a channel, and so a connection, of its own.
+OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.initial_reconnect_backoff_ms", 200))
+
+Stream = grpc.aio.StreamStreamCall[Any, Any]
+Behaviour = Callable[[str], Awaitable[None]]
+
+
+@asynccontextmanager
+async def from_address(source: str, target: str) -> AsyncIterator[str]:
+    """An address that leads to `target`, which sees its connections come from `source`."""
+    host, _, port = target.rpartition(":")
+    open_now: set[asyncio.StreamWriter] = set()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_now.add(writer)
+        with suppress(OSError):
+            there, back = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
+            open_now.add(back)
+            await asyncio.gather(_pump(reader, back), _pump(there, writer))
+            open_now.discard(back)
+        open_now.discard(writer)
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for writer in open_now:
+            writer.transport.abort()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(RELAY_BYTES):
+            writer.write(data)
+            await writer.drain()
+    writer.transport.abort()
+
+
+async def never_acknowledges(address: str) -> None:
+    """Take everything, say that nothing is durable."""
+    async with _following(address) as client:
+        client.acknowledges = False
+        await client.start()
+        await client.until(lambda: False, patience_s=float("inf"))
+
+
+async def never_answers(address: str) -> None:
+    """Follow every JOB, and leave every question about its logs open."""
+    async with _following(address) as client:
+        client.answers = False
+        await client.start()
+        beat = asyncio.create_task(_beat(client.call))
+        try:
+            await client.until(lambda: False, patience_s=float("inf"))
+        finally:
+            beat.cancel()
+
+
+async def never_reads(address: str) -> None:
+    """Follow every JOB, hold every log that there may be, and read nothing."""
+    async with _following(address) as client:
+        await client.start()
+        await client.until(lambda: client.is_listed)
+        await client.until(lambda: client.open_logs > 0)
+        await _beat(client.call)
+
+
+async def opens_and_closes(address: str) -> None:
+    """Open streams and leave them at once, without end."""
+    while True:
+        async with _following(address) as client:
+            await client.start()
+            await client.until(lambda client=client: client.welcome is not None)  # type: ignore[misc]
+
+
+async def selects_and_unselects(address: str) -> None:
+    """Follow a JOB and follow it no longer, without end."""
+    async with _following(address) as client:
+        await client.start()
+        await client.until(lambda: client.is_listed)
+        follow = message(select=wire.Select(follow=[1]))
+        unfollow = message(select=wire.Select(unfollow=[1]))
+        reading = asyncio.create_task(_read_all(client.call))
+        try:
+            while True:
+                await client.say(follow)
+                await client.say(unfollow)
+        finally:
+            reading.cancel()
+
+
+async def sends_garbage(address: str) -> None:
+    """Send messages that are none, and bytes that are not HTTP/2."""
+    dice = random.Random(1)
+    while True:
+        async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+            call: Stream = channel.stream_stream(FOLLOW)()
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+                await call.write(dice.randbytes(dice.randint(1, 3 << 20)))
+                await call.read()
+            call.cancel()
+        host, _, port = address.rpartition(":")
+        with suppress(OSError):
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(dice.randbytes(1 << 16))
+            await writer.drain()
+            await asyncio.sleep(PAUSE_S)
+            writer.transport.abort()
+
+
+async def says_nothing(address: str) -> None:
+    """Connect, and no more; again when cut off."""
+    host, _, port = address.rpartition(":")
+    while True:
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            await reader.read()
+            writer.transport.abort()
+        await asyncio.sleep(PAUSE_S)
+
+
+async def opens_nothing(address: str) -> None:
+    """Call Follow, and send no first message."""
+    async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+        call: Stream = channel.stream_stream(FOLLOW)()
+        await call.wait_for_connection()
+        await call.read()
+
+
+BEHAVIOURS: tuple[Behaviour, ...] = (
+    never_acknowledges,
+    never_answers,
+    never_reads,
+    opens_and_closes,
+    selects_and_unselects,
+    sends_garbage,
+    says_nothing,
+    opens_nothing,
+)
+
+
+async def misbehave(behaviour: Behaviour, number: int, target: str) -> None:
+    """Behave so against the daemon at `target` until cancelled, from an address of its own; again when thrown out."""
+    async with from_address(f"127.0.{1 + number // 200}.{1 + number % 200}", target) as address:
+        while True:
+            with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, AssertionError):
+                await behaviour(address)
+            await asyncio.sleep(PAUSE_S)
+
+
+@asynccontextmanager
+async def _following(address: str) -> AsyncIterator[Client]:
+    async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+        call = channel.stream_stream(FOLLOW, wire.ClientMessage.SerializeToString, wire.ServerMessage.FromString)()
+        try:
+            yield Client(call)
+        finally:
+            call.cancel()
+
+
+async def _beat(call: Stream) -> None:
+    while True:
+        await call.write(message(heartbeat=wire.Heartbeat()))
+        await asyncio.sleep(BEAT_S)
+
+
+async def _read_all(call: Stream) -> None:
+    while await call.read() is not grpc.aio.EOF:
+        pass
