@@ -71,6 +71,15 @@ class UnreachableError(ProfagentError):
 
     exit_code = 3
 
+    @classmethod
+    def at(cls, address: str, why: str) -> UnreachableError:
+        """The error for a board at `HOST:PORT`."""
+        return UnreachableError(
+            f"cannot reach the board at {address}: {why}",
+            hint="check the address, that profagentd runs there, and that the port is not blocked; a local one that"
+            " demands TLS wants --keys DIR",
+        )
+
 
 class ProtocolError(UnreachableError):
     """The board's daemon breaks the contract of the wire, or speaks another major version of it."""

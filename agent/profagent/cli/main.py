@@ -35,6 +35,7 @@ VERBS = {
     "import": ("importing", "Import a JOB directory into its own database (the vendor's command)."),
     "export": ("export", "Write timelines or summaries of a JOB (the vendor's command)."),
     "show": ("show", "Print a JOB's tables (the vendor's command)."),
+    "keys": ("keys", "Make, hand out and revoke the keys of boards and hosts."),
     "sessions": ("sessions", "List the sessions of a workspace."),
 }
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -16,6 +17,27 @@ F = TypeVar("F", bound="Callable[..., Any]")
 def board(function: F) -> F:
     """`--board HOST[:PORT]`."""
     return click.option("--board", required=True, metavar="HOST[:PORT]", help="Where profagentd listens.")(function)
+
+
+def access(function: F) -> F:
+    """`--keys DIR` and `--insecure`, which the command is given as one `access`."""
+
+    @click.option(
+        "--keys",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="This host's keys, for TLS with any board; for boards that are not local ~/.config/profagent/keys.",
+    )
+    @click.option("--insecure", is_flag=True, help="Speak plain text, with whoever answers.")
+    @functools.wraps(function)
+    def with_access(*args: Any, keys: Path | None, insecure: bool, **others: Any) -> Any:
+        from profagent.link.credentials import Access  # noqa: PLC0415 - verbs without boards start faster
+
+        if insecure:
+            click.echo("--insecure: what is sent can be read and changed, and whoever answers is believed", err=True)
+        return function(*args, access=Access(keys, insecure), **others)
+
+    return cast("F", with_access)
 
 
 def counter_map(function: F) -> F:

@@ -20,12 +20,15 @@ from profagent.export.table import printable
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from profagent.link.credentials import Access
+
 # The ledger's reason for a JOB of another SoC.
 REFUSED = "unsupported-soc"
 
 
 @click.command("record")
 @options.board
+@options.access
 @options.workspace
 @click.option("--for", "for_text", metavar="DURATION", help="Stop after so long: 90s, 10m, 1h30m.")
 @click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop after so many inferences.")
@@ -38,6 +41,7 @@ REFUSED = "unsupported-soc"
 def command(  # noqa: PLR0913 - one parameter an option
     *,
     board: str,
+    access: Access,
     workspace: Path | None,
     for_text: str | None,
     inferences: int | None,
@@ -65,6 +69,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         new=new,
         labels=dict(_label(label) for label in labels),
         counter_map=None if counter_map is None else read_map(counter_map),
+        access=access,
     )
     summary = run_until_stopped(lambda stop: record(chosen, tell, stop))
     click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))

@@ -17,9 +17,12 @@ from profagent.export.live_text import line_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from profagent.link.credentials import Access
+
 
 @click.command("watch")
 @options.board
+@options.access
 @click.option("--from-start", is_flag=True, help="Show what open JOBs hold already, too.")
 @click.option("--records", "with_records", is_flag=True, help="A line for each record instead of each inference.")
 @click.option("--save", is_flag=True, help="Keep the capture in the workspace.")
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 def command(
     *,
     board: str,
+    access: Access,
     from_start: bool,
     with_records: bool,
     save: bool,
@@ -49,6 +53,7 @@ def command(
         with_records=with_records,
         counter_map=None if counter_map is None else read_map(counter_map),
         save=Workspace.at(workspace) if save else None,
+        access=access,
     )
     show = show_json if as_json else show_text
     summary = run_until_stopped(lambda stop: watch(chosen, show, tell, stop))

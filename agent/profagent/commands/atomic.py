@@ -1,20 +1,22 @@
-"""Writing a file that is either there as a whole or not at all."""
+"""Writing a file that is either there as a whole or not at all, and folders like it."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from typing import TYPE_CHECKING
 
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["make_directory", "write_atomically"]
+__all__ = ["make_directory", "write_atomically", "write_folder_atomically"]
 
 WRITE_BYTES = 1 << 18
+OWNER_ONLY = 0o700
 
 
 def make_directory(directory: Path) -> None:
@@ -38,6 +40,35 @@ def write_atomically(target: Path, pieces: Iterable[bytes]) -> None:
             raise
     except OSError as error:
         raise _not_written(target, error) from error
+
+
+def write_folder_atomically(target: Path, files: Mapping[str, bytes]) -> None:
+    """Make a folder for its owner alone (0700, files 0600) with all its files, or none at all. Raises ProfagentError.
+
+    Names may have one folder before them. A folder that is there already, and not empty, stays as it is.
+    """
+    temporary = target.parent / f".{secrets.token_hex(8)}.part"
+    try:
+        target.parent.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+        temporary.mkdir(mode=OWNER_ONLY)
+        try:
+            for name, content in files.items():
+                (temporary / name).parent.mkdir(mode=OWNER_ONLY, exist_ok=True)
+                _write_durably(temporary / name, content)
+            temporary.replace(target)
+        except BaseException:
+            shutil.rmtree(temporary)
+            raise
+    except OSError as error:
+        raise _not_written(target, error) from error
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    path.touch(mode=OWNER_ONLY & 0o666, exist_ok=False)
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _not_written(target: Path, error: OSError) -> ProfagentError:

@@ -12,6 +12,7 @@ from profagent.errors import DiskFullError, UnreachableError
 from profagent.link.actions import Close, Connect, FindRoom, Tell, Unlink
 from profagent.link.channel import connected
 from profagent.link.choice import JobChoice
+from profagent.link.credentials import BY_ADDRESS
 from profagent.link.machine import Link
 from profagent.link.messages import Open
 from profagent.link.states import State
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 
     from profagent.commands.sink import Observer, Sink
     from profagent.link.actions import Action
+    from profagent.link.credentials import Access
     from profagent.link.messages import JobStatus
 
 
 class Capture:
     """Follows one board until `stop` is set."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it follows, for whom, and how
         self,
         address: str,
         sink: Sink,
@@ -38,6 +40,7 @@ class Capture:
         gather_s: float,
         stop: asyncio.Event,
         is_patient: bool = False,
+        access: Access = BY_ADDRESS,
     ) -> None:
         """`wants` as of JobChoice; what comes within `gather_s` is handed to the sink together.
 
@@ -47,6 +50,7 @@ class Capture:
         self.sink = sink
         self.observer = observer
         self.stop = stop
+        self.access = access
         self.link = Link(
             address,
             Open(consumer, f"profagent {__version__}"),
@@ -98,7 +102,7 @@ class Capture:
             await self._perform(self.link.full(error, now()))
 
     async def _follow(self) -> None:
-        async with connected(self.address) as channel, channel.follow() as stream:
+        async with connected(self.address, self.access) as channel, channel.follow() as stream:
             await Conversation(self, channel, stream).run()
 
     def observe(self, action: Unlink | Tell | Close) -> None:

@@ -128,7 +128,7 @@ class Conversation:
             case Begin():
                 await sink.begin(action.board, self._capture.address)
                 self._welcomed.set()
-                observer.linked(action.board)
+                observer.linked(action.board, action.role)
             case List():
                 observer.changed(await sink.listed(action.names))
             case Know():

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.commands.capture import Capture
 from profagent.commands.recording import Recording, RecordingOptions
+from profagent.commands.remarks import remarks
 from profagent.errors import UnreachableError, UnsupportedBoardError, UsageError
 from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
 from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss
+from profagent.link.channel import full_address
+from profagent.link.credentials import BY_ADDRESS
 from profagent.link.following import is_over
 from profagent.store.store import Store
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from profagent.errors import ProfagentError
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import JobChanges
+    from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
 
 # Bytes gather so long before they are committed; design section 6 allows 250 ms.
@@ -45,6 +49,7 @@ class RecordOptions:
     new: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     counter_map: CounterMap | None = None
+    access: Access = BY_ADDRESS
 
 
 def duration_s(text: str) -> float:
@@ -69,10 +74,12 @@ class RecordView:
         self._kept_losses: dict[int, KeptLoss] = {}
         self.jobs: Sequence[JobStatus] = ()
 
-    def linked(self, board: Board) -> None:
-        """Say whom we record."""
+    def linked(self, board: Board, role: str) -> None:
+        """Say whom we record, and what is odd about it."""
         mark = " [simulated]" if board.simulated else ""
         self._tell(f"recording {board.hostname or self._options.address} at {self._options.address}{mark}")
+        for remark in remarks(board, role, time.time_ns() // 1000):
+            self._tell(remark)
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """Say that the link is gone."""
@@ -109,7 +116,8 @@ class RecordView:
 
 
 async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> dict[str, Any]:
-    """Record until an end condition or `stop`; returns the summary. Raises UnreachableError, StoreError."""
+    """Record until an end condition or `stop`; returns the summary. Raises UnreachableError, StoreError, UsageError."""
+    await asyncio.to_thread(options.access.credentials, full_address(options.address))
     with options.workspace.locked():
         async with Store(options.workspace.database) as store:
             recording = _recording(options, store)
@@ -140,6 +148,7 @@ def _capture(options: RecordOptions, recording: Recording, view: RecordView, sto
         consumer=f"record-{socket.gethostname()[:48]}",
         gather_s=GATHER_S,
         stop=stop,
+        access=options.access,
     )
 
 

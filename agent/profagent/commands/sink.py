@@ -51,8 +51,8 @@ class Sink(Protocol):
 class Observer(Protocol):
     """Who wants to know."""
 
-    def linked(self, board: Board) -> None:
-        """The stream is open."""
+    def linked(self, board: Board, role: str) -> None:
+        """The stream is open; the role is viewer, operator or unknown."""
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """The link was lost; the next attempt follows after `wait_s`."""

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from profagent.commands.beginnings import Beginnings
 from profagent.commands.capture import Capture
 from profagent.commands.recording import Recording, RecordingOptions
+from profagent.commands.remarks import remarks
 from profagent.commands.watching import Watching
 from profagent.export.live import LiveEvents
 from profagent.formats.names import LogKind
 from profagent.ingest.changes import SegmentRecords
+from profagent.link.credentials import BY_ADDRESS
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from profagent.export.live import Event
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import JobChanges
+    from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
 
 # After so long without an inference, say what an interval of 0 does.
@@ -55,6 +58,7 @@ class WatchOptions:
     with_records: bool = False
     counter_map: CounterMap | None = None
     save: Workspace | None = None
+    access: Access = BY_ADDRESS
 
 
 class WatchView:
@@ -72,11 +76,13 @@ class WatchView:
         self._held: list[Event] = []
         self._held_until_s: dict[str, float] = {}
 
-    def linked(self, board: Board) -> None:
-        """Say whom we watch."""
+    def linked(self, board: Board, role: str) -> None:
+        """Say whom we watch, and what is odd about it."""
         self.events.simulated = board.simulated
         mark = " [simulated]" if board.simulated else ""
         self._tell(f"watching {board.hostname or self._options.address} at {self._options.address}{mark}")
+        for remark in remarks(board, role, time.time_ns() // 1000):
+            self._tell_once(remark)
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """Say that the link is gone."""
@@ -161,6 +167,7 @@ async def watch(
             consumer=f"watch-{socket.gethostname()[:32]}-{os.getpid()}",
             gather_s=0.0,
             stop=stop,
+            access=options.access,
         )
         minding = asyncio.create_task(view.mind_silence())
         try:

@@ -25,9 +25,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Tell the sink and the observer that a stream to this board has been opened."""
+    """Tell the sink and the observer that a stream to this board has been opened, and what this host may do there."""
 
     board: Board
+    role: str
 
 
 @dataclass(frozen=True, slots=True)

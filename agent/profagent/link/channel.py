@@ -11,6 +11,8 @@ import grpc
 import grpc.aio
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
+from profagent.link.credentials import BY_ADDRESS
+from profagent.link.handshake import proven_certificate
 from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, to_wire
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
@@ -18,6 +20,7 @@ from profagent_wire.v1 import board_pb2_grpc
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from profagent.link.credentials import Access, Credentials
     from profagent.link.messages import Board, ClientMessage, Clocks, ServerMessage
 
 DEFAULT_PORT = 50151
@@ -75,7 +78,7 @@ class Stream:
         except grpc.aio.AioRpcError as error:
             raise _translated(error, self._address) from error
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
-            raise _gone(self._address, "the stream has ended") from error
+            raise UnreachableError.at(self._address, "the stream has ended") from error
 
     async def receive(self) -> ServerMessage:
         """The next message that this version knows. Raises UnreachableError or ProtocolError."""
@@ -85,7 +88,7 @@ class Stream:
             except grpc.aio.AioRpcError as error:
                 raise _translated(error, self._address) from error
             if not isinstance(message, pb.ServerMessage):
-                raise _gone(self._address, "the board ended the stream")
+                raise UnreachableError.at(self._address, "the board ended the stream")
             value = from_wire(message)
             if value is not None:
                 return value
@@ -129,32 +132,38 @@ class Channel:
 
 
 @asynccontextmanager
-async def connected(address: str) -> AsyncIterator[Channel]:
-    """A channel to `HOST[:PORT]`; nothing is sent before the first call."""
+async def connected(address: str, access: Access = BY_ADDRESS) -> AsyncIterator[Channel]:
+    """A channel to `HOST[:PORT]`. In plain text nothing is sent before the first call; over TLS a handshake is.
+
+    Raises UsageError, RefusedError and UnreachableError.
+    """
     target = full_address(address)
-    async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
+    credentials = await asyncio.to_thread(access.credentials, target)
+    async with await _opened(target, credentials) as channel:
         yield Channel(target, channel)
 
 
-def _gone(address: str, why: str) -> UnreachableError:
-    return UnreachableError(
-        f"cannot reach the board at {address}: {why}",
-        hint="check the address, that profagentd runs there, and that the port is not blocked",
-    )
+async def _opened(target: str, credentials: Credentials | None) -> grpc.aio.Channel:
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, options=_OPTIONS)
+    # The board's own certificate is all that is trusted, so what was proven of it holds for this channel too.
+    proven = await proven_certificate(target, credentials)
+    tls = grpc.ssl_channel_credentials(proven, credentials.key_pem, credentials.own_pem)
+    return grpc.aio.secure_channel(target, tls, options=(*_OPTIONS, ("grpc.enable_http_proxy", 0)))
 
 
 def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError:
     details = (error.details() or error.code().name).strip()
-    if _is_refusal(error.code(), details):
+    if error.code() in _REFUSED_CODES:
+        return RefusedError(
+            f"the board at {address} refuses this host: {details}",
+            hint="have a certificate issued that it takes: `profagent keys issue host`",
+        )
+    if error.code() is grpc.StatusCode.UNAVAILABLE and _REFUSED_HANDSHAKE.search(details):
         return RefusedError(
             f"the board at {address} and this host do not trust each other: {details}",
             hint="check both ends' keys and certificates, and the board's clock",
         )
     if error.code() in _FINAL_CODES:
         return ProtocolError(f"the board at {address} refused: {details}", hint="upgrade profagent on both ends")
-    return _gone(address, details)
-
-
-def _is_refusal(code: grpc.StatusCode, details: str) -> bool:
-    is_handshake = code is grpc.StatusCode.UNAVAILABLE and _REFUSED_HANDSHAKE.search(details) is not None
-    return code in _REFUSED_CODES or is_handshake
+    return UnreachableError.at(address, details)

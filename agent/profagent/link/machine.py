@@ -102,7 +102,7 @@ class Link:
             case Welcome():
                 self._follow(Cause.WELCOMED)
                 self.pulse.welcomed(message.heartbeat_us)
-                return [Begin(message.board), *actions]
+                return [Begin(message.board, message.role), *actions]
             case Heartbeat():
                 return [*actions, *self._lag(message.lag_bytes)]
             case Goodbye():

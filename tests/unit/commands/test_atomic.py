@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands.atomic import make_directory, write_atomically
+from profagent.commands.atomic import make_directory, write_atomically, write_folder_atomically
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
@@ -57,3 +57,20 @@ def test_a_directory_below_a_file_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     with pytest.raises(ProfagentError, match="cannot write"):
         make_directory(tmp_path / "a" / "b")
+
+
+def test_a_folder_comes_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
+    write_folder_atomically(tmp_path / "a" / "b", {"one": b"1", "more/two": b"2"})
+    folder = tmp_path / "a" / "b"
+    assert ((folder / "one").read_bytes(), (folder / "more" / "two").read_bytes()) == (b"1", b"2")
+    modes = [path.stat().st_mode & 0o777 for path in (folder, folder / "more", folder / "one")]
+    assert modes == [0o700, 0o700, 0o600]
+    assert [path.name for path in folder.parent.iterdir()] == ["b"]
+
+
+def test_a_folder_that_holds_something_stays(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "old").write_bytes(b"old")
+    with pytest.raises(ProfagentError, match="cannot write"):
+        write_folder_atomically(tmp_path / "a", {"new": b"new"})
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["a", "a/old"]

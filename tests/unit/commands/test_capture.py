@@ -31,7 +31,7 @@ class _Observer:
         self._stop = stop
         self._losses = losses
 
-    def linked(self, board: Board) -> None:
+    def linked(self, board: Board, role: str) -> None:
         raise AssertionError(board)
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:

@@ -138,7 +138,7 @@ class _Observer:
         self.seen.append(seen)
         self._saw.set()
 
-    def linked(self, board: Board) -> None:
+    def linked(self, board: Board, role: str) -> None:
         self._note(("linked", board.identity))
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:

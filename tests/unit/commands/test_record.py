@@ -105,7 +105,7 @@ def test_a_loss_that_the_daemon_keeps_is_told_once_for_its_figures() -> None:
 
 def test_links_are_told() -> None:
     viewed = Viewed()
-    viewed.view.linked(board(simulated=True))
+    viewed.view.linked(board(simulated=True), "operator")
     viewed.view.unlinked(UnreachableError("gone", hint="wait"), 1.25)
     assert viewed.told == ["recording euler at euler [simulated]", "gone; next attempt in 1.2 s"]
 

@@ -104,7 +104,7 @@ def test_what_was_shown_is_passed_over_when_the_link_is_back() -> None:
 def test_the_missing_counter_map_is_told_with_the_first_record_that_lacks_it() -> None:
     viewed = Viewed(from_start=True)
     viewed.follow()
-    viewed.view.linked(board())
+    viewed.view.linked(board(), "operator")
     assert NO_COUNTER_MAP not in viewed.told
     viewed.infer(0)
     viewed.infer(1)
@@ -168,5 +168,5 @@ async def test_silence_is_no_wonder_without_a_job_that_goes_on(
 
 def test_a_board_is_named() -> None:
     viewed = Viewed()
-    viewed.view.linked(board(simulated=True))
+    viewed.view.linked(board(simulated=True), "operator")
     assert viewed.told == ["watching euler at euler:1 [simulated]"]

@@ -134,7 +134,7 @@ def test_a_link_connects_at_its_first_tick_and_says_who_it_is() -> None:
     made = link()
     assert made.tick(NOW) == [Connect()]
     assert made.opened(NOW) == [Send(OPENING)]
-    assert made.receive(WELCOME, NOW) == [Begin(BOARD)]
+    assert made.receive(WELCOME, NOW) == [Begin(BOARD, "unknown")]
 
 
 def test_the_longest_wait_doubles_with_each_attempt() -> None:
@@ -269,7 +269,7 @@ def test_a_new_stream_knows_nothing_of_the_one_before() -> None:
     made.lost(LOST, NOW)
     made.tick(NOW + 1)
     made.opened(NOW + 1)
-    assert made.receive(WELCOME, NOW + 1) == [Begin(BOARD)]
+    assert made.receive(WELCOME, NOW + 1) == [Begin(BOARD, "unknown")]
 
 
 def test_with_no_job_left_that_can_be_read_the_link_is_closed_for_that_reason() -> None:

@@ -1,0 +1,221 @@
+"""`keys`: a workshop's folder of keys: its own authority, what it issued, and the list of what it revoked.
+
+ca.pem ca.key            the authority
+host.pem host.key        this host's own certificate
+revoked.txt              fingerprints that are no longer trusted
+certificates/            every certificate that was issued
+boards/NAME hosts/NAME   what is copied to a board, or to another host, whole
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import socket
+import stat
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from profagent.commands.atomic import write_atomically, write_folder_atomically
+from profagent.commands.issuing import Issued, issue_board, issue_host, new_workshop
+from profagent.errors import UsageError
+from profagent.link.certificate import ROLES, Certificate
+from profagent.link.credentials import CA, CERT, KEY, OTHERS, REVOKED
+from profagent.link.revocation import plain_fingerprint, revoked_fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["DAYS", "Entry", "Keys", "Made"]
+
+CA_KEY = "ca.key"
+BOARD_CERT, BOARD_KEY = "board.pem", "board.key"
+OPERATOR = ROLES[-1]
+# How long a board's or a host's certificate holds unless it is told otherwise.
+DAYS = 730
+SHORTEST_PREFIX = 8
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_LIST_HEAD = (
+    "# Certificates that are no longer trusted: SHA-256 of the DER, then a remark. Written by profagent keys.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A certificate of the workshop, and whether it is revoked."""
+
+    certificate: Certificate
+    revoked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A certificate that was issued, and the folder to copy."""
+
+    certificate: Certificate
+    folder: Path
+
+
+class Keys:
+    """The folder of a workshop."""
+
+    def __init__(self, folder: Path, now: datetime | None = None) -> None:
+        """`now` is the time from which validity counts; None: this host's clock."""
+        self.folder = folder
+        self._now = now or datetime.now(UTC)
+
+    def init(self, name: str = "", days: int = DAYS) -> Made:
+        """Make the folder, with an authority and an operator's certificate for this host. Raises UsageError."""
+        if self.folder.is_dir() and any(self.folder.iterdir()):
+            raise UsageError(
+                f"{self.folder} holds keys already", hint="nothing is overwritten: name another folder with --keys DIR"
+            )
+        host = _plain(socket.gethostname())
+        authority = new_workshop(_checked(name) if name else f"profagent-{host}"[:63], self._now)
+        own = issue_host(authority, host, OPERATOR, days=days, now=self._now)
+        certificate = Certificate.read(own.certificate, CERT)
+        files = {CA: authority.certificate, CA_KEY: authority.key, CERT: own.certificate, KEY: own.key}
+        record = {_record(certificate): own.certificate, REVOKED: _LIST_HEAD.encode()}
+        write_folder_atomically(self.folder, {**files, **record})
+        return Made(certificate, self.folder)
+
+    def issue_board(self, name: str, addresses: tuple[str, ...], days: int = DAYS) -> Made:
+        """A board's certificate. Raises UsageError."""
+        if not addresses:
+            raise UsageError("a board's certificate needs an address", hint="--address for each that hosts call it by")
+        issued = issue_board(self._authority(), _checked(name), addresses, days=days, now=self._now)
+        return self._hand_out("board", name, issued, {BOARD_CERT: issued.certificate, BOARD_KEY: issued.key})
+
+    def issue_host(self, name: str, role: str, days: int = DAYS) -> Made:
+        """Another host's certificate. Raises UsageError."""
+        issued = issue_host(self._authority(), _checked(name), role, days=days, now=self._now)
+        return self._hand_out("host", name, issued, {CERT: issued.certificate, KEY: issued.key})
+
+    def entries(self) -> list[Entry]:
+        """The authority, and what it issued, by kind and name. Raises UsageError."""
+        revoked = self._revoked()
+        files = [self.folder / CA, *sorted((self.folder / "certificates").glob("*.pem"))]
+        found = [Certificate.read(_content(file), file) for file in files]
+        order = ("workshop", "board", "host", "unknown")
+        found.sort(key=lambda each: (order.index(each.kind), each.name, each.until))
+        return [Entry(each, each.fingerprint in revoked) for each in found]
+
+    def revoke(self, what: str) -> list[Certificate]:
+        """Revoke by name or fingerprint; the certificates that are so now. Raises UsageError."""
+        with self._locked():
+            chosen = self._chosen(what)
+            day = f"{self._now:%Y-%m-%d}"
+            lines = [f"{each.fingerprint}  # {each.kind} {each.name}, {day}\n" for each in chosen]
+            text = _content(self.folder / REVOKED).decode() + "".join(lines)
+            handed_out = (file for kind in ("boards", "hosts") for file in self.folder.glob(f"{kind}/*/{REVOKED}"))
+            for file in (self.folder / REVOKED, *handed_out):
+                write_atomically(file, [text.encode()])
+        return chosen
+
+    def _chosen(self, what: str) -> list[Certificate]:
+        issued = [entry for entry in self.entries() if entry.certificate.kind != "workshop"]
+        prefix = plain_fingerprint(what)
+        is_prefix = len(prefix) >= SHORTEST_PREFIX
+        found = [
+            entry
+            for entry in issued
+            if entry.certificate.name == what or (is_prefix and entry.certificate.fingerprint.startswith(prefix))
+        ]
+        fresh = [entry.certificate for entry in found if not entry.revoked]
+        if not found:
+            raise UsageError(f"this workshop issued nothing that is called {what}", hint="see `profagent keys list`")
+        if not fresh:
+            raise UsageError(f"{what} is revoked already", hint="see `profagent keys list`")
+        if len({certificate.kind for certificate in fresh}) > 1:
+            raise UsageError(f"{what} is a board and a host", hint="name one of them by its fingerprint")
+        return fresh
+
+    def _hand_out(self, kind: str, name: str, issued: Issued, files: dict[str, bytes]) -> Made:
+        certificate = Certificate.read(issued.certificate, name)
+        folder = self.folder / f"{kind}s" / name
+        with self._locked():
+            self._check_free(kind, name)
+            write_atomically(self.folder / _record(certificate), [issued.certificate])
+            with _replaced(folder):
+                ca, revoked = (_content(self.folder / each) for each in (CA, REVOKED))
+                write_folder_atomically(folder, {CA: ca, REVOKED: revoked, **files})
+        return Made(certificate, folder)
+
+    def _check_free(self, kind: str, name: str) -> None:
+        for entry in self.entries():
+            if (entry.certificate.kind, entry.certificate.name) == (kind, name) and not entry.revoked:
+                raise UsageError(
+                    f"{kind} {name} has a certificate, until {entry.certificate.until:%Y-%m-%d}",
+                    hint=f"`profagent keys revoke {name}` first, or take another name",
+                )
+
+    def _authority(self) -> Issued:
+        certificate, key = (_content(self.folder / each) for each in (CA, CA_KEY))
+        if stat.S_IMODE((self.folder / CA_KEY).stat().st_mode) & OTHERS:
+            raise UsageError(
+                f"{self.folder / CA_KEY}: others than its owner may use this key",
+                hint=f"chmod 600 {self.folder / CA_KEY}",
+            )
+        return Issued(certificate, key)
+
+    def _revoked(self) -> frozenset[str]:
+        file = self.folder / REVOKED
+        return revoked_fingerprints(_content(file).decode("utf-8", "replace"), file)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold off others that change the folder. Raises UsageError when there is none."""
+        _content(self.folder / CA)
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _replaced(folder: Path) -> Iterator[None]:
+    """Put a folder aside while another takes its place; it comes back when none does."""
+    aside = folder.parent / f".{secrets.token_hex(8)}.part"
+    with suppress(FileNotFoundError):
+        folder.replace(aside)
+    try:
+        yield
+    except BaseException:
+        if aside.exists():
+            aside.replace(folder)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _record(certificate: Certificate) -> str:
+    """Where the workshop keeps a certificate that it issued."""
+    return f"certificates/{certificate.fingerprint}.pem"
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name for a certificate", hint="it is 1 to 63 of A-Z a-z 0-9 . _ -")
+    return name
+
+
+def _plain(name: str) -> str:
+    """A host's name, made fit for a certificate."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-")[:48] or "host"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}",
+            hint="make a workshop with `profagent keys init`, or name its --keys",
+        ) from error

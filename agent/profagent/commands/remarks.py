@@ -1,0 +1,42 @@
+"""What a person should know about a board when a link to it is open."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from profagent.link.messages import Board
+
+US_PER_S = 1_000_000
+# A clock that is off by more than this was never set, or set wrongly.
+FAR_OFF_S = 86_400
+
+
+def remarks(board: Board, role: str, host_wall_us: int) -> Iterator[str]:
+    """Sentences about trust, for a board that told of itself when this host's clock showed `host_wall_us`."""
+    name = board.hostname or board.identity
+    if board.insecure:
+        yield (
+            f"{name} is open (--insecure): whoever reaches it may follow it, and nothing proves that it is the board;"
+            " give its daemon certificates, see docs/security.md"
+        )
+    if role == "viewer" and board.retention is not None and board.retention.policy != "keep":
+        yield (
+            f"to {name} this host is a viewer: what it copies does not count as delivered, and is not deleted there;"
+            " for that it needs a certificate of `profagent keys issue host --role operator`"
+        )
+    if abs(board.clocks.wall_us - host_wall_us) > FAR_OFF_S * US_PER_S:
+        yield (
+            f"the clock of {name} shows {_day(board.clocks.wall_us)}, this host's {_day(host_wall_us)}: times of the"
+            " capture are the board's, and a clock past a certificate's end lets nobody in; set it with `date -s`"
+        )
+
+
+def _day(wall_us: int) -> str:
+    try:
+        return datetime.fromtimestamp(wall_us / US_PER_S, UTC).strftime("%Y-%m-%d")
+    except (OverflowError, ValueError, OSError):
+        return "no date"

@@ -1,0 +1,129 @@
+"""A host's keys, and whether a board is reached over TLS with them, or in plain text."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from profagent.errors import UsageError
+from profagent.link.certificate import Certificate
+from profagent.link.revocation import revoked_fingerprints
+
+# The files of a host's key folder.
+CA, CERT, KEY, REVOKED = "ca.pem", "host.pem", "host.key", "revoked.txt"
+# Bits of a key file's mode with which others than its owner could use it.
+OTHERS = 0o077
+
+
+def default_keys() -> Path:
+    """The folder in which keys are looked for."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "profagent" / "keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A host's certificate and key, the workshop that issued the boards', and whom not to trust any more."""
+
+    folder: Path
+    authority: Certificate
+    own: Certificate
+    ca_pem: bytes = field(repr=False)
+    own_pem: bytes = field(repr=False)
+    key_pem: bytes = field(repr=False)
+    revoked: frozenset[str]
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The credentials in a folder. Raises UsageError."""
+        ca, cert, key = (_content(folder / name) for name in (CA, CERT, KEY))
+        if stat.S_IMODE((folder / KEY).stat().st_mode) & OTHERS:
+            raise UsageError(
+                f"{folder / KEY}: others than its owner may use this key", hint=f"chmod 600 {folder / KEY}"
+            )
+        revoked = folder / REVOKED
+        text = _content(revoked).decode("utf-8", "replace") if revoked.exists() else ""
+        return cls(
+            folder,
+            Certificate.read(ca, folder / CA),
+            Certificate.read(cert, folder / CERT),
+            ca,
+            cert,
+            key,
+            revoked_fingerprints(text, revoked),
+        )
+
+    def context(self) -> ssl.SSLContext:
+        """TLS 1.3 with this host's certificate, for boards of the workshop. Raises UsageError."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.hostname_checks_common_name = False
+        context.set_alpn_protocols(["h2"])
+        try:
+            context.load_verify_locations(cadata=self.ca_pem.decode("ascii"))
+            # An empty passphrase rather than a question at the terminal.
+            context.load_cert_chain(self.folder / CERT, self.folder / KEY, password="")
+        except (ssl.SSLError, OSError, UnicodeDecodeError) as error:
+            raise UsageError(
+                f"{self.folder / CERT} and {self.folder / KEY} are no certificate with its key: {error}",
+                hint="copy both from one folder of `profagent keys issue host`",
+            ) from error
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How boards are reached: TLS with `keys`, plain text if `insecure`, else by the address, with the default keys."""
+
+    keys: Path | None = None
+    insecure: bool = False
+
+    def credentials(self, address: str) -> Credentials | None:
+        """The credentials for `HOST:PORT` or `unix:PATH`; None for plain text. Raises UsageError."""
+        if self.keys and self.insecure:
+            raise UsageError("--keys and --insecure exclude each other", hint="leave one of them out")
+        if self.keys and address.startswith("unix:"):
+            raise UsageError("a Unix socket has no TLS", hint="leave --keys out")
+        if self.keys:
+            return Credentials.read(self.keys)
+        if self.insecure or is_local(address):
+            return None
+        if not (default_keys() / CERT).exists():
+            raise UsageError(
+                f"no keys for the board at {address}: {default_keys() / CERT} is not there",
+                hint="make some with `profagent keys init`, or name others with --keys DIR; or use a tunnel, ssh -L"
+                " 50151:127.0.0.1:50151 BOARD, and --board 127.0.0.1; --insecure goes without (see docs/security.md)",
+            )
+        return Credentials.read(default_keys())
+
+
+# As the address has it: plain text within this host, TLS with the default keys beyond.
+BY_ADDRESS = Access()
+
+
+def host_of(address: str) -> str:
+    """The host of `HOST:PORT`, an IPv6 one without its brackets."""
+    return address.rpartition(":")[0].strip("[]")
+
+
+def is_local(address: str) -> bool:
+    """Whether an address does not leave this host: a loopback one, or a Unix socket."""
+    host = host_of(address)
+    try:
+        return address.startswith("unix:") or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}",
+            hint="a host's keys are ca.pem, host.pem and host.key in one folder",
+        ) from error

@@ -1,0 +1,89 @@
+"""The first handshake with a board: each side proves who it is, and what is wrong with a certificate is found out."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+
+from profagent.errors import RefusedError, UnreachableError
+from profagent.link import distrust
+from profagent.link.certificate import Certificate
+from profagent.link.credentials import host_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from profagent.link.credentials import Credentials
+
+TIMEOUT_S = 10.0
+# A board that ends a connection for another reason does so once; one that does not take a certificate, each time.
+ATTEMPTS = 2
+# What OpenSSL calls an answer that is no TLS.
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE"})
+
+
+def system_time() -> datetime:
+    """The time by this host's clock."""
+    return datetime.now(UTC)
+
+
+async def proven_certificate(
+    address: str, credentials: Credentials, clock: Callable[[], datetime] = system_time
+) -> bytes:
+    """The certificate of the board at `HOST:PORT`, as PEM. It is the workshop's, not revoked, and the board takes ours.
+
+    gRPC says little about a handshake that fails, and asks nobody whether a certificate is revoked. So this one comes
+    first, and gRPC is given the certificate that was proven here as the only one to accept. Raises RefusedError,
+    UnreachableError and UsageError.
+    """
+    context = await asyncio.to_thread(credentials.context)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            for _ in range(ATTEMPTS):
+                async with _connection(address, context) as (reader, shown):
+                    certificate = Certificate.of(x509.load_der_x509_certificate(shown))
+                    if certificate.fingerprint in credentials.revoked:
+                        raise distrust.board_revoked(address, certificate, credentials)
+                    if await reader.read(1):  # gRPC speaks first, once it has taken our certificate
+                        return ssl.DER_cert_to_PEM_cert(shown).encode()
+            raise distrust.host_distrusted(address, credentials, clock())
+    except ssl.SSLCertVerificationError as error:
+        raise await _explained(address, credentials, clock(), error) from error
+    except ssl.SSLError as error:
+        if error.reason in _NO_TLS:
+            raise distrust.no_tls(address) from error
+        raise UnreachableError.at(address, f"TLS fails: {error.reason or error}") from error
+    except TimeoutError as error:
+        raise UnreachableError.at(address, f"no answer for {TIMEOUT_S:.0f} s") from error
+    except OSError as error:
+        raise UnreachableError.at(address, error.strerror or str(error)) from error
+
+
+async def _explained(
+    address: str, credentials: Credentials, now: datetime, error: ssl.SSLCertVerificationError
+) -> RefusedError | UnreachableError:
+    """Why the board's certificate was not taken: looked at in a connection that takes any, and says nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(TIMEOUT_S), _connection(address, context) as (_, shown):
+            certificate = Certificate.of(x509.load_der_x509_certificate(shown))
+    except (OSError, TimeoutError, ValueError) as failed:
+        return UnreachableError.at(address, f"{error.verify_message}, and then {failed}")
+    return distrust.board_distrusted(address, certificate, credentials, now, error.verify_message)
+
+
+@asynccontextmanager
+async def _connection(address: str, context: ssl.SSLContext) -> AsyncIterator[tuple[asyncio.StreamReader, bytes]]:
+    """A TLS connection, and the certificate (DER) that was shown; it is dropped at the end, without a farewell."""
+    host, port = host_of(address), int(address.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=host)
+    try:
+        yield reader, writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    finally:
+        writer.transport.abort()

@@ -1,0 +1,286 @@
+"""Mutual TLS between real daemons and real commands, and what is said when they do not trust each other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from profagent.commands.keys import Keys
+from profagent.errors import RefusedError, UnreachableError
+from profagent.link.channel import connected
+from profagent.link.credentials import Access, Credentials
+from profagent.link.handshake import proven_certificate
+from tests.integration.board import content, job_name, running, simulated
+from tests.integration.host import profagent, started
+
+NOW = datetime.now(UTC)
+LONG_AGO = NOW - timedelta(days=3000)
+LOCAL = ("127.0.0.1", "::1", "localhost")
+# Leads to this machine, and is no loopback address: a board on it is treated as any that is far away.
+OTHERS = "0.0.0.0"
+FAST = ("--quiet-after", "1")
+
+
+def serving(folder: Path) -> list[str]:
+    """Arguments of a daemon with what `keys issue board` has made."""
+    return [
+        *("--tls-cert", str(folder / "board.pem"), "--tls-key", str(folder / "board.key")),
+        *("--tls-ca", str(folder / "ca.pem"), "--tls-revoked", str(folder / "revoked.txt")),
+    ]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workshop and a board."""
+    folder = tmp_path_factory.mktemp("keys") / "original"
+    keys = Keys(folder)
+    keys.init("lab-3")
+    keys.issue_board("euler", LOCAL)
+    return folder
+
+
+@pytest.fixture
+def workshop(original: Path, tmp_path: Path) -> Keys:
+    """A workshop of the test's own."""
+    return Keys(Path(shutil.copytree(original, tmp_path / "workshop")))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def address(workshop: Keys, root: Path) -> Iterator[str]:
+    """A board with TLS."""
+    with running("--root", root, *FAST, *serving(workshop.folder / "boards" / "euler")) as board:
+        yield board.address
+
+
+def record(address: str, *arguments: str | Path, **variables: str) -> tuple[str, ...]:
+    return ("record", "--board", address, "--until-finished", "--backlog", "--json", *map(str, arguments))
+
+
+async def proven(address: str, keys: Path, now: datetime = NOW) -> bytes:
+    return await proven_certificate(address, Credentials.read(keys), lambda: now)
+
+
+async def why(address: str, keys: Path, now: datetime = NOW) -> str:
+    """Why a board and a host do not trust each other, with what to do."""
+    with pytest.raises(RefusedError) as error:
+        await proven(address, keys, now)
+    return f"{error.value}\n{error.value.hint}"
+
+
+def issued(workshop: Keys, kind: str, *, now: datetime = NOW, addresses: tuple[str, ...] = LOCAL) -> Path:
+    """Another board or host of the workshop, as of a moment."""
+    then = Keys(workshop.folder, now)
+    if kind == "board":
+        return then.issue_board("other", addresses).folder
+    return then.issue_host("other", "viewer").folder
+
+
+def replaced(folder: Path, source: Path, *names: str) -> Path:
+    for name in names:
+        shutil.copy(source / name, folder / name)
+    return folder
+
+
+# What works
+
+
+def test_a_capture_over_tls_is_as_any_other(workshop: Keys, root: Path, tmp_path: Path) -> None:
+    job = simulated(root)
+    with running("--root", root, *FAST, *serving(workshop.folder / "boards" / "euler")) as board:
+        ended = profagent(*record(board.address, "--keys", workshop.folder, "--workspace", tmp_path / "ws"))
+    assert ended.code == 0, ended.err
+    assert content(Path(ended.document["mirror"]) / job.name) == content(job)
+    assert "viewer" not in ended.err
+    assert "insecure" not in ended.err
+
+
+def test_the_default_keys_are_taken_for_a_board_that_is_not_local(workshop: Keys, root: Path, tmp_path: Path) -> None:
+    simulated(root)
+    home = tmp_path / "home"
+    shutil.copytree(workshop.folder, home / "profagent" / "keys")
+    folder = Keys(workshop.folder).issue_board("named", (OTHERS,)).folder
+    with running("--root", root, *FAST, *serving(folder), listen="0.0.0.0:0") as board:
+        address = f"{OTHERS}:{board.address.rpartition(':')[2]}"
+        arguments = record(address, "--workspace", tmp_path / "ws")
+        ended = profagent(*arguments, XDG_CONFIG_HOME=str(home))
+        assert ended.code == 0, ended.err
+        none = profagent(*arguments, XDG_CONFIG_HOME=str(tmp_path / "nothing"))
+    assert none.code == 2
+    assert "no keys for the board" in none.err
+    assert "profagent keys init" in none.err
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
+async def test_a_board_is_known_by_each_of_its_addresses(workshop: Keys, root: Path, host: str) -> None:
+    with running("--root", root, *serving(workshop.folder / "boards" / "euler"), listen="[::]:0") as board:
+        port = board.address.rpartition(":")[2]
+        async with connected(f"{host}:{port}", Access(workshop.folder)) as channel:
+            assert not (await channel.describe()).insecure
+
+
+def test_a_viewer_watches_over_tls(workshop: Keys, root: Path, address: str) -> None:
+    viewer = workshop.issue_host("ci", "viewer").folder
+    with started("watch", "--from-start", "--json", "--board", address, "--keys", viewer) as host:
+        simulated(root, 3)
+        host.out.until("inference", 3)
+        assert host.interrupt().code == 0
+
+
+# What is not trusted, and what is said
+
+
+async def test_a_board_that_has_expired(workshop: Keys, root: Path) -> None:
+    with running("--root", root, *serving(issued(workshop, "board", now=LONG_AGO))) as board:
+        told = await why(board.address, workshop.folder)
+    assert "(other) has expired on" in told
+    assert f"by this host's clock it is {NOW:%Y-%m-%d %H:%M}" in told
+    assert "keys issue board" in told
+
+
+async def test_a_host_whose_clock_is_too_early(workshop: Keys, root: Path) -> None:
+    # Only certificates of others can be of the future: those of profagent are valid since 1970.
+    credentials = Credentials.read(workshop.folder)
+    with (
+        running("--root", root, *serving(issued(workshop, "board", now=LONG_AGO))) as board,
+        pytest.raises(RefusedError, match="valid from 1970-01-01"),
+    ):
+        await proven_certificate(board.address, credentials, lambda: datetime(1969, 7, 20, tzinfo=UTC))
+
+
+async def test_a_board_of_another_workshop(workshop: Keys, root: Path, tmp_path: Path) -> None:
+    other = Keys(tmp_path / "other")
+    other.init("lab-4")
+    with running("--root", root, *serving(issued(other, "board"))) as board:
+        told = await why(board.address, workshop.folder)
+    assert f"was issued by lab-4, not by the workshop of {workshop.folder}" in told
+    assert "--keys" in told
+
+
+async def test_a_board_of_another_name(workshop: Keys, root: Path) -> None:
+    folder = issued(workshop, "board", addresses=("192.0.2.7", "euler.example"))
+    with running("--root", root, *serving(folder)) as board:
+        told = await why(board.address, workshop.folder)
+    assert "is not for 127.0.0.1: it is for euler.example, 192.0.2.7" in told
+    assert "--address" in told
+
+
+async def test_a_board_that_is_revoked(workshop: Keys, address: str) -> None:
+    await proven(address, workshop.folder)
+    workshop.revoke("euler")
+    told = await why(address, workshop.folder)
+    assert "the certificate of the board" in told
+    assert f"is revoked: it is in {workshop.folder / 'revoked.txt'}" in told
+
+
+async def test_a_hosts_certificate_is_no_boards(workshop: Keys, root: Path) -> None:
+    folder = issued(workshop, "host")
+    shutil.copy(folder / "host.pem", folder / "board.pem")
+    shutil.copy(folder / "host.key", folder / "board.key")
+    with running("--root", root, *serving(folder)) as board:
+        assert "is no board's: it is of the kind host" in await why(board.address, workshop.folder)
+
+
+async def test_a_host_that_has_expired(workshop: Keys, address: str) -> None:
+    told = await why(address, issued(workshop, "host", now=LONG_AGO))
+    assert "does not take this host's certificate" in told
+    assert "(other) has expired on" in told
+    assert "keys issue host" in told
+
+
+async def test_a_board_whose_clock_is_past_the_hosts_certificate(workshop: Keys, address: str) -> None:
+    # What has expired for the board is valid for this host, whose clock shows a day of ten years ago.
+    folder = issued(workshop, "host", now=LONG_AGO)
+    told = await why(address, folder, LONG_AGO)
+    assert "either the board's clock is wrong" in told
+    assert "`date`" in told
+
+
+async def test_a_host_of_another_workshop(workshop: Keys, address: str, tmp_path: Path) -> None:
+    other = Keys(tmp_path / "other")
+    other.init("lab-4")
+    folder = replaced(issued(other, "host"), workshop.folder, "ca.pem")
+    told = await why(address, folder)
+    assert "was not issued by the workshop of the board's, lab-3" in told
+
+
+async def test_a_boards_certificate_is_no_hosts(workshop: Keys, address: str) -> None:
+    folder = issued(workshop, "board")
+    shutil.copy(folder / "board.pem", folder / "host.pem")
+    shutil.copy(folder / "board.key", folder / "host.key")
+    assert "is no host's: it is of the kind board" in await why(address, folder)
+
+
+async def test_a_daemon_without_tls(workshop: Keys, root: Path) -> None:
+    with running("--root", root) as board:
+        told = await why(board.address, workshop.folder)
+    assert "does not speak TLS" in told
+    assert "--tls-cert" in told
+
+
+async def test_nobody_there_is_no_question_of_trust(workshop: Keys, root: Path) -> None:
+    with running("--root", root) as board:
+        pass
+    with pytest.raises(UnreachableError, match=board.address) as error:
+        await proven(board.address, workshop.folder)
+    assert not isinstance(error.value, RefusedError)
+
+
+def test_a_command_ends_with_the_explanation_and_exit_code_3(workshop: Keys, root: Path, tmp_path: Path) -> None:
+    with running("--root", root, *serving(issued(workshop, "board", now=LONG_AGO))) as board:
+        ended = profagent(*record(board.address, "--keys", workshop.folder, "--workspace", tmp_path / "ws"))
+    assert ended.code == 3
+    assert "has expired on" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_host_that_is_revoked_while_it_records_is_told_so(
+    workshop: Keys, address: str, root: Path, tmp_path: Path
+) -> None:
+    host = workshop.issue_host("ci", "operator").folder
+    (root / job_name(5) / "data").mkdir(parents=True)
+    arguments = ("record", "--board", address, "--keys", host, "--workspace", tmp_path / "ws")
+    with started(*arguments) as running_host:
+        running_host.err.until("recording")
+        workshop.revoke("ci")
+        running_host.err.until("is revoked on this board")
+        assert running_host.interrupt().code in (0, 4)
+    ended = profagent(*arguments)
+    assert ended.code == 3
+    assert "the certificate of ci" in ended.err
+    assert "keys issue host" in ended.err
+
+
+# Without
+
+
+def test_plain_text_to_a_board_that_demands_tls_fails(address: str, tmp_path: Path) -> None:
+    ended = profagent(*record(address, "--workspace", tmp_path / "ws"))
+    assert ended.code == 3
+
+
+def test_an_open_board_is_followed_only_when_told_to_and_warned_of(root: Path, tmp_path: Path) -> None:
+    simulated(root)
+    with running("--root", root, *FAST, "--insecure", listen="0.0.0.0:0") as board:
+        address = f"{OTHERS}:{board.address.rpartition(':')[2]}"
+        ended = profagent(*record(address, "--insecure", "--workspace", tmp_path / "ws"))
+        refused = profagent(*record(address, "--workspace", tmp_path / "ws"), XDG_CONFIG_HOME=str(tmp_path))
+    assert ended.code == 0, ended.err
+    assert "--insecure: what is sent can be read" in ended.err
+    assert "is open (--insecure)" in ended.err
+    assert refused.code == 2
+
+
+def test_keys_and_insecure_exclude_each_other(workshop: Keys, tmp_path: Path) -> None:
+    ended = profagent(*record("board", "--keys", workshop.folder, "--insecure", "--workspace", tmp_path / "ws"))
+    assert ended.code == 2
+    assert "exclude each other" in ended.err

@@ -1,0 +1,96 @@
+"""Certificates as they are made, read by our own reader and by openssl's."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from profagent.commands.issuing import Issued, issue_board, issue_host, new_workshop
+from profagent.errors import UsageError
+from profagent.link.certificate import Certificate
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+BIRTH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Issued:
+    return new_workshop("lab", NOW)
+
+
+def read(issued: Issued) -> Certificate:
+    return Certificate.read(issued.certificate, "certificate")
+
+
+def test_a_workshop_issues_and_does_nothing_else(workshop: Issued) -> None:
+    read_back = read(workshop)
+    assert (read_back.name, read_back.kind, read_back.role, read_back.issuer) == ("lab", "workshop", "", "lab")
+    assert read_back.since == BIRTH
+    assert read_back.until == NOW + timedelta(days=7300)
+    assert read_back.is_issued_by(read_back)
+
+
+def test_a_board_is_known_by_its_addresses(workshop: Issued) -> None:
+    board = read(issue_board(workshop, "euler", ("192.168.1.20", "[fe80::1]", "euler.local"), days=10, now=NOW))
+    assert (board.name, board.kind, board.role) == ("euler", "board", "")
+    assert board.addresses == ("euler.local", "192.168.1.20", "fe80::1")
+    assert (board.since, board.until) == (BIRTH, NOW + timedelta(days=10))
+    assert board.is_issued_by(read(workshop))
+    assert not board.is_issued_by(read(new_workshop("lab", NOW)))
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+def test_a_host_has_its_role_where_the_daemon_finds_it(workshop: Issued, role: str) -> None:
+    host = read(issue_host(workshop, "ci", role, days=10, now=NOW))
+    assert (host.kind, host.role) == ("host", role)
+    names = host.parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.UniformResourceIdentifier) == [f"profagent:role:{role}"]
+
+
+def test_keys_are_p_256(workshop: Issued) -> None:
+    for issued in (workshop, issue_host(workshop, "ci", "viewer", days=1, now=NOW)):
+        key = read(issued).parsed.public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        assert isinstance(key.curve, ec.SECP256R1)
+
+
+def test_no_two_are_the_same(workshop: Issued) -> None:
+    made = [read(issue_host(workshop, "ci", "viewer", days=1, now=NOW)) for _ in range(2)]
+    assert len({certificate.fingerprint for certificate in made}) == 2
+    assert len({certificate.parsed.serial_number for certificate in made}) == 2
+
+
+def test_openssl_agrees_on_issuer_purpose_and_fingerprint(workshop: Issued, tmp_path: Path) -> None:
+    board = issue_board(workshop, "euler", ("192.168.1.20",), days=10, now=NOW)
+    (tmp_path / "ca.pem").write_bytes(workshop.certificate)
+    (tmp_path / "board.pem").write_bytes(board.certificate)
+    at = str(int(NOW.timestamp()))
+    verify = ["openssl", "verify", "-x509_strict", "-attime", at, "-purpose", "sslserver", "-verify_ip", "192.168.1.20"]
+    subprocess.run([*verify, "-CAfile", "ca.pem", "board.pem"], cwd=tmp_path, check=True, capture_output=True)
+    shown = subprocess.run(
+        ["openssl", "x509", "-in", "board.pem", "-noout", "-fingerprint", "-sha256"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert shown.stdout.strip().rpartition("=")[2].replace(":", "").lower() == read(board).fingerprint
+
+
+@pytest.mark.parametrize("address", ["", "euler:50151", "*.local", "a b", "x" * 64, "-" * 300, "192.168.1.20/24", "ä"])
+def test_an_address_is_an_ip_address_or_a_host_name(workshop: Issued, address: str) -> None:
+    with pytest.raises(UsageError, match="neither an IP address nor a host name"):
+        issue_board(workshop, "euler", (address,), days=1, now=NOW)
+
+
+def test_what_was_not_made_here_is_of_no_kind(tmp_path: Path) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    files = ["-keyout", "key", "-out", "cert", "-subj", "/CN=odd", "-addext", "basicConstraints=critical,CA:FALSE"]
+    subprocess.run([*command, *files], cwd=tmp_path, check=True, capture_output=True)
+    odd = Certificate.read((tmp_path / "cert").read_bytes(), "cert")
+    assert (odd.kind, odd.role, odd.addresses) == ("unknown", "", ())
