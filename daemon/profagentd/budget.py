@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Logs of all streams that are announced and not over, beyond a few of each.
-COMMON_LOGS = 4096
+COMMON_LOGS = 3072
 
 
 class Budget:
@@ -56,4 +56,4 @@ class Budgets:
         # three times: as a message, serialised, and in gRPC's hands.
         self.logs = Budget(sure=64, common=COMMON_LOGS)
         self.names = Budget(sure=256, common=20_000)
-        self.sending_bytes = Budget(sure=16 * 1024, common=1024 * 1024)
+        self.sending_bytes = Budget(sure=16 * 1024, common=512 * 1024)

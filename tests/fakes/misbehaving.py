@@ -37,6 +37,7 @@ async def from_address(source: str, target: str) -> AsyncIterator[str]:
             open_now.add(back)
             await asyncio.gather(_pump(reader, back), _pump(there, writer))
             open_now.discard(back)
+        writer.transport.abort()
         open_now.discard(writer)
 
     server = await asyncio.start_server(relay, "127.0.0.1", 0)
@@ -44,8 +45,10 @@ async def from_address(source: str, target: str) -> AsyncIterator[str]:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
-        for writer in open_now:
-            writer.transport.abort()
+        while open_now:
+            for writer in open_now:
+                writer.transport.abort()
+            await asyncio.sleep(0.01)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -122,10 +125,12 @@ async def sends_garbage(address: str) -> None:
         host, _, port = address.rpartition(":")
         with suppress(OSError):
             _, writer = await asyncio.open_connection(host, int(port))
-            writer.write(dice.randbytes(1 << 16))
-            await writer.drain()
-            await asyncio.sleep(PAUSE_S)
-            writer.transport.abort()
+            try:
+                writer.write(dice.randbytes(1 << 16))
+                await writer.drain()
+                await asyncio.sleep(PAUSE_S)
+            finally:
+                writer.transport.abort()
 
 
 async def says_nothing(address: str) -> None:
@@ -134,8 +139,10 @@ async def says_nothing(address: str) -> None:
     while True:
         with suppress(OSError):
             reader, writer = await asyncio.open_connection(host, int(port))
-            await reader.read()
-            writer.transport.abort()
+            try:
+                await reader.read()
+            finally:
+                writer.transport.abort()
         await asyncio.sleep(PAUSE_S)
 
 
