@@ -24,11 +24,23 @@ _QUERIES = {
     " FROM layer l JOIN model m USING (model)",
     "logs": "SELECT path, kind, offset, complete, digest FROM log",
     "job": "SELECT name, frequency_mhz FROM job",
+    "sampling": "SELECT m.name, model_id, input_pic_num, sampled, passed_over, interval, interval_from, due, late,"
+    " never_came FROM sampling JOIN model m USING (model)",
     "segments": "SELECT path, g.kind, ordinal, net, start_us, end_us, ticks FROM segment g JOIN log USING (log)",
     "ledger": "SELECT path, grade, reason, detail, first, last, count FROM ledger_entry LEFT JOIN log USING (log)"
     " WHERE origin <> 'link'",
 }
+_GAPS = (
+    "SELECT model, gap, count(*) FROM (SELECT model, current_pic_count - lag(current_pic_count)"
+    " OVER (PARTITION BY model ORDER BY current_pic_count) AS gap FROM sample) WHERE gap IS NOT NULL GROUP BY 1, 2"
+)
 _FAULTS = {
+    "models whose samples are not as many as told": "SELECT model FROM sampling s WHERE sampled <>"
+    " (SELECT count(*) FROM sample x WHERE x.model = s.model)"
+    " OR passed_over <> (SELECT count(*) FROM sample x WHERE x.model = s.model AND NOT kept)",
+    "distances of samples that are not there": f"SELECT * FROM sample_gap EXCEPT {_GAPS}",
+    "distances of samples that are not counted": f"{_GAPS} EXCEPT SELECT * FROM sample_gap",
+    "passed over logs with rows": "SELECT path FROM log JOIN part USING (log) WHERE NOT kept",
     "segments whose ticks are not those of their records": "SELECT segment FROM segment g WHERE kind = 'aicore'"
     " AND ticks <> (SELECT ifnull(sum(ticks), 0) FROM aicore r WHERE r.segment = g.segment)",
     "segments without records": "SELECT segment FROM segment WHERE segment NOT IN (SELECT segment FROM aicore)"

@@ -109,6 +109,7 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         orphans = self.run(self.session.orphan_dones(self.job))
         self.apply(self.decoder.end(unsettled, orphans), state="finished")
         self.run(self.session.note_full_rings(self.job))
+        self.run(self.session.note_samples(self.job))
 
     def apply(self, changes: Iterable[Change], state: str | None = None) -> None:
         """Commit changes."""

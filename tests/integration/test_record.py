@@ -29,6 +29,7 @@ SUMMARY = [
     "jobs",
     "bytes",
     "records",
+    "sampling",
     "ledger",
     "kept_losses",
     "complete",

@@ -15,6 +15,7 @@ from profagent.cli.running import run_until_stopped, tell
 from profagent.commands.counter_maps import read_map
 from profagent.commands.importing import import_job
 from profagent.commands.job_folder import write_log
+from profagent.commands.told import read_acl_json
 from profagent.commands.workspace import Workspace
 from profagent.commands.workspace_import import NO_BOARD, WorkspaceImport, import_into
 from profagent.errors import IncompleteError, UsageError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from profagent.commands.importing import Imported
     from profagent.formats.countermap import CounterMap
+    from profagent.link.messages import Profiling
 
 # An import's database holds this one session.
 SESSION = 1
@@ -41,9 +43,16 @@ SESSION = 1
 )
 @click.option("--board", metavar="IDENTITY", help="With --workspace: the board that the JOB was copied from.")
 @options.counter_map
+@options.acl_json
 @options.as_json
 def command(
-    *, directory: Path, workspace: Path | None, board: str | None, counter_map: Path | None, as_json: bool
+    *,
+    directory: Path,
+    workspace: Path | None,
+    board: str | None,
+    counter_map: Path | None,
+    acl_json: Path | None,
+    as_json: bool,
 ) -> int:
     """Import a JOB directory into the database in its sqlite/ folder, made anew each time.
 
@@ -53,19 +62,20 @@ def command(
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     """
     chosen = None if counter_map is None else read_map(counter_map)
+    told = None if acl_json is None else read_acl_json(acl_json)
     if workspace is None:
         if board is not None:
             raise UsageError("--board goes with --workspace", hint="name the workspace to import into")
-        return _into_the_job(directory, chosen, as_json=as_json)
-    wanted = WorkspaceImport(directory, Workspace(workspace), board or NO_BOARD, chosen)
+        return _into_the_job(directory, chosen, told, as_json=as_json)
+    wanted = WorkspaceImport(directory, Workspace(workspace), board or NO_BOARD, chosen, told)
     summary = run_until_stopped(lambda stop: import_into(wanted, stop))
     click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
     return 0 if summary["complete"] else IncompleteError.exit_code
 
 
-def _into_the_job(directory: Path, chosen: CounterMap | None, *, as_json: bool) -> int:
+def _into_the_job(directory: Path, chosen: CounterMap | None, told: Profiling | None, *, as_json: bool) -> int:
     async def work(_: asyncio.Event) -> Imported:
-        return await import_job(directory, chosen)
+        return await import_job(directory, chosen, told=told)
 
     imported = run_until_stopped(work)
     with open_reader(imported.database) as connection:

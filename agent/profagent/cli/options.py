@@ -40,6 +40,16 @@ def access(function: F) -> F:
     return cast("F", with_access)
 
 
+def acl_json(function: F) -> F:
+    """`--acl-json FILE`."""
+    return click.option(
+        "--acl-json",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="The acl.json that the JOB's program was given: its interval tells which samples were due.",
+    )(function)
+
+
 def counter_map(function: F) -> F:
     """`--counter-map FILE`."""
     return click.option(

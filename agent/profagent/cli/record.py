@@ -15,6 +15,7 @@ from profagent.commands.record import RecordOptions, duration_s, record
 from profagent.commands.workspace import Workspace
 from profagent.errors import IncompleteError, UnsupportedBoardError, UsageError
 from profagent.export.kept_loss import kept_loss_line
+from profagent.export.sampling_text import sampling_lines
 from profagent.export.table import printable
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"session {summary['session']} of {summary['board']}{mark}: {_verdict(summary)}",
         f"  JOBs:     {' '.join(summary['jobs']) or 'none'}",
         f"  records:  {records}; {summary['bytes']} bytes",
+        f"  sampling: {'; '.join(sampling_lines(summary['sampling']))}",
         f"  ledger:   {'; '.join(ledger) or 'empty'}",
         *(f"  {printable(kept_loss_line(loss))}" for loss in summary["kept_losses"]),
         f"  database: {summary['database']}",

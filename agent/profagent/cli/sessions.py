@@ -12,6 +12,7 @@ from profagent.cli import options
 from profagent.commands.workspace import Workspace
 from profagent.export.columns import Cell, Column
 from profagent.export.kept_loss import kept_loss_line
+from profagent.export.sampling_text import keeping_line, share_text
 from profagent.export.table import printable, table_lines
 from profagent.store.queries import open_reader
 from profagent.store.summaries import all_sessions
@@ -19,7 +20,10 @@ from profagent.store.summaries import all_sessions
 if TYPE_CHECKING:
     from pathlib import Path
 
-TITLES = ("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "losses", "notes", "labels")
+TITLES = (
+    *("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "sampled", "losses", "notes"),
+    "labels",
+)
 COLUMNS = tuple(Column(title) for title in TITLES)
 
 
@@ -45,6 +49,8 @@ def command(*, workspace: Path | None, as_json: bool) -> None:
     for line in table_lines(COLUMNS, [_row(session) for session in sessions]):
         click.echo(line)
     for session in sessions:
+        if (kept := keeping_line(session["sampling"])) is not None:
+            click.echo(f"session {session['session']}: {kept}")
         for loss in session["kept_losses"]:
             click.echo(f"session {session['session']}: {printable(kept_loss_line(loss))}")
 
@@ -53,13 +59,16 @@ def _row(session: dict[str, Any]) -> tuple[Cell, ...]:
     started = datetime.fromtimestamp(session["started_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
     state = "unfinished" if session["ended_us"] is None else "complete" if not session["losses"] else "INCOMPLETE"
     mark = " [simulated]" if session["simulated"] else ""
-    counts = (session[key] for key in ("jobs", "inferences", "losses", "notes"))
     return (
         session["session"],
         (session["hostname"] or session["board"]) + mark,
         session["source"],
         started,
         state,
-        *counts,
+        session["jobs"],
+        session["inferences"],
+        share_text(session["sampled"], session["due"]),
+        session["losses"],
+        session["notes"],
         session["labels"] or "",
     )

@@ -132,7 +132,7 @@ class Conversation:
             case List():
                 observer.changed(await sink.listed(action.names))
             case Know():
-                sink.know_job(action.job.name, action.job.directory)
+                sink.know_job(action.job.name, action.job.directory, action.job.profiling)
             case Ask():
                 await self._perform(self._link.held(await sink.holdings(action.logs)))
             case Take():

@@ -38,6 +38,7 @@ from profagent.store.queries import (
     ledger_of,
     open_reader,
 )
+from profagent.store.sampling import sampling_of
 from profagent.store.selection import Choice, Selection
 
 if TYPE_CHECKING:
@@ -128,7 +129,10 @@ class _Output:
     def __init__(self, connection: sqlite3.Connection, scope: Scope, directory: Path) -> None:
         self.scope = scope
         self.provenance = describe_provenance(
-            scope, ledger_of(connection, scope), kept_losses_of(connection, scope.session.session)
+            scope,
+            ledger_of(connection, scope),
+            sampling_of(connection, scope.session.session, scope.job.job),
+            kept_losses_of(connection, scope.session.session),
         )
         self.unplaced = 0
         self._directory = directory

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagent.commands.counter_maps import simulated_map
+from profagent.commands.told import profiling_known
 from profagent.errors import StoreError
 from profagent.ingest.changes import ApiRecords, JobChanges, SegmentRecords
 from profagent.ingest.local import LocalJob, list_job
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import Change
     from profagent.ingest.local import JobListing
+    from profagent.link.messages import Profiling
 
 RECORDS_PER_BATCH = 20_000
 FILES_PER_BATCH = 1_000
@@ -44,9 +46,15 @@ def job_database(directory: Path) -> Path:
 
 
 async def import_job(
-    directory: Path, counter_map: CounterMap | None = None, *, progress: Callable[[int, int], None] | None = None
+    directory: Path,
+    counter_map: CounterMap | None = None,
+    *,
+    told: Profiling | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Imported:
     """Import a JOB directory. Raises UsageError, UnsupportedBoardError, StoreError.
+
+    `told` is what the JOB's program was told to record.
 
     The database appears under its name when it is whole, so a reader never sees half of one.
     """
@@ -57,7 +65,7 @@ async def import_job(
     try:
         draft.unlink(missing_ok=True)
         async with Store(draft, durable=False) as store:
-            await _fill(store, directory, listing, counter_map, progress)
+            await _fill(store, directory, listing, counter_map, told, progress)
         _sync(draft)
         draft.replace(database)
     except OSError as error:
@@ -77,6 +85,7 @@ async def _fill(
     directory: Path,
     listing: JobListing,
     counter_map: CounterMap | None,
+    told: Profiling | None,
     progress: Callable[[int, int], None] | None,
 ) -> None:
     if counter_map is None and listing.is_simulated:
@@ -93,6 +102,8 @@ async def _fill(
             counter_map=None if counter_map is None else counter_map.name,
         )
     )
+    if told is not None:
+        await session.apply([JobChanges(directory.name, str(directory), (profiling_known(told),))])
     job = LocalJob(directory)
     done = 0
     for files, changes in _batches(job.changes(listing, counter_map)):
@@ -106,6 +117,7 @@ async def _fill(
         [JobChanges(directory.name, str(directory), job.end(unsettled, orphans), state, caught_up=True)]
     )
     await session.note_full_rings(directory.name)
+    await session.note_samples(directory.name)
     await session.end(time.time_ns() // 1000)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from profagent.commands.counter_maps import simulated_map
 from profagent.commands.mirroring import BoardMirrors
+from profagent.commands.told import profiling_known
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import is_job_name
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, TakenBack
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change
     from profagent.ingest.commit import Step
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board
+    from profagent.link.messages import Board, Profiling
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.store import Store
     from profagent.store.stored_session import HeldJob, StoredSession
@@ -117,11 +118,13 @@ class Recording:
         """Whether the workspace's disk has room for a batch."""
         return await asyncio.to_thread(has_room, self._workspace.root)
 
-    def know_job(self, name: str, directory: str) -> None:
-        """Note where a JOB stands on the board; ProtocolError for a name that no JOB has."""
+    def know_job(self, name: str, directory: str, profiling: Profiling | None = None) -> None:
+        """Note where a JOB stands and what it was to record; ProtocolError for a name that no JOB has."""
         if not is_job_name(name):
             raise ProtocolError(f"the board names a JOB {name[:40]!r}", hint="upgrade profagentd on the board")
         self._directories[name] = directory
+        if profiling is not None:
+            self._complaints.append(JobChanges(name, directory, (profiling_known(profiling),)))
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """What is held of each announced log."""
@@ -170,6 +173,7 @@ class Recording:
         await self.session.apply(batches)
         if has_ended:
             await self.session.note_full_rings(name)
+            await self.session.note_samples(name)
         return batches
 
     async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
@@ -197,6 +201,8 @@ class Recording:
         """Mark the session as ended and close the mirrors' files."""
         if self._session is not None:
             await self._session.apply(self._take_complaints())
+            for job in self._directories:
+                await self._session.note_samples(job)
             await self._session.end(self._options.now_us())
             self._mirrors.close()
 

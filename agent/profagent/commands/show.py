@@ -10,6 +10,7 @@ from profagent.export.columns import ACL_STATISTIC, FREQUENCY, OP_STATISTIC, OP_
 from profagent.export.kept_loss import kept_loss_line
 from profagent.export.naming import icache_miss_rate
 from profagent.export.provenance import describe_provenance
+from profagent.export.sampling_text import sampling_lines
 from profagent.export.sheets import as_object
 from profagent.export.statistic import acl_statistic_rows
 from profagent.export.table import printable, table_lines
@@ -24,6 +25,7 @@ from profagent.store.queries import (
     ledger_of,
     open_reader,
 )
+from profagent.store.sampling import sampling_of
 from profagent.store.selection import Choice, Selection
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ def shown_as_text(shown: Shown) -> Iterator[str]:
         yield printable(f"{table.kind}: {about}" if about else table.kind)
         yield from table_lines(table.columns, table.rows)
     yield ""
+    yield from sampling_lines(shown.provenance["sampling"])
     yield from _ledger_lines(shown.provenance["ledger"])
     yield from (printable(kept_loss_line(loss)) for loss in shown.provenance["kept_losses"])
     yield shown.provenance["pmu"]
@@ -109,7 +112,12 @@ def _show_job(connection: sqlite3.Connection, scope: Scope, choice: Choice) -> S
         frequency,
     ]
     return Shown(
-        describe_provenance(scope, ledger_of(connection, scope), kept_losses_of(connection, scope.session.session)),
+        describe_provenance(
+            scope,
+            ledger_of(connection, scope),
+            sampling_of(connection, scope.session.session, scope.job.job),
+            kept_losses_of(connection, scope.session.session),
+        ),
         count_inferences(connection, scope),
         len(inferences),
         [table for table in tables if table.rows],

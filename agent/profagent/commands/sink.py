@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from profagent.errors import ProfagentError, UnsupportedBoardError
     from profagent.ingest.changes import JobChanges
     from profagent.link.channel import Channel
-    from profagent.link.messages import Acknowledgement, Board, Holding, JobStatus
+    from profagent.link.messages import Acknowledgement, Board, Holding, JobStatus, Profiling
     from profagent.link.session import FollowedLog, Happened
 
 
@@ -24,7 +24,7 @@ class Sink(Protocol):
     async def begin(self, board: Board, address: str) -> None:
         """A stream has been opened; called again after each reconnection."""
 
-    def know_job(self, name: str, directory: str) -> None:
+    def know_job(self, name: str, directory: str, profiling: Profiling | None = None) -> None:
         """A JOB that will be followed."""
 
     async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:

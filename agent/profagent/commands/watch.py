@@ -17,6 +17,7 @@ from profagent.commands.remarks import remarks
 from profagent.commands.watching import Watching
 from profagent.export.live import LiveEvents
 from profagent.formats.names import LogKind
+from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
 from profagent.link.credentials import BY_ADDRESS
 from profagent.store.store import Store
@@ -110,6 +111,9 @@ class WatchView:
         """Know whether a program runs, and which JOBs are up to date."""
         if not jobs:
             self._tell_once(NO_JOB)
+        for job in jobs:
+            if job.profiling is not None:
+                self.events.samples.tell(job.name, interval_of(job.profiling.interval))
         self._job_goes_on = any(job.caught_up and job.state in ("open", "quiet") for job in jobs)
         for job in jobs:
             if job.caught_up:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import Change
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board
+    from profagent.link.messages import Board, Profiling
     from profagent.link.session import FollowedLog, Happened
 
 # Logs whose state the decoder keeps. What it may ask for again is kept longer: data, `.done` files; tables for good.
@@ -124,7 +124,12 @@ class Watching:
         for job in self._jobs.values():
             job.begin_anew()
 
-    def know_job(self, name: str, directory: str) -> None:
+    def know_job(
+        self,
+        name: str,
+        directory: str,
+        profiling: Profiling | None = None,  # noqa: ARG002 - the sink's interface
+    ) -> None:
         """A JOB that is watched from now on."""
         if name not in self._jobs:
             begun_us = self._begun_us if self._beginnings.is_in_past(name) else 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.commit import Step
     from profagent.ingest.local import JobListing
-    from profagent.link.messages import Acknowledgement, Holding
+    from profagent.link.messages import Acknowledgement, Holding, Profiling
     from profagent.link.session import FollowedLog, Happened
 
 NO_BOARD = "import"
@@ -34,12 +34,16 @@ BATCH_EVENTS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceImport:
-    """What to import, and as whose. `board` is the identity of the board that the JOB was copied from."""
+    """What to import, and as whose. `board` is the identity of the board that the JOB was copied from.
+
+    `told` is what the JOB's program was told to record.
+    """
 
     directory: Path
     workspace: Workspace
     board: str = NO_BOARD
     counter_map: CounterMap | None = None
+    told: Profiling | None = None
 
 
 async def import_into(
@@ -63,7 +67,7 @@ async def import_into(
             )
             recording = Recording(options.workspace, store, chosen, reached=reached)
             await recording.begin(_board(options.board, listing), str(directory))
-            recording.know_job(directory.name, str(directory))
+            recording.know_job(directory.name, str(directory), options.told)
             await _copy(recording, LocalStream(directory, listing), stop)
             await _finish(recording, directory.name)
             summary = await recording.session.summary()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from profagent.export.kept_loss import kept_loss_fields
 from profagent.export.live_inference import Layer, OpenInference, model_fields, rounded
 from profagent.export.live_job import LiveJob
+from profagent.export.live_samples import LiveSamples
 from profagent.formats.names import display_text, parse_log_name
 from profagent.formats.records import api_name
 from profagent.ingest.changes import (
@@ -37,6 +38,7 @@ class LiveEvents:
 
     def __init__(self, *, with_records: bool = False, simulated: bool = False) -> None:
         self.simulated = simulated
+        self.samples = LiveSamples()
         self.inferences = 0
         self.records = dict.fromkeys(("aicore", "aicpu", "acl_api"), 0)
         self.ledger = {"loss": 0, "note": 0}
@@ -48,6 +50,7 @@ class LiveEvents:
         """Events of one JOB's changes."""
         job = self._jobs.setdefault(batch.job, LiveJob())
         for change in batch.changes:
+            self.samples.take(batch.job, change)
             yield from self._change(batch.job, job, change)
         for inference, is_whole in job.due(has_ended=batch.state in ENDED_STATES):
             yield self._inference(batch.job, inference, complete=is_whole)
@@ -69,6 +72,7 @@ class LiveEvents:
             "event": "summary",
             "inferences": self.inferences,
             "records": dict(self.records),
+            "sampling": self.samples.in_all(),
             "ledger": dict(self.ledger),
             "simulated": self.simulated,
         }
@@ -134,7 +138,8 @@ class LiveEvents:
 
     def _inference(self, job_name: str, inference: OpenInference, *, complete: bool) -> Event:
         self.inferences += 1
-        return self._event("inference", job_name, **inference.fields(), complete=complete)
+        share = self.samples.of_model(job_name, inference.name)
+        return self._event("inference", job_name, **inference.fields(), **share, complete=complete)
 
     def _entry(self, job_name: str, job: LiveJob, path: str | None, entry: Entry) -> Iterator[Event]:
         """A ledger entry that was not told: with its inference while that is open, else on its own."""

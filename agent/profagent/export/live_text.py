@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from profagent.export.kept_loss import kept_loss_line
+from profagent.export.sampling_text import sampling_line, share_text
 
 if TYPE_CHECKING:
     from profagent.export.live import Event
@@ -32,7 +33,8 @@ def line_of(event: Event) -> str:
             return f"{event['job']} is {event['state']}{mark}"
     records = ", ".join(f"{count} {kind}" for kind, count in event["records"].items())
     ledger = ", ".join(f"{count} {grade}" for grade, count in event["ledger"].items())
-    return f"{event['inferences']} inferences; records: {records}; ledger: {ledger}{mark}"
+    sampling = sampling_line(event["sampling"])
+    return f"{event['inferences']} inferences, {sampling}; records: {records}; ledger: {ledger}{mark}"
 
 
 def _inference(event: Event) -> str:
@@ -42,8 +44,10 @@ def _inference(event: Event) -> str:
     )
     who = f"{event['model']}.{event['model_id']} picture {event['current_pic_count']}"
     ledger = "".join(f"  {entry['grade']}: {entry['reason']} ({entry['count']})" for entry in event["ledger"])
+    is_less = event["due"] is not None and event["sampled"] < event["due"]
+    share = f"  sampled {share_text(event['sampled'], event['due'])}" if is_less else ""
     parts = (_clock(event["start_us"]), who, _ms(event["total_us"]), f"{event['records']} records", slowest)
-    return "  ".join(part for part in parts if part) + ledger
+    return "  ".join(part for part in parts if part) + share + ledger
 
 
 def _record(event: Event) -> str:

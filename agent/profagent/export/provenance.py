@@ -22,9 +22,12 @@ SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
 def describe_provenance(
-    scope: Scope, ledger: Iterable[LedgerRow], kept_losses: Sequence[Mapping[str, Any]] = ()
+    scope: Scope,
+    ledger: Iterable[LedgerRow],
+    sampling: Mapping[str, Any],
+    kept_losses: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The session, its JOB, what is missing, and what is not verified, as values for JSON.
+    """The session, its JOB, how well that was sampled, what is missing, and what is not verified, as values for JSON.
 
     `kept_losses` are all of the session: what the board lost while nobody listened may concern any of its JOBs.
     """
@@ -42,6 +45,7 @@ def describe_provenance(
         "job_state": job.state,
         "frequency_mhz": job.frequency_mhz,
         "counter_map": session.counter_map,
+        "sampling": dict(sampling),
         "ledger": ledger_counts(ledger),
         "kept_losses": list(kept_losses),
         "pmu": pmu_remark(session.counter_map),

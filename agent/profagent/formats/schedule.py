@@ -15,7 +15,7 @@ from profagent.errors import UsageError
 if TYPE_CHECKING:
     from profagent.formats.names import InferenceKey
 
-__all__ = ["ByStep", "ByTime", "Choice", "EachNth", "Schedule", "parse_schedule", "step_of"]
+__all__ = ["ByStep", "ByTime", "EachNth", "Keeping", "Schedule", "parse_schedule", "step_of"]
 
 EXAMPLE = "write it like skip_first=10,wait=5,warmup=2,active=3,repeat=4"
 US_PER_S = 1_000_000
@@ -79,7 +79,7 @@ class ByTime:
         return f"window {self.kept_us / US_PER_S:g}s/{self.period_us / US_PER_S:g}s"
 
 
-Choice = ByStep | ByTime
+Keeping = ByStep | ByTime
 
 
 def step_of(inference: InferenceKey, interval: int | None) -> int:

@@ -52,6 +52,22 @@ class FrequencyKnown:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfilingKnown:
+    """What the JOB's program was told to record: `interval`, None where it cannot be read, by a file of the board."""
+
+    interval: int | None
+    acl_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Whether a log of an inference is kept; one that was passed over on purpose has no rows of its content."""
+
+    path: str
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SimulatedKnown:
     """The JOB carries the simulated board's marker file; `counter_map` names the map it is decoded with."""
 
@@ -177,6 +193,8 @@ Change = (
     | LogReset
     | LogRemoved
     | FrequencyKnown
+    | ProfilingKnown
+    | Chosen
     | SimulatedKnown
     | LayersKnown
     | SegmentRecords

@@ -6,16 +6,19 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from profagent.formats.names import display_text, parse_log_name
+from profagent.formats.names import LogKind, display_text, parse_log_name
 
 if TYPE_CHECKING:
     import sqlite3
 
     from profagent.ingest.changes import Entry
+    from profagent.store.samples import SampleRows
 
 # Any other is looked up again.
 REMEMBERED_LOGS = 4096
 REMEMBERED_MODELS = 1024
+# Files that a sampled inference leaves, their `.done` among them.
+_OF_SAMPLES = (LogKind.AICORE, LogKind.AICPU)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,14 @@ class Part:
 class LogRow:
     """A log's number, the model that its name speaks of, and what is known of its other rows; None: look it up.
 
-    `is_new` until anything is written about it. `segment` is the ordinal and the number of its last segment.
+    `is_new` until anything is written about it; `kept` unless passed over on purpose. `segment` is the ordinal and the
+    number of its last segment.
     """
 
     log: int
     model: int | None
     is_new: bool = False
+    kept: bool = True
     parts: list[Part] | None = None
     segment: tuple[int, int] | None = None
     entries: dict[Entry, int] | None = field(default=None)
@@ -59,9 +64,10 @@ def path_from_sql(path: str | bytes) -> str:
 class LogRows:
     """The logs of one JOB, found by path; rows are made where there are none."""
 
-    def __init__(self, connection: sqlite3.Connection, job: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, job: int, samples: SampleRows) -> None:
         self._connection = connection
         self._job = job
+        self._samples = samples
         self._logs: OrderedDict[str, LogRow] = OrderedDict()
         self._models: OrderedDict[tuple[str, int], int] = OrderedDict()
 
@@ -88,9 +94,9 @@ class LogRows:
 
     def _find(self, path: str) -> LogRow | None:
         found = self._connection.execute(
-            "SELECT log, model FROM log WHERE job = ? AND path = ?", (self._job, path_to_sql(path))
+            "SELECT log, model, kept FROM log WHERE job = ? AND path = ?", (self._job, path_to_sql(path))
         ).fetchone()
-        return None if found is None else LogRow(*found)
+        return None if found is None else LogRow(found[0], found[1], kept=bool(found[2]))
 
     def _add(self, path: str) -> LogRow:
         name = parse_log_name(path)
@@ -101,6 +107,8 @@ class LogRows:
             " VALUES (?, ?, ?, ?, ?, 0, 0, 0)",
             (self._job, path_to_sql(path), display_text(path), kind, model),
         )
+        if model is not None and name is not None and name.kind in _OF_SAMPLES:
+            self._samples.add(model, name)
         return LogRow(int(cursor.lastrowid or 0), model, is_new=True, parts=[], entries={})
 
     def _find_or_add_model(self, name: str, model_id: int) -> int:

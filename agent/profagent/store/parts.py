@@ -32,6 +32,8 @@ class PartRows:
         Records below `fetched` were in the database before and keep their part; any other is this session's.
         """
         parts = self._parts(row)
+        # A log that was passed over before has none.
+        fetched = fetched if parts else 0
         fresh = numbers[np.searchsorted(numbers, fetched) :]
         if len(fresh):
             self._extend(row.log, parts, int(fresh[0]), int(fresh[-1]))

@@ -19,7 +19,8 @@ CREATE TABLE session (
     simulated      INTEGER NOT NULL,
     daemon_version TEXT NOT NULL,
     sdk_version    TEXT NOT NULL,
-    counter_map    TEXT                 -- name of the counter map its records were decoded with
+    counter_map    TEXT,                -- name of the counter map its records were decoded with
+    keeping        TEXT                 -- which inferences it keeps, NULL for all
 );
 
 CREATE TABLE session_label (
@@ -45,6 +46,8 @@ CREATE TABLE job (
     state         TEXT NOT NULL,        -- open, finished, quiet or removed
     frequency_mhz INTEGER,              -- NPU clock from info.json
     caught_up     INTEGER NOT NULL DEFAULT 0, -- 1 when nothing more of it was to come in its state
+    interval      INTEGER,              -- of its program's acl.json
+    acl_json      TEXT,                 -- that file on the board, NULL where none is known
     UNIQUE (board, name)
 );
 
@@ -85,6 +88,7 @@ CREATE TABLE log (
     offset     INTEGER NOT NULL,
     complete   INTEGER NOT NULL,        -- 1 when the board vouched for size and digest, 2 when it is gone from the board
     digest     BLOB,                    -- BLAKE2b-16 of a complete log
+    kept       INTEGER NOT NULL DEFAULT 1, -- 0 when passed over on purpose: no rows, and maybe not in the mirror
     UNIQUE (job, path)
 );
 
@@ -117,6 +121,39 @@ CREATE TABLE inference (
 );
 CREATE UNIQUE INDEX inference_of_file ON inference          -- the inference that a file's records belong to
     (model, current_pic_count, stretch, batch_num, input_pic_num, device_id, ifnull(stream_id, -1));
+
+CREATE INDEX inference_loaded_again ON inference (model) WHERE stretch > 0; -- whether picture counts began anew
+
+-- A sampled inference, known by the name of one of its files, whether it was kept, copied whole or lost on the way.
+-- Counts from 2^63 on, which SQLite's integers do not hold, have no row.
+CREATE TABLE sample (
+    model             INTEGER NOT NULL REFERENCES model,
+    current_pic_count INTEGER NOT NULL,
+    input_pic_num     INTEGER NOT NULL,
+    kept              INTEGER NOT NULL, -- 0 when it was passed over on purpose
+    PRIMARY KEY (model, current_pic_count)
+) WITHOUT ROWID;
+
+-- How many neighbouring samples are so many pictures apart.
+CREATE TABLE sample_gap (
+    model    INTEGER NOT NULL REFERENCES model,
+    pictures INTEGER NOT NULL,
+    count    INTEGER NOT NULL,
+    PRIMARY KEY (model, pictures)
+) WITHOUT ROWID;
+
+-- How well a model was sampled, from its samples and the interval. NULL is "not known".
+CREATE TABLE sampling (
+    model         INTEGER PRIMARY KEY REFERENCES model,
+    input_pic_num INTEGER,              -- pictures of every inference, 0 where they differ
+    sampled       INTEGER NOT NULL,
+    passed_over   INTEGER NOT NULL,     -- of these, on purpose
+    interval      INTEGER,
+    interval_from TEXT,                 -- acl.json or inferred
+    due           INTEGER,              -- sampled, and those that were due and never came
+    late          INTEGER,
+    never_came    INTEGER
+);
 
 -- A network segment of an inference, on one of the two units.
 CREATE TABLE segment (
@@ -190,7 +227,8 @@ CREATE TABLE ledger_entry (
     job     INTEGER REFERENCES job,
     log     INTEGER REFERENCES log,
     origin  TEXT NOT NULL,              -- content: follows from the log's bytes; ring: from its calls' times;
-                                        -- link: happened on the way; board: kept by the daemon
+                                        -- link: happened on the way; board: kept by the daemon;
+                                        -- sampling: from its model's picture counts
     grade   TEXT NOT NULL CHECK (grade IN ('loss', 'note')),
     reason  TEXT NOT NULL,
     detail  TEXT NOT NULL,
@@ -199,6 +237,8 @@ CREATE TABLE ledger_entry (
     count   INTEGER NOT NULL
 );
 CREATE INDEX ledger_of_log ON ledger_entry (log);           -- replacing the entries that follow from a log's bytes
+
+CREATE INDEX ledger_of_job ON ledger_entry (job) WHERE log IS NULL; -- losses that have no name, notes about samples
 
 -- What a board lost whether or not somebody listened. Its daemon tells it on every stream; here it is written once, by
 -- the session that heard it first, with the newest figures. Each has its entry in the ledger.
@@ -221,7 +261,14 @@ SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.starte
        (SELECT count(*) FROM session_job WHERE session = s.session) AS jobs,
        (SELECT count(*) FROM inference WHERE session = s.session) AS inferences,
        (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'loss') AS losses,
-       (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'note') AS notes
+       (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'note') AS notes,
+       s.keeping,
+       (SELECT ifnull(sum(sampled), 0) FROM session_job JOIN model USING (job) JOIN sampling USING (model)
+        WHERE session = s.session) AS sampled,
+       (SELECT CASE WHEN count(*) = count(due) THEN sum(due) END FROM session_job JOIN model USING (job)
+        JOIN sampling USING (model) WHERE session = s.session) AS due,
+       (SELECT ifnull(sum(passed_over), 0) FROM session_job JOIN model USING (job) JOIN sampling USING (model)
+        WHERE session = s.session) AS passed_over
 FROM session s JOIN board b USING (board);
 
 CREATE VIEW inferences AS
@@ -263,6 +310,23 @@ LEFT JOIN api_name n USING (api);
 CREATE VIEW ledger AS
 SELECT e.session, j.name AS job, g.shown_path AS log, e.grade, e.reason, e.detail, e.first, e.last, e.count
 FROM ledger_entry e LEFT JOIN job j USING (job) LEFT JOIN log g USING (log);
+
+CREATE VIEW sampling_by_model AS
+SELECT b.identity AS board, j.name AS job, m.name AS model, m.model_id, s.interval, s.interval_from, j.acl_json,
+       s.sampled, s.due, s.late, s.never_came, s.passed_over
+FROM sampling s JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
+
+CREATE VIEW sample_gaps AS
+SELECT b.identity AS board, j.name AS job, m.name AS model, m.model_id, g.before AS pic_count_before,
+       g.current_pic_count, g.inferences, g.inferences % g.interval AS late_by,
+       g.inferences / g.interval - 1 AS never_came
+FROM (SELECT x.model, s.interval, x.current_pic_count,
+             lag(x.current_pic_count) OVER (PARTITION BY x.model ORDER BY x.current_pic_count) AS before,
+             (x.current_pic_count - lag(x.current_pic_count) OVER (PARTITION BY x.model ORDER BY x.current_pic_count))
+             / s.input_pic_num AS inferences
+      FROM sample x JOIN sampling s USING (model) WHERE s.due IS NOT NULL AND s.interval > 0) g
+JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board)
+WHERE g.inferences <> g.interval;
 
 CREATE VIEW kept_losses AS
 SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.lost_logs, k.lost_bytes, k.from_us,

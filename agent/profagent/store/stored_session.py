@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.store.logs import path_from_sql, path_to_sql
 from profagent.store.rings import note_full_rings
+from profagent.store.sampling import note_samples, sampling_of
 from profagent.store.summaries import session_summary
 
 if TYPE_CHECKING:
@@ -116,6 +117,20 @@ class StoredSession:
     async def note_full_rings(self, job: str) -> None:
         """Note where the runtime's ring of calls may have overflowed."""
         await self._store.run(note_full_rings, self.number, self.board, job)
+
+    async def note_samples(self, job: str) -> None:
+        """Note which samples came late or never, as far as that is known."""
+        await self._store.run(note_samples, self.number, self.board, job)
+
+    async def sampling(self) -> dict[str, Any]:
+        """How well its JOBs were sampled, as of now."""
+        return await self._store.run(sampling_of, self.number)
+
+    async def told_interval(self, job: str) -> int | None:
+        """The interval of the JOB's acl.json, as it was told first; None where it is not known."""
+        sql = "SELECT interval FROM job WHERE board = ? AND name = ?"
+        rows = await self._store.query(sql, (self.board, job))
+        return rows[0][0] if rows else None
 
     async def add_clock_sample(self, host_us: int, offset_us: int, round_trip_us: int) -> None:
         """Store the difference of the clocks."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.store.kept_losses import kept_losses_of
 from profagent.store.parts import RECORDS_PER_PART
+from profagent.store.sampling import sampling_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,6 +34,7 @@ def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, A
         "jobs": [name for _, name, _ in jobs],
         "bytes": size,
         "records": {unit: _records(connection, session, table) for table, unit in _UNITS.items()},
+        "sampling": sampling_of(connection, session),
         "ledger": ledger,
         "kept_losses": kept_losses_of(connection, session),
         "complete": not ledger["loss"],
@@ -63,4 +65,11 @@ def all_sessions(connection: sqlite3.Connection) -> list[dict[str, Any]]:
     cursor = connection.execute("SELECT * FROM sessions ORDER BY session")
     names = [column[0] for column in cursor.description]
     found = [dict(zip(names, row, strict=True)) for row in cursor]
-    return [{**session, "kept_losses": kept_losses_of(connection, session["session"])} for session in found]
+    return [
+        {
+            **session,
+            "sampling": sampling_of(connection, session["session"]),
+            "kept_losses": kept_losses_of(connection, session["session"]),
+        }
+        for session in found
+    ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import (
     ApiRecords,
+    Chosen,
     ContentLedger,
     FrequencyKnown,
     InferenceTimed,
@@ -17,6 +18,7 @@ from profagent.ingest.changes import (
     LogAdvanced,
     LogRemoved,
     LogReset,
+    ProfilingKnown,
     Redecoded,
     SegmentRecords,
     SimulatedKnown,
@@ -27,6 +29,7 @@ from profagent.store.kept_losses import KeptLossRows
 from profagent.store.ledger import LedgerRows
 from profagent.store.logs import LogRows
 from profagent.store.records import RecordRows
+from profagent.store.samples import SampleRows
 
 if TYPE_CHECKING:
     import sqlite3
@@ -48,7 +51,8 @@ class JobRows:
         self.job = job
         self._connection = connection
         self._session = session
-        self._logs = LogRows(connection, job)
+        self._samples = SampleRows(connection, job)
+        self._logs = LogRows(connection, job, self._samples)
         self._ledger = LedgerRows(connection, session, job)
         self._inferences = InferenceRows(connection)
         self._records = RecordRows(connection, session, self._inferences)
@@ -57,6 +61,8 @@ class JobRows:
             LogReset: self._reset,
             LogRemoved: self._remove,
             FrequencyKnown: self._set_frequency,
+            ProfilingKnown: self._set_profiling,
+            Chosen: self._choose,
             SimulatedKnown: self._mark_simulated,
             LayersKnown: self._replace_layers,
             SegmentRecords: self._add_segments,
@@ -75,6 +81,7 @@ class JobRows:
         self._records.flush()
         (frequency_mhz,) = self._frequency()
         self._inferences.place(frequency_mhz)
+        self._samples.flush()
 
     def _frequency(self) -> tuple[int | None]:
         found: tuple[int | None] = self._connection.execute(
@@ -109,10 +116,12 @@ class JobRows:
 
     def _redecode(self, change: Redecoded) -> None:
         row = self._logs.row(change.path)
-        if row.is_new:
-            # Bytes that a process which died left in the mirror: they come again.
+        if row.is_new or not row.kept:
+            # Bytes that a process which died left in the mirror, which come again, or what was passed over before.
             return
         self._void_records(row, change.path, keeps_parts=True)
+        if row.model is not None:
+            self._samples.touch(row.model)
         if change.records is not None:
             self._records.add_segments(row, change.records, fetched=len(change.records.sequence))
 
@@ -122,7 +131,10 @@ class JobRows:
             self._records.void(row, name.kind, keeps_parts=keeps_parts)
 
     def _add_segments(self, change: SegmentRecords) -> None:
-        self._records.add_segments(self._logs.row(change.path), change)
+        row = self._logs.row(change.path)
+        self._records.add_segments(row, change)
+        if row.model is not None and change.stretch[-1]:
+            self._samples.touch(row.model)
 
     def _add_calls(self, change: ApiRecords) -> None:
         self._records.add_calls(self._logs.row(change.path), change)
@@ -146,6 +158,26 @@ class JobRows:
         if self._frequency() != (change.mhz,):
             self._connection.execute("UPDATE job SET frequency_mhz = ? WHERE job = ?", (change.mhz, self.job))
             self._inferences.touch_all(self.job)
+
+    def _set_profiling(self, change: ProfilingKnown) -> None:
+        """What was told first stays: the file may be another one by now."""
+        self._connection.execute(
+            "UPDATE job SET interval = ?, acl_json = ? WHERE job = ? AND acl_json IS NULL",
+            (change.interval, change.acl_json, self.job),
+        )
+
+    def _choose(self, change: Chosen) -> None:
+        row = self._logs.row(change.path)
+        if row.kept == change.kept:
+            return
+        row.kept = change.kept
+        self._connection.execute("UPDATE log SET kept = ? WHERE log = ?", (int(change.kept), row.log))
+        if not change.kept and not row.is_new:
+            self._void_records(row, change.path, keeps_parts=False)
+            self._ledger.void(row)
+        name = parse_log_name(change.path)
+        if row.model is not None and name is not None and name.inference is not None:
+            self._samples.choose(row.model, name, kept=change.kept)
 
     def _mark_simulated(self, change: SimulatedKnown) -> None:
         self._connection.execute(

@@ -14,6 +14,17 @@ SUMMARY: dict[str, Any] = {
     "jobs": ["JOBA", "JOBB"],
     "bytes": 1234,
     "records": {"aicore": 5, "aicpu": 0, "acl_api": 2},
+    "sampling": {
+        "sampled": 96,
+        "due": 100,
+        "late": 0,
+        "never_came": 4,
+        "interval": 10,
+        "interval_from": "acl.json",
+        "keeping": "every 3",
+        "kept": 32,
+        "passed_over": 64,
+    },
     "ledger": {"loss": {}, "note": {"sequence-gap": 3}},
     "kept_losses": [],
     "complete": True,
@@ -27,6 +38,7 @@ def test_a_summary_in_lines() -> None:
         "session 4 of board-1: complete",
         "  JOBs:     JOBA JOBB",
         "  records:  5 aicore, 0 aicpu, 2 acl_api; 1234 bytes",
+        "  sampling: sampled 96 of 100 due (interval 10, from acl.json); kept 32 of 96 inferences (every 3)",
         "  ledger:   note: sequence-gap (3)",
         "  database: /w/profagent.db",
         "  mirror:   /w/mirror/board-1",
@@ -38,8 +50,8 @@ def test_a_summary_of_nothing_that_is_simulated_and_incomplete() -> None:
     lines = summary_lines({**SUMMARY, **nothing})
     assert lines[0] == "session 4 of board-1 [simulated]: INCOMPLETE"
     assert lines[1] == "  JOBs:     none"
-    assert lines[3] == "  ledger:   loss: removed (9)"
-    assert summary_lines({**SUMMARY, "ledger": {"loss": {}, "note": {}}})[3] == "  ledger:   empty"
+    assert lines[4] == "  ledger:   loss: removed (9)"
+    assert summary_lines({**SUMMARY, "ledger": {"loss": {}, "note": {}}})[4] == "  ledger:   empty"
 
 
 @pytest.mark.parametrize(("text", "label"), [("a=b", ("a", "b")), ("a=b=c", ("a", "b=c")), ("a=", ("a", ""))])

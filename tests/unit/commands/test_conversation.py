@@ -33,6 +33,7 @@ from profagent.link.messages import (
     JobsListed,
     JobStatus,
     Open,
+    Profiling,
     Select,
     ServerMessage,
     Started,
@@ -93,7 +94,7 @@ class _Sink:
     async def begin(self, board: Board, address: str) -> None:
         self.seen.append(("begin", board.identity, address))
 
-    def know_job(self, name: str, directory: str) -> None:
+    def know_job(self, name: str, directory: str, profiling: Profiling | None = None) -> None:
         self.seen.append(("know", name, directory))
 
     async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:

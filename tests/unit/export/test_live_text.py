@@ -20,6 +20,8 @@ INFERENCE: dict[str, Any] = {
         {"layer_name": None, "layer_type": None, "duration_us": 100.0, "share": None},
     ],
     "ledger": [{"grade": "note", "reason": "sequence-gap", "count": 2}],
+    "sampled": 4,
+    "due": 4,
     "simulated": False,
 }
 RECORD: dict[str, Any] = {
@@ -48,6 +50,11 @@ def test_an_inference_is_one_line() -> None:
 def test_a_time_that_is_none_or_none_of_this_world_is_shown_as_unknown(start_us: int | None) -> None:
     line = line_of({**INFERENCE, "start_us": start_us, "total_us": None, "slowest": [], "ledger": []})
     assert line == "--:--:--.---  yolo.2 picture 6  N/A  83 records"
+
+
+def test_an_inference_says_when_samples_before_it_never_came() -> None:
+    assert "N/A  sampled 96 of 100 due  note:" in line_of({**INFERENCE, "sampled": 96, "due": 100})
+    assert "due" not in line_of({**INFERENCE, "due": None})
 
 
 def test_a_record_is_one_line() -> None:
@@ -92,8 +99,10 @@ def test_states_and_the_summary() -> None:
         "event": "summary",
         "inferences": 2,
         "records": {"aicore": 3, "aicpu": 0},
+        "sampling": {"sampled": 2, "due": 3, "late": 0, "interval": 10, "interval_from": "inferred"},
         "ledger": {"loss": 0, "note": 1},
     }
     assert line_of({**summary, "simulated": True}) == (
-        "2 inferences; records: 3 aicore, 0 aicpu; ledger: 0 loss, 1 note [simulated]"
+        "2 inferences, sampled 2 of 3 due (interval 10, inferred); records: 3 aicore, 0 aicpu;"
+        " ledger: 0 loss, 1 note [simulated]"
     )

@@ -7,11 +7,13 @@ from profagent.export.provenance import SIMULATED, UNVERIFIED, describe_provenan
 from profagent.store.queries import LedgerRow
 from tests.unit.export.rows import scope
 
+SAMPLING = {"sampled": 9, "due": 10, "passed_over": 0}
+
 
 def test_it_names_session_board_job_and_version() -> None:
-    found = describe_provenance(scope(), [])
+    found = describe_provenance(scope(), [], SAMPLING)
     assert (found["session"], found["board"], found["job"], found["frequency_mhz"]) == (7, "0ddba11", "JOBA", 700)
-    assert found["profagent"] == __version__
+    assert (found["profagent"], found["sampling"]) == (__version__, SAMPLING)
     assert json.loads(json.dumps(found)) == found
 
 
@@ -22,11 +24,11 @@ def test_the_ledger_is_by_grade_and_reason_and_says_that_nothing_is_missing() ->
 
 
 def test_what_is_not_verified_is_said() -> None:
-    assert describe_provenance(scope(), [])["unverified"] == list(UNVERIFIED)
+    assert describe_provenance(scope(), [], SAMPLING)["unverified"] == list(UNVERIFIED)
 
 
 def test_simulated_figures_are_said_to_be_invented_before_anything_else() -> None:
-    found = describe_provenance(scope(simulated=True), [])
+    found = describe_provenance(scope(simulated=True), [], SAMPLING)
     assert found["simulated"] is True
     assert found["unverified"][0] == SIMULATED
 

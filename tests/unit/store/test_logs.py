@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from profagent.store.logs import REMEMBERED_LOGS, REMEMBERED_MODELS, LogRows, path_from_sql, path_to_sql
+from profagent.store.samples import SampleRows
 from tests.unit.store.rows import AICORE, CALLS, Rows
 
 ODD = "data/aicore.0.\udcff\udcfe.3.0.1.1.0"
 
 
 @pytest.fixture
-def logs(rows: Rows) -> LogRows:
+def logs(rows: Rows) -> Iterator[LogRows]:
     rows.apply()
-    return LogRows(rows.connection, 1)
+    samples = SampleRows(rows.connection, 1)
+    yield LogRows(rows.connection, 1, samples)
+    samples.flush()
 
 
 @pytest.mark.parametrize(("path", "stored"), [("data/ä", "data/ä"), ("data/\udcff", b"data/\xff")])
@@ -46,13 +51,13 @@ def test_a_log_is_what_its_name_says(rows: Rows, logs: LogRows, path: str, kind:
 
 def test_a_log_is_found_again(rows: Rows, logs: LogRows) -> None:
     row = logs.row(ODD)
-    again = LogRows(rows.connection, 1).row(ODD)
+    again = LogRows(rows.connection, 1, SampleRows(rows.connection, 1)).row(ODD)
     assert (again.log, again.model, again.is_new, again.parts, again.entries) == (row.log, row.model, False, None, None)
 
 
 def test_one_path_in_two_jobs_is_two_logs(rows: Rows, logs: LogRows) -> None:
     rows.apply(job="JOB" + "B" * 29)
-    assert LogRows(rows.connection, 2).row(AICORE).log != logs.row(AICORE).log
+    assert LogRows(rows.connection, 2, SampleRows(rows.connection, 2)).row(AICORE).log != logs.row(AICORE).log
     assert rows.query("SELECT job, name, model_id FROM model") == [(2, "m", 0), (1, "m", 0)]
 
 

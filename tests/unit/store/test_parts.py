@@ -7,13 +7,14 @@ import pytest
 
 from profagent.store.logs import LogRow, LogRows
 from profagent.store.parts import RECORDS_PER_PART, PartRows
+from profagent.store.samples import SampleRows
 from tests.unit.store.rows import AICORE, AICPU, Rows
 
 
 @pytest.fixture
 def row(rows: Rows) -> LogRow:
     rows.apply()
-    return LogRows(rows.connection, 1).row(AICORE)
+    return LogRows(rows.connection, 1, SampleRows(rows.connection, 1)).row(AICORE)
 
 
 def keys(rows: Rows, row: LogRow, session: int, *numbers: int, fetched: int = 0) -> list[tuple[int, int, int]]:
@@ -33,7 +34,7 @@ def test_a_log_without_its_first_record_begins_with_the_first_it_has(rows: Rows,
 
 
 def test_another_log_has_parts_of_its_own(rows: Rows, row: LogRow) -> None:
-    other = LogRows(rows.connection, 1).row(AICPU)
+    other = LogRows(rows.connection, 1, SampleRows(rows.connection, 1)).row(AICPU)
     assert keys(rows, row, 1, 0) == [(1, 0, 1)]
     assert keys(rows, other, 1, 0) == [(2, 0, 1)]
     assert keys(rows, row, 1, 1) == [(1, 1, 1)]

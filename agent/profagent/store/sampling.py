@@ -1,0 +1,137 @@
+"""Notes about samples that came late or never, and how well a session or one of its JOBs was sampled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from profagent.formats.sampling import FROM_FILE, Figures, gap_of, sum_of
+from profagent.store.samples import stored_tally, write_figures
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+LATE = "sample-late"
+NEVER_CAME = "sample-never-came"
+MISMATCH = "interval-mismatch"
+# Of each reason and model; one more entry counts the rest, and the view `sample_gaps` has each of them.
+MOST_NOTES = 1_000
+NAMED_PICTURES = 4
+_INSERT = (
+    "INSERT INTO ledger_entry (session, job, origin, grade, reason, detail, count)"
+    " VALUES (?, ?, 'sampling', 'note', ?, ?, ?)"
+)
+_GAPS = (
+    "SELECT current_pic_count, current_pic_count - lag(current_pic_count) OVER (ORDER BY current_pic_count)"
+    " FROM sample WHERE model = ?"
+)
+
+_Note = tuple[str, str, int]
+
+
+def note_samples(connection: sqlite3.Connection, session: int, board: int, job: str) -> None:
+    """Bring the figures of a JOB's models up to date, and the notes of its ledger with them.
+
+    It reads every sample of a model where some came late or never, so it is for a JOB that has ended.
+    """
+    models = connection.execute(
+        "SELECT job, model, m.name || '.' || model_id FROM sampling JOIN model m USING (model) JOIN job j USING (job)"
+        " WHERE board = ? AND j.name = ?",
+        (board, job),
+    ).fetchall()
+    if not models:
+        return
+    number = models[0][0]
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        wanted = list(_notes(connection, number, [(model, name) for _, model, name in models]))
+        if wanted != _told(connection, number):
+            connection.execute(
+                "DELETE FROM ledger_entry WHERE job = ? AND log IS NULL AND origin = 'sampling'", (number,)
+            )
+            connection.executemany(_INSERT, [(session, number, *note) for note in wanted])
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def sampling_of(connection: sqlite3.Connection, session: int, job: int | None = None) -> dict[str, Any]:
+    """How well a session's JOBs, or one of them, were sampled, and what was kept of it."""
+    rows = connection.execute(
+        "SELECT interval, interval_from, sampled, due, late, never_came, passed_over FROM session_job"
+        " JOIN model USING (job) JOIN sampling USING (model) WHERE session = ?1 AND (?2 IS NULL OR job = ?2)"
+        " ORDER BY model",
+        (session, job),
+    ).fetchall()
+    (keeping,) = connection.execute("SELECT keeping FROM session WHERE session = ?", (session,)).fetchone()
+    figures = sum_of(Figures._make(row[:6]) for row in rows)
+    passed_over = sum(row[6] for row in rows)
+    return {
+        "sampled": figures.sampled,
+        "due": figures.due,
+        "late": figures.late,
+        "never_came": figures.never_came,
+        "interval": figures.interval,
+        "interval_from": figures.origin,
+        "keeping": keeping,
+        "kept": figures.sampled - passed_over,
+        "passed_over": passed_over,
+    }
+
+
+def _told(connection: sqlite3.Connection, job: int) -> list[_Note]:
+    return connection.execute(
+        "SELECT reason, detail, count FROM ledger_entry WHERE job = ? AND log IS NULL AND origin = 'sampling'"
+        " ORDER BY entry",
+        (job,),
+    ).fetchall()
+
+
+def _notes(connection: sqlite3.Connection, job: int, models: list[tuple[int, str]]) -> Iterator[_Note]:
+    for model, name in models:
+        tally, passed_over = stored_tally(connection, model)
+        figures = write_figures(connection, job, model, tally, passed_over)
+        if figures.interval is not None and (figures.late or figures.never_came):
+            yield from _of_model(connection, model, name, figures, tally.pictures or 1)
+        elif figures.origin == FROM_FILE and figures.due is None and tally.figures(figures.interval).due is None:
+            detail = f"{name}: its picture counts do not fit the interval {figures.interval} of its acl.json"
+            yield MISMATCH, detail, 1
+
+
+def _of_model(
+    connection: sqlite3.Connection, model: int, name: str, figures: Figures, pictures: int
+) -> Iterator[_Note]:
+    assert figures.interval is not None, "without an interval nothing is late"
+    late = missing = missing_told = 0
+    for count, distance in connection.execute(_GAPS, (model,)):
+        gap = None if distance is None else gap_of(distance // pictures, figures.interval)
+        if gap is None:
+            continue
+        if gap.late_by:
+            late += 1
+            if late <= MOST_NOTES:
+                yield LATE, f"{name}: the sample at picture {count} came {gap.late_by} inferences late", 1
+        if gap.never_came:
+            missing += 1
+            if missing <= MOST_NOTES:
+                missing_told += gap.never_came
+                yield (
+                    NEVER_CAME,
+                    f"{name}: {_missed(count - distance, gap.never_came, figures, pictures)}",
+                    gap.never_came,
+                )
+    if late > MOST_NOTES:
+        yield LATE, f"{name}: {late - MOST_NOTES} more samples came late", late - MOST_NOTES
+    if missing > MOST_NOTES:
+        rest = (figures.never_came or 0) - missing_told
+        yield NEVER_CAME, f"{name}: {rest} more samples that were due never came", rest
+
+
+def _missed(before: int, missing: int, figures: Figures, pictures: int) -> str:
+    """Which samples did not come after the one at picture `before`."""
+    step = (figures.interval or 0) * pictures
+    named = ", ".join(str(before + step * number) for number in range(1, min(missing, NAMED_PICTURES) + 1))
+    rest = f" and {missing - NAMED_PICTURES} more, up to {before + step * missing}" if missing > NAMED_PICTURES else ""
+    return f"due at picture {named}{rest}, never came"

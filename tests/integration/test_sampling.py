@@ -1,0 +1,130 @@
+"""How well a board sampled: from the acl.json, or inferred, live as on import, wherever it is shown."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.integration.board import eventually, running, simulated
+from tests.integration.host import profagent, started
+from tests.integration.rows import query, rows_of
+
+# Each tenth sample is being written while 13 inferences run, at an interval of 5: the next is 3 late, one never comes.
+INTERVAL, BUSY = 5, 13
+INFERENCES = 1 + 9 * 5 + 13 + 9 * 5 + 13 + 4
+SAMPLED, DUE = 21, 23
+FIGURES = {"sampled": SAMPLED, "due": DUE, "late": 2, "never_came": 2, "interval": INTERVAL}
+NOTES = [
+    ("sample-late", "yolov5s.0: the sample at picture 58 came 3 inferences late", 1),
+    ("sample-never-came", "yolov5s.0: due at picture 50, never came", 1),
+    ("sample-late", "yolov5s.0: the sample at picture 116 came 3 inferences late", 1),
+    ("sample-never-came", "yolov5s.0: due at picture 108, never came", 1),
+]
+_NOTES = "SELECT reason, detail, count FROM ledger_entry WHERE origin = 'sampling' ORDER BY entry"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+def acl_json(root: Path, interval: int = INTERVAL) -> Path:
+    """The acl.json of a program that puts its JOBs into `root`."""
+    file = root / "acl.json"
+    profiler = {"switch": "on", "output": str(root.resolve()), "interval": str(interval), "acl_api": "on"}
+    file.write_text(json.dumps({"profiler": profiler}), "utf-8")
+    return file
+
+
+def job_of(root: Path) -> Path:
+    return simulated(root, INFERENCES, interval=INTERVAL, busy=BUSY, layers=3)
+
+
+def recorded(root: Path, workspace: Path, *more: str) -> dict[str, object]:
+    arguments: tuple[str | Path, ...] = ("--workspace", workspace, "--backlog", "--until-finished", "--json", *more)
+    with running("--root", root, "--quiet-after", "1") as board:
+        ended = profagent("record", "--board", board.address, *arguments)
+    assert ended.code == 0, ended.err
+    document: dict[str, object] = ended.document
+    return document
+
+
+def test_a_capture_and_an_import_with_the_acl_json_agree(root: Path, tmp_path: Path) -> None:
+    file, job = acl_json(root), job_of(root)
+    summary = recorded(root, tmp_path / "workspace")
+    assert summary["sampling"] == {
+        **FIGURES,
+        "interval_from": "acl.json",
+        "keeping": None,
+        "kept": SAMPLED,
+        "passed_over": 0,
+    }
+    database = tmp_path / "workspace/profagent.db"
+    assert query(database, _NOTES) == NOTES
+    assert query(database, "SELECT acl_json, sampled, due FROM sampling_by_model") == [(str(file.resolve()), 21, 23)]
+    gaps = "SELECT pic_count_before, current_pic_count, inferences, late_by, never_came FROM sample_gaps"
+    assert query(database, gaps) == [(45, 58, 13, 3, 1), (103, 116, 13, 3, 1)]
+    copy = Path(shutil.copytree(job, tmp_path / "copy" / job.name))
+    imported = profagent("import", "-dir", copy, "--acl-json", file, "--json")
+    assert imported.document["sampling"] == summary["sampling"]
+    assert rows_of(copy / "sqlite/profagent.db", job.name) == rows_of(database, job.name)
+    other = tmp_path / "other"
+    assert profagent("import", "-dir", copy, "--acl-json", file, "--workspace", other).code == 0
+    assert rows_of(other / "profagent.db", job.name) == rows_of(database, job.name)
+
+
+def test_without_an_acl_json_the_interval_is_inferred_and_marked_everywhere(root: Path, tmp_path: Path) -> None:
+    job_of(root)
+    workspace = tmp_path / "workspace"
+    summary = recorded(root, workspace)
+    assert summary["sampling"] == {
+        **FIGURES,
+        "interval_from": "inferred",
+        "keeping": None,
+        "kept": SAMPLED,
+        "passed_over": 0,
+    }
+    line = "sampled 21 of 23 due (interval 5, inferred); 2 late"
+    assert line in profagent("show", "--session", "1", "--workspace", workspace).out
+    assert "21 of 23 due" in profagent("sessions", "--workspace", workspace).out
+    listed = profagent("sessions", "--workspace", workspace, "--json").document
+    assert (listed[0]["sampled"], listed[0]["due"], listed[0]["passed_over"]) == (21, 23, 0)
+    for kind in ("timeline", "summary"):
+        assert profagent("export", kind, "--session", "1", "--workspace", workspace).code == 0
+    documents = [json.loads(file.read_text()) for file in workspace.rglob("metadata.json")]
+    assert [document["sampling"]["due"] for document in documents] == [23, 23]
+    (trace,) = workspace.rglob("task_time_*.json")
+    assert json.loads(trace.read_text())["metadata"]["sampling"]["never_came"] == 2
+
+
+def test_an_interval_that_picture_counts_contradict_is_no_ground_for_figures(root: Path, tmp_path: Path) -> None:
+    acl_json(root, interval=6)
+    job_of(root)
+    sampling = recorded(root, tmp_path / "workspace")["sampling"]
+    assert isinstance(sampling, dict)
+    assert (sampling["sampled"], sampling["due"], sampling["interval"]) == (21, None, 6)
+    assert query(tmp_path / "workspace/profagent.db", "SELECT reason FROM ledger_entry WHERE origin = 'sampling'") == [
+        ("interval-mismatch",)
+    ]
+
+
+def test_watching_tells_what_was_due_live_and_at_the_end(root: Path) -> None:
+    acl_json(root)
+    options = ("--interval", INTERVAL, "--busy", BUSY, "--rate", "200", "--layers", "3")
+    with (
+        running("--root", root, "--simulate", *map(str, options)) as board,
+        started("watch", "--board", board.address, "--from-start", "--json") as host,
+    ):
+        assert eventually(lambda: any((event["due"] or 0) >= DUE for event in host.events("inference")))
+        events = host.events("inference")
+        assert any(event["sampled"] < event["due"] for event in events if event["due"] is not None)
+        host.interrupt()
+        (summary,) = host.events("summary")
+    sampling = summary["sampling"]
+    assert (sampling["interval"], sampling["interval_from"]) == (INTERVAL, "acl.json")
+    assert sampling["due"] == sampling["sampled"] + sampling["never_came"]
+    assert sampling["never_came"] >= 1

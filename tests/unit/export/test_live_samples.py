@@ -1,0 +1,61 @@
+"""What someone who watches hears of samples."""
+
+from __future__ import annotations
+
+from profagent.export.live_samples import REMEMBERED_SAMPLES, LiveSamples
+from profagent.ingest.changes import LogAdvanced
+from tests.unit.store.rows import JOB, aicore, name_of
+
+
+def path(count: int, end: str = "") -> str:
+    return f"data/aicore.0.m.3.0.1.1.{count}{end}"
+
+
+def seen(*counts: int, interval: int | None = 10) -> LiveSamples:
+    samples = LiveSamples()
+    samples.tell(JOB, interval)
+    for count in counts:
+        samples.take(JOB, LogAdvanced(path(count), 1, 0))
+        samples.take(JOB, LogAdvanced(path(count, ".done"), 1, 0))
+    return samples
+
+
+def test_figures_grow_with_the_files_that_come_in_any_order() -> None:
+    samples = seen(0, 20, 43, 10)
+    assert samples.of_model(JOB, name_of(path(0))) == {"sampled": 4, "due": 5}
+    assert samples.in_all() == {
+        "sampled": 4,
+        "due": 5,
+        "late": 1,
+        "never_came": 1,
+        "interval": 10,
+        "interval_from": "acl.json",
+    }
+
+
+def test_without_an_acl_json_the_interval_is_inferred() -> None:
+    assert seen(0, 5, 10, 20, interval=None).in_all()["interval_from"] == "inferred"
+    assert seen(0, 5, interval=None).in_all()["due"] is None
+
+
+def test_watching_may_begin_in_the_middle() -> None:
+    assert seen(500, 510, 530).of_model(JOB, name_of(path(0))) == {"sampled": 3, "due": 4}
+
+
+def test_a_model_that_was_loaded_again_is_not_judged() -> None:
+    samples = seen(0, 10)
+    samples.take(JOB, aicore(path(0), (1, 2), ordinals=(0, 1), stretches=(0, 1)))
+    assert samples.of_model(JOB, name_of(path(0))) == {"sampled": 2, "due": None}
+
+
+def test_only_the_newest_samples_are_remembered_and_older_ones_are_not_counted_twice() -> None:
+    samples = seen(*range(0, 10 * (REMEMBERED_SAMPLES + 50), 10), 0, 10)
+    assert samples.in_all()["sampled"] == samples.in_all()["due"] == REMEMBERED_SAMPLES + 50
+
+
+def test_other_files_are_no_samples() -> None:
+    samples = seen()
+    samples.take(JOB, LogAdvanced("data/acl_api.0.m.0", 1, 0))
+    samples.take(JOB, LogAdvanced("data/cont.0.m.0.1.1.5", 1, 0))
+    samples.take(JOB, LogAdvanced("foreign", 1, 0))
+    assert samples.in_all()["sampled"] == 0

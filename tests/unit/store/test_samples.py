@@ -1,0 +1,182 @@
+"""Samples by the names of files, the figures of models, and the notes that follow."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from profagent.ingest.changes import Change, Chosen, Entry, JobChanges, LinkLedger, LogAdvanced, ProfilingKnown
+from profagent.store.sampling import LATE, MISMATCH, MOST_NOTES, NEVER_CAME, note_samples, sampling_of
+from profagent.store.writer import Writer
+from tests.unit.store.rows import JOB, Rows, aicore
+
+TOLD = ProfilingKnown(10, "/app/acl.json")
+
+
+def path(count: int, *, unit: str = "aicore", pictures: int = 1, model: str = "m", end: str = "") -> str:
+    return f"data/{unit}.0.{model}.3.0.1.{pictures}.{count}{end}"
+
+
+def come(rows: Rows, paths: Iterable[str]) -> None:
+    """Empty files of these names, a batch each."""
+    for each in paths:
+        rows.apply(LogAdvanced(each, 1, 0))
+
+
+def figures(rows: Rows) -> tuple[object, ...]:
+    """Interval, where from, sampled, due, late, never came: of the session."""
+    found = sampling_of(rows.connection, 1)
+    return tuple(found[key] for key in ("interval", "interval_from", "sampled", "due", "late", "never_came"))
+
+
+def noted(rows: Rows) -> list[tuple[str, str, int]]:
+    note_samples(rows.connection, 1, 1, JOB)
+    found = rows.query("SELECT reason, detail, count FROM ledger_entry WHERE origin = 'sampling' ORDER BY entry")
+    return [(reason, detail, count) for reason, detail, count in found]
+
+
+def test_all_files_of_an_inference_are_one_sample(rows: Rows) -> None:
+    rows.apply(TOLD)
+    names = [path(0), path(0, end=".done"), path(0, unit="aicpu"), path(0, unit="aicpu", end=".done"), path(10)]
+    come(rows, [*names, "data/m.0.net.info", "data/acl_api.0.m.0", "data/cont.0.m.0.1.1.5"])
+    assert figures(rows) == (10, "acl.json", 2, 2, 0, 0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_figures_and_notes_do_not_depend_on_the_order_of_files(rows: Rows, seed: int) -> None:
+    counts = [0, 10, 23, 33, 70, 80]
+    random.Random(seed).shuffle(counts)
+    rows.apply(TOLD)
+    come(rows, [path(count) for count in counts])
+    assert figures(rows) == (10, "acl.json", 6, 8, 2, 2)
+    assert noted(rows) == [
+        (LATE, "m.0: the sample at picture 23 came 3 inferences late", 1),
+        (LATE, "m.0: the sample at picture 70 came 7 inferences late", 1),
+        (NEVER_CAME, "m.0: due at picture 43, 53, never came", 2),
+    ]
+
+
+def test_pictures_are_not_inferences(rows: Rows) -> None:
+    rows.apply(ProfilingKnown(3, "x"))
+    come(rows, [path(count, pictures=4) for count in (0, 12, 24, 48)])
+    assert figures(rows) == (3, "acl.json", 4, 5, 0, 1)
+    assert noted(rows) == [(NEVER_CAME, "m.0: due at picture 36, never came", 1)]
+    assert rows.query(
+        "SELECT pic_count_before, current_pic_count, inferences, late_by, never_came FROM sample_gaps"
+    ) == [(24, 48, 6, 0, 1)]
+
+
+def test_without_an_acl_json_the_interval_is_inferred_once_it_shows(rows: Rows) -> None:
+    come(rows, [path(0), path(5)])
+    assert figures(rows) == (None, None, 2, None, None, None)
+    come(rows, [path(10), path(25)])
+    assert figures(rows) == (5, "inferred", 4, 6, 0, 2)
+
+
+def test_another_process_goes_on_with_the_tally(rows: Rows) -> None:
+    rows.apply(TOLD)
+    come(rows, [path(0), path(30)])
+    rows.writer = Writer(rows.connection, rows.writer.session, rows.writer.board)
+    come(rows, [path(10), path(40)])
+    assert figures(rows) == (10, "acl.json", 4, 5, 0, 1)
+
+
+def test_what_was_rolled_back_is_not_counted(rows: Rows) -> None:
+    rows.apply(TOLD)
+    come(rows, [path(0)])
+    broken: list[Change] = [LogAdvanced(path(10), 1, 0), LogAdvanced(path(20), 1, 2**70)]
+    with pytest.raises(OverflowError):
+        rows.writer.apply([JobChanges(JOB, "/board", broken)])
+    come(rows, [path(20)])
+    assert figures(rows) == (10, "acl.json", 2, 3, 0, 1)
+
+
+def test_a_log_that_was_lost_on_the_way_was_sampled_all_the_same(rows: Rows) -> None:
+    rows.apply(TOLD)
+    come(rows, [path(0), path(20)])
+    rows.apply(LinkLedger(path(10), Entry("loss", "removed", "before it was sent")))
+    assert figures(rows) == (10, "acl.json", 3, 3, 0, 0)
+
+
+@pytest.mark.parametrize("job", [JOB, ""])
+def test_a_loss_that_names_no_file_makes_what_was_due_unknown(rows: Rows, job: str) -> None:
+    rows.apply(TOLD)
+    come(rows, [path(0), path(20)])
+    rows.writer.apply([JobChanges(job, "/board", (LinkLedger(None, Entry("loss", "removed-unseen", "x")),))])
+    assert noted(rows) == []
+    assert figures(rows) == (10, "acl.json", 2, None, None, None)
+
+
+def test_a_model_that_was_loaded_again_begins_anew_so_that_what_was_due_is_unknown(rows: Rows) -> None:
+    rows.apply(TOLD)
+    come(rows, [path(10)])
+    rows.apply(LogAdvanced(path(0), 1, 512), aicore(path(0), (1, 2), ordinals=(0, 1), stretches=(0, 1)))
+    assert figures(rows) == (10, "acl.json", 2, None, None, None)
+
+
+def test_picture_counts_that_do_not_fit_the_acl_json_are_noted(rows: Rows) -> None:
+    rows.apply(TOLD)
+    come(rows, [path(0), path(4)])
+    assert figures(rows) == (10, "acl.json", 2, None, None, None)
+    assert noted(rows) == [(MISMATCH, "m.0: its picture counts do not fit the interval 10 of its acl.json", 1)]
+
+
+def test_inferences_of_several_sizes_are_not_counted(rows: Rows) -> None:
+    come(rows, [path(0, pictures=2), path(2, pictures=2), path(4, pictures=2), path(4, pictures=1)])
+    assert figures(rows)[3] is None
+    assert rows.query("SELECT input_pic_num FROM sampling") == [(0,)]
+
+
+def test_a_count_beyond_sqlites_integers_makes_what_was_due_unknown(rows: Rows) -> None:
+    rows.apply(TOLD)
+    come(rows, [path(0), path(2**64 - 1)])
+    assert figures(rows) == (10, "acl.json", 1, None, None, None)
+
+
+def test_what_was_told_first_stays(rows: Rows) -> None:
+    rows.apply(TOLD)
+    rows.apply(ProfilingKnown(5, "/app/other.json"))
+    assert rows.query("SELECT interval, acl_json FROM job") == [(10, "/app/acl.json")]
+
+
+def test_notes_follow_what_comes_later_and_are_written_once(rows: Rows) -> None:
+    rows.apply(TOLD)
+    come(rows, [path(0), path(20)])
+    assert [note[2] for note in noted(rows)] == [1]
+    first = rows.query("SELECT entry FROM ledger_entry")
+    assert (noted(rows), rows.query("SELECT entry FROM ledger_entry")) == (noted(rows), first)
+    come(rows, [path(10)])
+    assert noted(rows) == []
+
+
+def test_very_many_notes_are_told_together(rows: Rows) -> None:
+    rows.apply(ProfilingKnown(2, "x"))
+    rows.apply(*(LogAdvanced(path(5 * number), 1, 0) for number in range(MOST_NOTES + 4)))
+    notes = noted(rows)
+    assert len(notes) == 2 * MOST_NOTES + 2
+    assert notes[-2:] == [
+        (LATE, "m.0: 3 more samples came late", 3),
+        (NEVER_CAME, "m.0: 3 more samples that were due never came", 3),
+    ]
+    assert sum(note[2] for note in notes if note[0] == NEVER_CAME) == figures(rows)[5]
+
+
+def test_what_is_passed_over_on_purpose_was_sampled_and_has_no_rows(rows: Rows) -> None:
+    rows.apply(TOLD)
+    rows.apply(LogAdvanced(path(0), 1, 512), aicore(path(0)))
+    rows.apply(LogAdvanced(path(10), 1, 512), aicore(path(10)))
+    rows.apply(Chosen(path(10), kept=False), Chosen(path(10, end=".done"), kept=False))
+    found = sampling_of(rows.connection, 1)
+    assert (found["sampled"], found["due"], found["kept"], found["passed_over"]) == (2, 2, 1, 1)
+    assert rows.query("SELECT current_pic_count FROM inferences") == [(0,)]
+    assert rows.query("SELECT shown_path FROM log WHERE NOT kept ORDER BY 1") == [(path(10),), (path(10, end=".done"),)]
+    assert rows.query("SELECT sampled, due, passed_over FROM sessions") == [(2, 2, 1)]
+
+
+def test_two_models_are_told_apart_and_summed(rows: Rows) -> None:
+    rows.apply(TOLD)
+    come(rows, [*(path(count) for count in (0, 10, 30)), *(path(count, model="n") for count in (0, 10))])
+    assert figures(rows) == (10, "acl.json", 5, 6, 0, 1)
+    assert rows.query("SELECT model, sampled, due FROM sampling_by_model ORDER BY model") == [("m", 3, 4), ("n", 2, 2)]
