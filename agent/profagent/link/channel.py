@@ -18,7 +18,7 @@ from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from profagent.link.credentials import Access, Credentials
     from profagent.link.messages import Board, ClientMessage, Clocks, ServerMessage
@@ -57,9 +57,16 @@ def full_address(address: str) -> str:
 class Stream:
     """One running Follow call."""
 
-    def __init__(self, address: str, call: grpc.aio.StreamStreamCall[pb.ClientMessage, pb.ServerMessage]) -> None:
+    def __init__(
+        self,
+        address: str,
+        call: grpc.aio.StreamStreamCall[pb.ClientMessage, pb.ServerMessage],
+        ask: Callable[[], Awaitable[object]],
+    ) -> None:
+        """`ask` is another call to the board, which fails as this one would if the board refuses us."""
         self._address = address
         self._call = call
+        self._ask = ask
         # gRPC fails a call that is given a message while another is still being sent.
         self._sending = asyncio.Lock()
 
@@ -76,9 +83,12 @@ class Stream:
             async with self._sending:
                 await self._call.write(to_wire(message))
         except grpc.aio.AioRpcError as error:
+            # The end came while this was being written: gRPC then forgets why.
+            if error.code() is grpc.StatusCode.INTERNAL:
+                raise await self._ended() from error
             raise _translated(error, self._address) from error
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
-            raise UnreachableError.at(self._address, "the stream has ended") from error
+            raise await self._ended() from error
 
     async def receive(self) -> ServerMessage:
         """The next message that this version knows. Raises UnreachableError or ProtocolError."""
@@ -92,6 +102,14 @@ class Stream:
             value = from_wire(message)
             if value is not None:
                 return value
+
+    async def _ended(self) -> UnreachableError:
+        """The error for an end of which no reason is known."""
+        try:
+            await self._ask()
+        except UnreachableError as error:
+            return error
+        return UnreachableError.at(self._address, "the stream has ended")
 
     async def finish(self) -> None:
         """Tell the board that nothing more comes."""
@@ -124,7 +142,7 @@ class Channel:
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[Stream]:
         """A Follow stream; it is ended when the context is left."""
-        stream = Stream(self.address, self._stub.Follow())
+        stream = Stream(self.address, self._stub.Follow(), self.describe)
         try:
             yield stream
         finally:
