@@ -83,10 +83,7 @@ class Stream:
             async with self._sending:
                 await self._call.write(to_wire(message))
         except grpc.aio.AioRpcError as error:
-            # The end came while this was being written: gRPC then forgets why.
-            if error.code() is grpc.StatusCode.INTERNAL:
-                raise await self._ended() from error
-            raise _translated(error, self._address) from error
+            raise await self._reason(error) from error
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             raise await self._ended() from error
 
@@ -96,12 +93,17 @@ class Stream:
             try:
                 message = await self._call.read()
             except grpc.aio.AioRpcError as error:
-                raise _translated(error, self._address) from error
+                raise await self._reason(error) from error
             if not isinstance(message, pb.ServerMessage):
                 raise UnreachableError.at(self._address, "the board ended the stream")
             value = from_wire(message)
             if value is not None:
                 return value
+
+    async def _reason(self, error: grpc.aio.AioRpcError) -> UnreachableError:
+        # gRPC forgets why a stream has ended when the end comes while something is being sent.
+        is_forgotten = error.code() is grpc.StatusCode.INTERNAL
+        return await self._ended() if is_forgotten else _translated(error, self._address)
 
     async def _ended(self) -> UnreachableError:
         """The error for an end of which no reason is known."""

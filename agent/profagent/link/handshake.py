@@ -24,7 +24,7 @@ TIMEOUT_S = 10.0
 # A board that ends a connection for another reason does so once; one that does not take a certificate, each time.
 ATTEMPTS = 2
 # What OpenSSL calls an answer that is no TLS.
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE"})
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
 
 
 def system_time() -> datetime:

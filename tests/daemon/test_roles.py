@@ -1,0 +1,79 @@
+"""Roles and fingerprints from what gRPC tells of a client."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from profagent_wire.v1 import board_pb2 as wire
+from profagentd.budget import Budgets
+from profagentd.conversation import Conversation
+from profagentd.roles import Caller, Role, caller_of
+from tests.daemon.clocks import FakeClock
+
+DER = b"any bytes"
+PEM = b"-----BEGIN CERTIFICATE-----\n" + base64.b64encode(DER) + b"\n-----END CERTIFICATE-----\n"
+SHOWN = {"x509_pem_cert": [PEM], "x509_common_name": [b"ci"]}
+OPERATOR = b"profagent:role:operator"
+
+
+class Context:
+    def __init__(self, **shown: list[bytes]) -> None:
+        self._shown = shown
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return self._shown
+
+
+class Site:
+    clock = FakeClock()
+    budgets = Budgets()
+
+
+@pytest.mark.parametrize(
+    ("shown", "role"),
+    [
+        ({}, Role.VIEWER),
+        ({"peer_uri": [OPERATOR]}, Role.OPERATOR),
+        ({"peer_uri": [b"profagent:role:viewer", OPERATOR]}, Role.OPERATOR),
+        ({"peer_uri": [b"profagent:role:viewer"]}, Role.VIEWER),
+        ({"peer_uri": [b"PROFAGENT:ROLE:OPERATOR"]}, Role.VIEWER),
+        ({"peer_dns": [OPERATOR], "x509_subject_alternative_name": [OPERATOR]}, Role.VIEWER),
+    ],
+)
+def test_only_a_uri_makes_an_operator(shown: dict[str, list[bytes]], role: Role) -> None:
+    assert caller_of(Context(**SHOWN, **shown)).role is role
+
+
+def test_a_caller_has_the_certificates_name_and_fingerprint() -> None:
+    caller = caller_of(Context(**SHOWN))
+    assert caller.name == "ci"
+    assert caller.fingerprint == hashlib.sha256(DER).hexdigest()
+    assert str(caller) == f"ci ({caller.fingerprint[:16]}…)"
+
+
+def test_where_no_certificate_is_demanded_everybody_is_an_operator() -> None:
+    caller = caller_of(Context())
+    assert (caller.fingerprint, caller.role) == ("", Role.OPERATOR)
+    assert str(caller) == "a client without a certificate"
+
+
+def test_a_name_that_is_no_text_is_shown_all_the_same() -> None:
+    assert caller_of(Context(x509_pem_cert=[PEM], x509_common_name=[b"\xff"])).name == "\\xff"
+
+
+@pytest.mark.parametrize("role", list(Role))
+async def test_a_conversation_knows_whether_it_is_an_operators(role: Role) -> None:
+    async def nothing() -> AsyncIterator[wire.ClientMessage]:
+        await asyncio.sleep(0)
+        yield wire.ClientMessage()
+
+    async def write(_message: wire.ServerMessage) -> None:
+        return
+
+    conversation = Conversation(Site(), nothing(), write, Caller("ci", "", role))  # type: ignore[arg-type]
+    assert conversation.is_operator is (role is Role.OPERATOR)
