@@ -19,6 +19,18 @@ def board(function: F) -> F:
     return click.option("--board", required=True, metavar="HOST[:PORT]", help="Where profagentd listens.")(function)
 
 
+def boards(function: F) -> F:
+    """`--board HOST[:PORT]`, once or several times."""
+    return click.option(
+        "--board",
+        "boards",
+        required=True,
+        multiple=True,
+        metavar="HOST[:PORT]",
+        help="Where profagentd listens; may be repeated.",
+    )(function)
+
+
 def access(function: F) -> F:
     """`--keys DIR` and `--insecure`, which the command is given as one `access`."""
 

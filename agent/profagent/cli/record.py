@@ -10,10 +10,11 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.ledger import ledger_lines
 from profagent.cli.running import run_until_stopped, tell
+from profagent.commands.board_record import exit_code_of
 from profagent.commands.counter_maps import read_map
 from profagent.commands.record import RecordOptions, duration_s, record
 from profagent.commands.workspace import Workspace
-from profagent.errors import IncompleteError, UnsupportedBoardError, UsageError
+from profagent.errors import UsageError
 from profagent.export.kept_loss import kept_loss_line
 from profagent.export.sampling_text import sampling_lines
 from profagent.export.table import printable
@@ -23,17 +24,14 @@ if TYPE_CHECKING:
 
     from profagent.link.credentials import Access
 
-# The ledger's reason for a JOB of another SoC.
-REFUSED = "unsupported-soc"
-
 
 @click.command("record")
-@options.board
+@options.boards
 @options.access
 @options.workspace
-@click.option("--for", "for_text", metavar="DURATION", help="Stop after so long: 90s, 10m, 1h30m.")
-@click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop after so many inferences.")
-@click.option("--until-finished", is_flag=True, help="Stop when every JOB seen is finished or quiet.")
+@click.option("--for", "for_text", metavar="DURATION", help="Stop after so long, all boards: 90s, 10m, 1h30m.")
+@click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop after so many, of each board.")
+@click.option("--until-finished", is_flag=True, help="Stop when every JOB seen is finished or quiet, on each board.")
 @click.option("--backlog", is_flag=True, help="Take JOBs that are finished already, too.")
 @click.option("--new", is_flag=True, help="Begin a new session even when one of this board is unfinished.")
 @click.option("--label", "labels", multiple=True, metavar="K=V", help="Label the session; may be repeated.")
@@ -41,7 +39,7 @@ REFUSED = "unsupported-soc"
 @options.as_json
 def command(  # noqa: PLR0913 - one parameter an option
     *,
-    board: str,
+    boards: tuple[str, ...],
     access: Access,
     workspace: Path | None,
     for_text: str | None,
@@ -53,15 +51,16 @@ def command(  # noqa: PLR0913 - one parameter an option
     counter_map: Path | None,
     as_json: bool,
 ) -> int:
-    """Capture a board into a workspace, until an end that was named, or Ctrl-C.
+    """Capture boards into a workspace, each until an end that was named, or all until Ctrl-C.
 
-    Takes JOBs that are open or appear later. A record that was killed goes on with its session.
-    Exit code 4: bytes or records that existed are missing; the summary says which.
+    Takes JOBs that are open or appear later. A record that was killed goes on with its session. Of several boards, one
+    that is away is waited for and holds up no other. Exit code 3: a board was never reached; 4: bytes or records that
+    existed are missing, the summary says which.
 
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
     """
     chosen = RecordOptions(
-        board,
+        boards,
         Workspace.at(workspace),
         for_s=None if for_text is None else duration_s(for_text),
         inferences=inferences,
@@ -73,10 +72,11 @@ def command(  # noqa: PLR0913 - one parameter an option
         access=access,
     )
     summary = run_until_stopped(lambda stop: record(chosen, tell, stop))
-    click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
-    if REFUSED in summary["ledger"]["note"]:
-        return UnsupportedBoardError.exit_code
-    return 0 if summary["complete"] else IncompleteError.exit_code
+    if as_json:
+        click.echo(msgspec.json.encode(summary))
+    else:
+        click.echo("\n".join(summary_lines(summary) if len(boards) == 1 else several_lines(summary)))
+    return exit_code_of(summary) if len(boards) == 1 else int(summary["total"]["exit_code"])
 
 
 def summary_lines(summary: dict[str, Any]) -> list[str]:
@@ -94,6 +94,19 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"  database: {summary['database']}",
         f"  mirror:   {summary['mirror']}",
     ]
+
+
+def several_lines(summary: dict[str, Any]) -> list[str]:
+    """The summary of several boards for people: each, and their sum."""
+    lines: list[str] = []
+    for session in summary["sessions"]:
+        lines.append(f"{session['address']}: {session['error'] or 'fine'}")
+        if session["session"] is not None:
+            lines += summary_lines({**session, "database": summary["database"]})
+    total = summary["total"]
+    records = ", ".join(f"{count} {unit}" for unit, count in total["records"].items())
+    reached = f"{total['reached']} of {total['boards']} boards reached"
+    return [*lines, f"total: {_verdict(total)}; {reached}; {total['jobs']} JOBs; {records}; {total['bytes']} bytes"]
 
 
 def _verdict(summary: dict[str, Any]) -> str:

@@ -122,7 +122,7 @@ async def _capture(
     watching = asyncio.Event()
     live = asyncio.create_task(watch(WatchOptions(address, from_start=True), show, tell, watching))
     try:
-        return await record(RecordOptions(address, options.workspace, until_finished=True, backlog=True), tell, stop)
+        return await record(RecordOptions((address,), options.workspace, until_finished=True, backlog=True), tell, stop)
     finally:
         watching.set()
         await _settled(live)

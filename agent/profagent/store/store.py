@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from profagent.errors import SameBoardError, StoreError
 from profagent.ingest.disk import disk_full, is_full_database
 from profagent.store.database import open_for_writing
-from profagent.store.sessions import begin_session, end_session
+from profagent.store.sessions import begin_session
 from profagent.store.stored_session import StoredSession
 from profagent.store.writer import Writer
 
@@ -36,7 +36,7 @@ class Store:
         self._durable = durable
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="profagent-store")
         self._connection: sqlite3.Connection | None = None
-        # Where each board whose session is written was reached, by the board's identity.
+        # Where each board that a session was begun of was reached, by the board's identity.
         self._addresses: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
@@ -56,7 +56,7 @@ class Store:
     async def begin(self, start: SessionStart) -> StoredSession:
         """Begin a session, or go on with the board's unfinished one.
 
-        Raises SameBoardError when a session of this board is being written: its rows have one writer.
+        Raises SameBoardError when one of this board was begun before: its rows have one writer.
         """
         if start.identity in self._addresses:
             raise SameBoardError(start.address, self._addresses[start.identity], start.identity)
@@ -66,12 +66,7 @@ class Store:
         except BaseException:
             del self._addresses[start.identity]
             raise
-        return StoredSession(self, start.identity, writer)
-
-    async def end(self, session: StoredSession, ended_us: int) -> None:
-        """Mark a session as finished: no later record goes on with it."""
-        await self.run(end_session, session.number, ended_us)
-        self._addresses.pop(session.identity, None)
+        return StoredSession(self, writer)
 
     async def run(
         self, function: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from profagent.store.logs import path_from_sql, path_to_sql
 from profagent.store.rings import note_full_rings
 from profagent.store.sampling import note_samples, sampling_of
+from profagent.store.sessions import end_session
 from profagent.store.summaries import session_summary
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class HeldJob:
 class StoredSession:
     """A session of a store; `number` is its own, `board` its board's."""
 
-    def __init__(self, store: Store, identity: str, writer: Writer) -> None:
-        self.identity = identity
+    def __init__(self, store: Store, writer: Writer) -> None:
         self.number = writer.session
         self.board = writer.board
         self._store = store
@@ -80,7 +80,7 @@ class StoredSession:
 
     async def end(self, ended_us: int) -> None:
         """Mark the session as finished: no later record goes on with it."""
-        await self._store.end(self, ended_us)
+        await self._store.run(end_session, self.number, ended_us)
 
     async def held(self, job: str, paths: Sequence[str]) -> dict[str, HeldLog]:
         """What is stored of these logs; those that are not known are left out."""

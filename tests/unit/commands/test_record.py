@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.record import RecordOptions, RecordView, duration_s, record
+from profagent.commands.board_record import RecordView
+from profagent.commands.record import RecordOptions, duration_s, record
 from profagent.commands.workspace import Workspace
 from profagent.errors import UnreachableError, UsageError
 from profagent.formats.done import Done
@@ -26,7 +27,9 @@ class Viewed:
     def __init__(self, **options: Any) -> None:
         self.told: list[str] = []
         self.stop = asyncio.Event()
-        self.view = RecordView(RecordOptions("euler", Workspace(Path("w")), **options), self.told.append, self.stop)
+        self.view = RecordView(
+            "euler", RecordOptions(("euler",), Workspace(Path("w")), **options), self.told.append, self.stop
+        )
 
     def jobs(self, *states: tuple[str, bool]) -> bool:
         """Tell it of JOBs as (state, caught up); whether it stops."""
@@ -114,4 +117,4 @@ async def test_being_stopped_before_the_board_was_reached_is_told(tmp_path: Path
     stop = asyncio.Event()
     stop.set()
     with pytest.raises(UnreachableError, match="stopped before"):
-        await record(RecordOptions("127.0.0.1:1", Workspace(tmp_path)), lambda _: None, stop)
+        await record(RecordOptions(("127.0.0.1:1",), Workspace(tmp_path)), lambda _: None, stop)

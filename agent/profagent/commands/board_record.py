@@ -1,0 +1,202 @@
+"""One board of a `record`: its capture, its session, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from profagent.commands.capture import Capture
+from profagent.commands.recording import Recording, RecordingOptions
+from profagent.commands.remarks import remarks
+from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError
+from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
+from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss
+from profagent.link.credentials import BY_ADDRESS
+from profagent.link.following import is_over
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from profagent.commands.workspace import Workspace
+    from profagent.errors import ProfagentError
+    from profagent.formats.countermap import CounterMap
+    from profagent.ingest.changes import JobChanges
+    from profagent.link.credentials import Access
+    from profagent.link.messages import Board, JobStatus
+    from profagent.store.store import Store
+
+# Bytes gather so long before they are committed; design section 6 allows 250 ms.
+GATHER_S = 0.1
+STOPPED_EARLY = Entry("note", "stopped-early", "the capture was stopped before all that the board held had come")
+# The ledger's reason for a JOB of another SoC.
+_REFUSED = "unsupported-soc"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all."""
+
+    addresses: tuple[str, ...]
+    workspace: Workspace
+    for_s: float | None = None
+    inferences: int | None = None
+    until_finished: bool = False
+    backlog: bool = False
+    new: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    counter_map: CounterMap | None = None
+    access: Access = BY_ADDRESS
+
+
+def exit_code_of(summary: Mapping[str, Any]) -> int:
+    """What a script is told of a session."""
+    if _REFUSED in summary["ledger"]["note"]:
+        return UnsupportedBoardError.exit_code
+    return 0 if summary["complete"] else IncompleteError.exit_code
+
+
+class RecordView:
+    """The observer of a recording: remarks to `tell`, and the end conditions."""
+
+    def __init__(self, address: str, options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> None:
+        self._address = address
+        self._options = options
+        self._tell = tell
+        self._stop = stop
+        self._inferences: set[tuple[Any, ...]] = set()
+        self._has_waited = False
+        self._has_removed = False
+        self._kept_losses: dict[int, KeptLoss] = {}
+        self.jobs: Sequence[JobStatus] = ()
+        # What was last said of a link that is not there.
+        self.away: ProfagentError | None = None
+
+    def linked(self, board: Board, role: str) -> None:
+        """Say whom we record, and what is odd about it."""
+        self.away = None
+        mark = " [simulated]" if board.simulated else ""
+        self._tell(f"recording {board.hostname or self._address} at {self._address}{mark}")
+        for remark in remarks(board, role, time.time_ns() // 1000):
+            self._tell(remark)
+
+    def unlinked(self, error: ProfagentError, wait_s: float) -> None:
+        """Say that the link is gone."""
+        self.away = error
+        self._tell(f"{error}; next attempt in {wait_s:.1f} s")
+
+    def remark(self, text: str) -> None:
+        """Say it."""
+        self._tell(text)
+
+    def changed(self, changes: Sequence[JobChanges]) -> None:
+        """Tell losses that the board kept; count inferences, where their number ends the capture."""
+        self._has_removed |= any(batch.state == "removed" for batch in changes)
+        for loss in (change for batch in changes for change in batch.changes if isinstance(change, KeptLoss)):
+            if self._kept_losses.get(loss.number) != loss:
+                self._kept_losses[loss.number] = loss
+                self._tell(kept_loss_line(kept_loss_fields(loss)))
+        if self._options.inferences is None:
+            return
+        for batch in changes:
+            for change in batch.changes:
+                if isinstance(change, InferenceTimed) and change.done is not None:
+                    self._inferences.add((batch.job, change.name, change.stretch))
+        if len(self._inferences) >= self._options.inferences:
+            self._stop.set()
+
+    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
+        """End when every JOB that was followed has ended and has come whole."""
+        self.jobs = jobs
+        if not jobs and not self._has_waited:
+            self._has_waited = True
+            self._tell("no open JOB yet: waiting for a program that records")
+        if self._options.until_finished and (jobs or self._has_removed) and all(is_over(job) for job in jobs):
+            self._stop.set()
+
+
+class BoardRecord:
+    """Records one of the boards until it has reached its end, or is told to stop."""
+
+    def __init__(self, address: str, options: RecordOptions, store: Store, tell: Callable[[str], None]) -> None:
+        self.address = address
+        self._options = options
+        self._is_alone = len(options.addresses) == 1
+        self._tell = tell if self._is_alone else lambda text: tell(f"{address}: {text}")
+        self._stop = asyncio.Event()
+        self._view = RecordView(address, options, self._tell, self._stop)
+        self._recording = Recording(
+            options.workspace,
+            store,
+            RecordingOptions(
+                lambda: time.time_ns() // 1000,
+                counter_map=options.counter_map,
+                labels=options.labels,
+                always_new=options.new,
+            ),
+        )
+        self._error: ProfagentError | None = None
+
+    def stop(self) -> None:
+        """End the capture in good order."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Record until the end; the session ends with it.
+
+        What speaks against this board ends it and no other: it is told, and kept for the outcome. Where it is the only
+        one, it is raised. Raises StoreError.
+        """
+        try:
+            await self._capture().run()
+        except (SameBoardError, UnreachableError, UnsupportedBoardError) as error:
+            self._error = error
+            if not self._is_alone:
+                self._tell(f"{error}; {error.hint}")
+        if self._is_alone and isinstance(self._error, UnreachableError):
+            raise self._error
+        await self._end()
+        if self._is_alone and self._error is not None:
+            raise self._error
+
+    async def summary(self) -> dict[str, Any]:
+        """The session in figures. Raises UnreachableError when the board was never reached."""
+        if not self._recording.is_begun:
+            raise UnreachableError("stopped before the board was reached", hint="start again, and let it run longer")
+        return {**await self._recording.session.summary(), "mirror": str(self._recording.mirror)}
+
+    async def outcome(self) -> dict[str, Any]:
+        """The address, what the session came to (null where there is none), what went wrong, and an exit code."""
+        error = self._error or self._view.away
+        told = {"address": self.address, "error": None if error is None else str(error)}
+        if not self._recording.is_begun:
+            code = SameBoardError.exit_code if isinstance(error, SameBoardError) else UnreachableError.exit_code
+            told["error"] = told["error"] or "stopped before the board was reached"
+            return {**told, "session": None, "complete": False, "exit_code": code}
+        summary = await self.summary()
+        return {**told, **summary, "exit_code": self._error.exit_code if self._error else exit_code_of(summary)}
+
+    async def _end(self) -> None:
+        for job in self._view.jobs:
+            if not job.caught_up and job.state != "removed":
+                self._recording.note(job.name, STOPPED_EARLY)
+        await self._recording.end()
+
+    def _capture(self) -> Capture:
+        return Capture(
+            self.address,
+            self._recording,
+            self._view,
+            wants=self._is_wanted,
+            consumer=f"record-{socket.gethostname()[:48]}",
+            gather_s=GATHER_S,
+            stop=self._stop,
+            is_patient=not self._is_alone,
+            access=self._options.access,
+        )
+
+    def _is_wanted(self, job: JobStatus, listed: bool) -> bool:
+        """Whether a JOB is captured: it runs, appears later, was begun by the session before, or is of the backlog."""
+        return self._options.backlog or not listed or not job.has_ended or self._recording.has_begun(job.name)

@@ -1,0 +1,189 @@
+"""One `record` and several boards: each has its session, and none waits for another."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.board import content, eventually, running, sample, simulated
+from tests.integration.host import Ended, profagent, started
+from tests.integration.rows import imported_rows, query, rows_of
+
+NAMES = ("alpha", "beta", "gamma")
+FAST = ("--quiet-after", "1")
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> dict[str, Path]:
+    """A root for each board."""
+    found = {name: tmp_path / name for name in NAMES}
+    for root in found.values():
+        root.mkdir()
+    return found
+
+
+def free_address() -> str:
+    """Where nobody listens, and a daemon may."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def boards(*addresses: str) -> list[str]:
+    return [word for address in addresses for word in ("--board", address)]
+
+
+def of_board(ended: Ended, address: str) -> dict[str, Any]:
+    (found,) = (session for session in ended.document["sessions"] if session["address"] == address)
+    return dict(found)
+
+
+def check(root: Path, workspace: Path, board: str, *, is_over: bool = True) -> None:
+    """The board's one JOB is in its own mirror, and its rows are those of an import, which takes every JOB as over."""
+    (job,) = root.iterdir()
+    assert content(workspace / "mirror" / board / job.name) == content(job)
+    rows = rows_of(workspace / "profagent.db", job.name)
+    expected = imported_rows(job, workspace / f"imported-{board}")
+    if not is_over:
+        del rows["ledger"], expected["ledger"]
+    assert rows == expected
+    assert rows["inferences"]
+
+
+def ended_sessions(workspace: Path) -> int:
+    if not (workspace / "profagent.db").exists():
+        return 0
+    return len(query(workspace / "profagent.db", "SELECT 1 FROM session WHERE ended_us IS NOT NULL"))
+
+
+def test_one_that_is_away_for_a_time_and_one_for_good_hold_up_nobody(roots: dict[str, Path], tmp_path: Path) -> None:
+    workspace, late = tmp_path / "workspace", free_address()
+    simulation = ("--simulate", "--rate", "20", "--for", "5", "--model", "mobilenetv2")
+    # Its calls are not complete: the JOB stays open.
+    gone = simulated(roots["gamma"], 6)
+    next((gone / "data").glob("acl_api*.done")).unlink()
+    with (
+        running("--root", roots["alpha"], "--identity", "alpha", *simulation, "--seed", "1") as alpha,
+        running("--root", roots["beta"], *simulation, "--seed", "2") as writer,
+        running("--root", roots["gamma"], "--identity", "gamma") as gamma,
+    ):
+        addresses = (alpha.address, late, gamma.address)
+        with started("record", *boards(*addresses), "--workspace", workspace, "--until-finished", "--json") as host:
+            host.err.until(f"{alpha.address}: recording")
+            host.err.until(f"{late}: cannot reach")
+            for _ in range(2):
+                with running("--root", roots["beta"], "--identity", "beta", listen=late) as beta:
+                    host.err.until(f"{late}: recording")
+                    time.sleep(0.3)
+                    beta.process.kill()
+                    beta.process.wait()
+            mirrored = workspace / "mirror" / "gamma" / gone.name
+            assert eventually(lambda: mirrored.exists() and content(mirrored) == content(gone))
+            gamma.process.kill()
+            with running("--root", roots["beta"], "--identity", "beta", listen=late):
+                assert writer.stop() == 0
+                assert eventually(lambda: ended_sessions(workspace) == 2)
+                assert host.process.poll() is None, "a board that is away is waited for"
+                ended = host.interrupt()
+    assert ended.code == 0, ended.err
+    for name, address in zip(NAMES, addresses, strict=True):
+        session = of_board(ended, address)
+        assert (session["board"], session["complete"], session["exit_code"]) == (name, True, 0)
+        assert (session["error"] is not None) is (name == "gamma")
+        check(roots[name], workspace, name, is_over=name != "gamma")
+    total = ended.document["total"]
+    assert (total["boards"], total["reached"], total["jobs"], total["complete"]) == (3, 3, 3, True)
+    assert total["records"]["aicore"] == query(workspace / "profagent.db", "SELECT count(*) FROM aicore")[0][0]
+
+
+def test_one_that_is_never_reached_is_exit_code_3_and_harms_no_other(roots: dict[str, Path], tmp_path: Path) -> None:
+    sample(roots["alpha"], "runtime-api")
+    nobody, workspace = free_address(), tmp_path / "workspace"
+    with running("--root", roots["alpha"], *FAST) as alpha:
+        arguments = ("--workspace", workspace, "--backlog", "--until-finished", "--for", "3")
+        ended = profagent("record", *boards(nobody, alpha.address), *arguments, "--json")
+        text = profagent("record", *boards(nobody, alpha.address), *arguments)
+    assert (ended.code, ended.document["total"]["exit_code"], ended.document["total"]["reached"]) == (3, 3, 1)
+    missing = of_board(ended, nobody)
+    assert (missing["session"], missing["exit_code"], missing["complete"]) == (None, 3, False)
+    assert "cannot reach" in missing["error"]
+    assert of_board(ended, alpha.address)["complete"] is True
+    assert text.code == 3
+    assert f"{nobody}: cannot reach the board" in text.out
+    assert "INCOMPLETE; 1 of 2 boards reached" in text.out
+
+
+def test_losses_of_one_are_exit_code_4_and_said_of_that_one(roots: dict[str, Path], tmp_path: Path) -> None:
+    for name, job in (("alpha", "runtime-api"), ("beta", "runtime-edge")):
+        sample(roots[name], job)
+    with (
+        running("--root", roots["alpha"], "--identity", "alpha", *FAST) as alpha,
+        running("--root", roots["beta"], "--identity", "beta", *FAST) as beta,
+    ):
+        arguments = ("--workspace", tmp_path / "workspace", "--backlog", "--until-finished", "--json")
+        ended = profagent("record", *boards(alpha.address, beta.address), *arguments)
+    assert [session["exit_code"] for session in ended.document["sessions"]] == [0, 4]
+    assert (ended.code, ended.document["total"]["complete"]) == (4, False)
+    assert ended.document["total"]["ledger"]["loss"] == of_board(ended, beta.address)["ledger"]["loss"]
+
+
+def test_two_addresses_of_one_identity_are_refused(roots: dict[str, Path], tmp_path: Path) -> None:
+    for name, job in (("alpha", "runtime-api"), ("beta", "runtime-edge")):
+        sample(roots[name], job)
+    with (
+        running("--root", roots["alpha"], "--identity", "twin", *FAST) as alpha,
+        running("--root", roots["beta"], "--identity", "twin", *FAST) as beta,
+    ):
+        arguments = ("--workspace", tmp_path / "workspace", "--backlog", "--until-finished", "--json")
+        ended = profagent("record", *boards(alpha.address, beta.address), *arguments)
+    first, second = sorted(ended.document["sessions"], key=lambda session: session["session"] is None)
+    assert (ended.code, first["session"], second["session"], second["exit_code"]) == (2, 1, None, 2)
+    assert "has the identity of the one at" in second["error"]
+    assert "board-id" in ended.err
+    assert first["jobs"] != []
+    assert query(tmp_path / "workspace" / "profagent.db", "SELECT count(*) FROM session") == [(1,)]
+
+
+def test_a_board_that_is_named_twice_is_a_mistake(tmp_path: Path) -> None:
+    ended = profagent("record", *boards("127.0.0.1", "127.0.0.1:50151"), "--workspace", tmp_path)
+    assert ended.code == 2
+    assert "named 2 times" in ended.err
+
+
+def test_a_job_of_another_soc_ends_its_board_and_no_other(roots: dict[str, Path], tmp_path: Path) -> None:
+    sample(roots["alpha"], "runtime-api")
+    other = sample(roots["beta"], "runtime-api")
+    (other / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "594", "magic_num": "6A6A"}]}')
+    with (
+        running("--root", roots["alpha"], "--identity", "alpha", *FAST) as alpha,
+        running("--root", roots["beta"], "--identity", "beta", *FAST) as beta,
+    ):
+        arguments = ("--workspace", tmp_path / "workspace", "--backlog", "--until-finished", "--json")
+        ended = profagent("record", *boards(alpha.address, beta.address), *arguments)
+    assert ended.code == 2
+    assert of_board(ended, alpha.address)["complete"] is True
+    assert "Hi3519DV500" in of_board(ended, beta.address)["error"]
+
+
+def test_every_board_s_session_goes_on_after_a_kill(roots: dict[str, Path], tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    simulation = ("--simulate", "--rate", "20", "--for", "6", "--model", "mobilenetv2")
+    with (
+        running("--root", roots["alpha"], "--identity", "alpha", *simulation, "--seed", "1") as alpha,
+        running("--root", roots["beta"], "--identity", "beta", *simulation, "--seed", "2") as beta,
+    ):
+        arguments: list[str | Path] = [*boards(alpha.address, beta.address), "--workspace", workspace]
+        for _ in range(3):
+            with started("record", *arguments) as host:
+                for address in (alpha.address, beta.address):
+                    host.err.until(f"{address}: recording")
+                host.process.kill()
+        ended = profagent("record", *arguments, "--until-finished", "--json")
+    assert ended.code == 0, ended.err
+    assert sorted(session["session"] for session in ended.document["sessions"]) == [1, 2]
+    for name in ("alpha", "beta"):
+        check(roots[name], workspace, name)
