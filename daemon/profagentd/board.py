@@ -7,6 +7,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Protocol
 
+from profagentd.changes import Touch
 from profagentd.clock import Clock, moment
 from profagentd.npu import is_npu_open
 from profagentd.state import Activity
@@ -15,7 +16,6 @@ from profagentd.survey import Survey
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from profagentd.changes import Touch
     from profagentd.opening import Place
     from profagentd.profiling import Profiling
 
@@ -145,15 +145,16 @@ class Board:
             self._tell_state(job)
 
     def changed(self, place: Place, touches: Mapping[bytes, Touch]) -> None:
-        """These names may have changed."""
-        job = self._changed_job(place)
+        """These names may have changed; a JOB from which names only go is not at work."""
+        is_work = any(touch & (Touch.WRITTEN | Touch.MADE) for touch in touches.values())
+        job = self._changed_job(place) if is_work else self._shrunk_job(place)
         if job:
             for listener in self._listeners:
                 listener.names_changed(job, touches)
 
     def names_removed(self, place: Place) -> None:
         """Names of the JOB may be gone."""
-        job = self._changed_job(place)
+        job = self._shrunk_job(place)
         if job:
             for listener in self._listeners:
                 listener.names_removed(job)
@@ -213,6 +214,14 @@ class Board:
             now = moment(self._clock)
             job.changed_wall_us = now.wall_us
             job.activity.change(now.monotonic)
+            self._unsettle(job)
+            self._tell_state(job)
+        return job
+
+    def _shrunk_job(self, place: Place) -> Job | None:
+        job = self._jobs.get(place)
+        if job:
+            job.activity.lose()
             self._unsettle(job)
             self._tell_state(job)
         return job

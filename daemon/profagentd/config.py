@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable
 
 from profagentd.errors import DaemonError
+from profagentd.retention import Policy, Retain
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_DEPTH = 16
+MAX_CONSUMERS = 16
+POLICIES = tuple(policy.name.lower() for policy in Retain)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 _MAX_PORT = 65535
@@ -30,6 +33,19 @@ _TLS_HINT = (
     "name what `profagent keys issue board` has made: --tls-cert, --tls-key, --tls-ca; or listen on 127.0.0.1 and use a"
     " tunnel: ssh -L 50151:127.0.0.1:50151 BOARD; --insecure lets anybody in"
 )
+_CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(%|[kMGT]?B)")
+_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_RETENTION_KEYS = {
+    Retain.KEEP: frozenset[str](),
+    Retain.DELIVERED: frozenset(("retain_for",)),
+    Retain.MIN_FREE: frozenset(("retain_for", "min_free", "delete_undelivered")),
+}
+_HINTS = {
+    "retain_for": "retain = delivered",
+    "min_free": "retain = min_free",
+    "delete_undelivered": "retain = min_free",
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,11 @@ class DaemonConfig:
     tls_ca: str = ""
     tls_revoked: str = ""
     insecure: bool = False
+    retain: str = "keep"
+    retain_for: tuple[str, ...] = ()
+    min_free: str = ""
+    delete_undelivered: bool = False
+    state: str = ""
 
     @property
     def has_tls(self) -> bool:
@@ -67,7 +88,29 @@ def configure(path: Path | None, arguments: Mapping[str, Any]) -> DaemonConfig:
     given = {key: value for key, value in arguments.items() if value is not None}
     config = replace(config, **_checked(given, "the arguments"))
     _check_listener(config)
+    policy_of(config)
     return config
+
+
+def policy_of(config: DaemonConfig) -> Policy:
+    """What is deleted, and when. DaemonError for settings that contradict each other."""
+    retain = Retain[config.retain.upper()]
+    given = [key for key in ("retain_for", "min_free", "delete_undelivered") if getattr(config, key)]
+    unused = [key for key in given if key not in _RETENTION_KEYS[retain]]
+    if unused:
+        raise DaemonError(
+            f"{unused[0]} is of no use with retain = {config.retain}",
+            hint=f"leave it out, or choose {_HINTS[unused[0]]}",
+        )
+    if retain is Retain.MIN_FREE and not config.min_free:
+        raise DaemonError("retain = min_free without min_free", hint="say how much, e.g. min_free = '200MB' or '10%'")
+    if retain is not Retain.KEEP and not (config.retain_for or config.delete_undelivered):
+        raise DaemonError(
+            f"retain = {config.retain} without retain_for: nothing would ever be delivered",
+            hint="name the consumers that must have a log before it goes, e.g. retain_for = ['record-HOSTNAME']",
+        )
+    size_bytes, share = _size(config.min_free) if config.min_free else (0, 0.0)
+    return Policy(retain, config.retain_for, size_bytes, share, config.delete_undelivered)
 
 
 def read_file(path: Path) -> DaemonConfig:
@@ -163,6 +206,27 @@ def _is_depth(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_DEPTH
 
 
+def _is_consumers(value: Any) -> bool:
+    if not isinstance(value, (list, tuple)) or len(value) > MAX_CONSUMERS:
+        return False
+    return all(isinstance(each, str) and _CONSUMER.fullmatch(each) for each in value) and len(set(value)) == len(value)
+
+
+def _is_size(value: Any) -> bool:
+    if not isinstance(value, str) or not _SIZE.fullmatch(value):
+        return False
+    size_bytes, share = _size(value)
+    return size_bytes > 0 or 0 < share < 1
+
+
+def _size(text: str) -> tuple[int, float]:
+    """Bytes of `200MB`, or the share of `10%`."""
+    match = _SIZE.fullmatch(text)
+    assert match is not None, "the rule for `min_free` was checked"
+    number, unit = float(match.group(1)), match.group(2)
+    return (0, number / 100) if unit == "%" else (int(number * _UNITS[unit]), 0.0)
+
+
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "roots": (_is_texts, "a list of directories"),
     "listen": (_is_address, "HOST:PORT, or unix:PATH"),
@@ -170,6 +234,14 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "depth": (_is_depth, f"a number of levels from 1 to {MAX_DEPTH}"),
     "scan": (_is_truth, "true or false"),
     "acl_json": (_is_texts, "a list of files, or of patterns of files"),
+    "retain": (lambda value: value in POLICIES, f"one of {', '.join(POLICIES)}"),
+    "retain_for": (
+        _is_consumers,
+        f"a list of at most {MAX_CONSUMERS} different names, each 1 to 64 of A-Z a-z 0-9 . _ -",
+    ),
+    "min_free": (_is_size, "a text like '200MB', '1.5GB' or '10%'"),
+    "delete_undelivered": (_is_truth, "true or false"),
+    "state": (lambda value: isinstance(value, str) and value.startswith("/"), "an absolute path of a directory"),
     "log_level": (lambda value: value in LOG_LEVELS, f"one of {', '.join(LOG_LEVELS)}"),
     "identity": (_is_identity, "1 to 64 letters, digits, `-` and `_`, e.g. a UUID"),
     "tls_cert": (_is_text, "a PEM file: this board's certificate"),

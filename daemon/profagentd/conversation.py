@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from profagentd.board import Board, Job
     from profagentd.budget import Budgets
     from profagentd.changes import Touch
+    from profagentd.custody import Custody
     from profagentd.following import Step
     from profagentd.roles import Caller
     from profagentd.turns import Turn
@@ -67,6 +68,10 @@ class Site(Protocol):
     def budgets(self) -> Budgets:
         """What all streams share."""
 
+    @property
+    def custody(self) -> Custody:
+        """What becomes of their files."""
+
     async def ready(self) -> None:
         """Wait until the JOBs that there are have been found and looked at."""
 
@@ -93,6 +98,7 @@ class Conversation:
         self._heard = self._spoke = site.clock.monotonic()
         self._is_closing = False
         self._release_due: float | None = None  # when released handles are told
+        self._losses_told = 0  # revision up to which kept losses are told
 
     @property
     def is_operator(self) -> bool:
@@ -144,10 +150,15 @@ class Conversation:
         await self._site.ready()
         for job in self._site.board.jobs:
             self._stream.job_changed_state(job)
+        take = self._site.custody.taker(opened.consumer) if self.is_operator else None
+        if take:
+            self._stream.deliver_to(take)
         self._site.board.add_listener(self)
+        self._site.custody.losses.add_listener(self._wake.set)
         try:
             await until_first(self._read(), self._speak())
         finally:
+            self._site.custody.losses.remove_listener(self._wake.set)
             self._site.board.remove_listener(self)
             _LOGGER.info("%s left", opened.consumer)
 
@@ -168,6 +179,7 @@ class Conversation:
     async def _speak(self) -> None:
         await self._tell_jobs()
         await self._write(wire.ServerMessage(jobs_listed=wire.JobsListed()))
+        await self._tell_losses()
         while not self._is_closing:
             self._wake.clear()
             if not await self._turn():
@@ -199,6 +211,7 @@ class Conversation:
         """Do a little of everything that is due; whether there was anything."""
         done = [
             await self._tell_jobs(),
+            await self._tell_losses(),
             await self._announce(),
             await self._tell_released(),
             await self._send_logs(),
@@ -214,6 +227,13 @@ class Conversation:
         for view in views:
             await self._write(wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle)))
         return bool(views)
+
+    async def _tell_losses(self) -> bool:
+        losses = self._site.custody.losses.since(self._losses_told)
+        self._losses_told = self._site.custody.losses.revision
+        for batch in messages.kept_losses(losses, self._stream.job_handle):
+            await self._write(wire.ServerMessage(batch=batch))
+        return bool(losses)
 
     async def _tell_caught_up(self) -> bool:
         views = self._stream.take_caught_up()
@@ -271,7 +291,8 @@ class Conversation:
             await self._write(waiting.popleft())
 
     async def _send_heartbeat(self) -> None:
-        used = await asyncio.to_thread(usage, self._site.roots)
-        heartbeat = messages.heartbeat(used, moment(self._site.clock), self._stream.window.lag_bytes)
+        heartbeat = messages.heartbeat(
+            usage(self._site.custody.space.free_bytes), moment(self._site.clock), self._stream.window.lag_bytes
+        )
         await self._write(wire.ServerMessage(heartbeat=heartbeat))
         self._spoke = self._site.clock.monotonic()

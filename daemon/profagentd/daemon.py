@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 from profagentd import __version__
 from profagentd.board import Board
 from profagentd.clock import Clock, SystemClock
-from profagentd.config import DaemonConfig, real_roots
+from profagentd.config import DaemonConfig, policy_of, real_roots
+from profagentd.custody import Custody
 from profagentd.describe import identify
 from profagentd.gate import Gate
+from profagentd.losses import KeptLosses
 from profagentd.revocation import Revocations
 from profagentd.server import Server
 from profagentd.servicer import Servicer
@@ -33,6 +35,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # Threads for reading files and directories.
 THREADS = 4
+# Where the daemon keeps what it must not forget.
+STATE_DIRECTORY = Path("/var/lib/profagentd")
 
 
 async def serve(config: DaemonConfig, simulation: SimulationOptions | None) -> None:
@@ -53,14 +57,17 @@ async def _run(config: DaemonConfig, simulation: SimulationOptions | None, stop:
     clock = SystemClock()
     board = Board(clock, config.quiet_after_s)
     watch = Watch(real_roots(config.roots), config.depth, clock, board, scan=config.scan, acl_json=config.acl_json)
+    losses = KeptLosses(_losses_directory(config, simulation))
+    await losses.load()
+    custody = Custody(policy_of(config), watch.roots, clock, board, losses, has_npu=simulation is None)
     gate = Gate(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
-    servicer = Servicer(board, watch, clock, identify(config.identity), gate, simulated=simulation is not None)
+    servicer = Servicer(board, watch, clock, custody, identify(config.identity), gate, simulated=simulation is not None)
     server = Server(servicer, gate, _credentials(config))
     address = await server.start(config.listen)
     if config.is_open:
         _LOGGER.warning("%s is open: no TLS, no certificates, whoever reaches it may do anything (--insecure)", address)
     print(f"profagentd {__version__} serving {address}", flush=True)  # noqa: T201 - the line that callers wait for
-    works = [watch.run(), board.keep_states(), _until_stopped(stop, server)]
+    works = [watch.run(), board.keep_states(), *custody.works(), _until_stopped(stop, server)]
     if simulation:
         works.append(_simulate(replace(simulation, root=Path(config.roots[0])), clock))
     try:
@@ -78,6 +85,11 @@ def _credentials(config: DaemonConfig) -> grpc.ServerCredentials | None:
     if doubt:
         _LOGGER.warning("%s", doubt)
     return credentials
+
+
+def _losses_directory(config: DaemonConfig, simulation: SimulationOptions | None) -> Path | None:
+    """Where losses are kept; what a simulated board loses is of no interest after it."""
+    return Path(config.state) if config.state else None if simulation else STATE_DIRECTORY
 
 
 async def _until_stopped(stop: asyncio.Event, server: Server) -> None:

@@ -23,6 +23,8 @@ class LossReason(enum.Enum):
     UNREADABLE = "unreadable"
     REMOVED_UNSEEN = "removed-unseen"
     NOT_A_FILE = "not-a-file"
+    DELETED_UNDELIVERED = "deleted-undelivered"
+    DISK_FULL = "disk-full"
 
 
 @dataclass(frozen=True)

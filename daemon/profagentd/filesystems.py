@@ -1,30 +1,69 @@
-"""On which kind of file system a directory is: changes made elsewhere to a network's give no notices here."""
+"""On which kind of file system a directory is: changes made elsewhere to a network's give no notices here.
+
+Only the kernel's list of mounts is read, never the directory itself: one whose server is away would not answer.
+"""
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _MOUNTS = Path("/proc/self/mountinfo")
-_REMOTE = re.compile(r"nfs\d?|cifs|smb\d?|smbfs|9p|afs|ceph|lustre|glusterfs|virtiofs|vboxsf|fuse\..*")
+_DESCRIPTORS = Path("/proc/self/fdinfo")
+_REMOTE = re.compile(
+    r"nfs\d?|cifs|smb\d?|smbfs|ncpfs|9p|afs|coda|ceph|lustre|glusterfs|beegfs|orangefs|gfs2|ocfs2|autofs"
+    r"|virtiofs|vboxsf|vmhgfs|prl_fs|fuse|fuse\..*"
+)
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 def is_remote(directory: bytes) -> bool:
-    """Whether others may change the directory without this kernel's knowing."""
-    try:
-        device = os.stat(directory).st_dev
-        mounts = _MOUNTS.read_text("utf-8", "replace")
-    except OSError:
-        return False
-    kind = kind_of_device(mounts, os.major(device), os.minor(device))
+    """Whether others may change what is at this absolute path, which has no links, without this kernel's knowing."""
+    kind = kind_at(directory, _read_mounts())
     return kind is not None and _REMOTE.fullmatch(kind) is not None
 
 
-def kind_of_device(mounts: str, major: int, minor: int) -> str | None:
-    """The type of the file system with this device number, by the text of /proc/self/mountinfo."""
-    for line in mounts.splitlines():
-        mount, _, kind = line.partition(" - ")
-        if mount.split()[2:3] == [f"{major}:{minor}"]:
-            return kind.split()[0]
-    return None
+def is_local(descriptor: int) -> bool:
+    """Whether the open directory is surely on a file system of this machine alone."""
+    try:
+        lines = (_DESCRIPTORS / str(descriptor)).read_text("ascii").splitlines()
+    except OSError:
+        return False
+    numbers = [line.split()[1] for line in lines if line.startswith("mnt_id:")]
+    kind = next((each.kind for each in _parsed(_read_mounts()) if [each.number] == numbers), None)
+    return kind is not None and _REMOTE.fullmatch(kind) is None
+
+
+def kind_at(directory: bytes, mounts: bytes) -> str | None:
+    """The type of the file system at an absolute path, by the text of /proc/self/mountinfo."""
+    found = [each for each in _parsed(mounts) if _is_below(directory, each.point)]
+    # Of two that are mounted at one place the later one is seen.
+    return max(enumerate(found), key=lambda each: (len(each[1].point), each[0]))[1].kind if found else None
+
+
+class _Mount:
+    def __init__(self, line: bytes) -> None:
+        before, _, after = line.partition(b" - ")
+        fields = before.split()
+        self.number = fields[0].decode("ascii")
+        self.point = _ESCAPED.sub(lambda match: bytes([int(match.group(1), 8)]), fields[4])
+        self.kind = after.split()[0].decode("ascii", "replace")
+
+
+def _parsed(mounts: bytes) -> Iterator[_Mount]:
+    return (_Mount(line) for line in mounts.splitlines() if b" - " in line)
+
+
+def _is_below(directory: bytes, point: bytes) -> bool:
+    return directory == point or directory.startswith(point.rstrip(b"/") + b"/")
+
+
+def _read_mounts() -> bytes:
+    try:
+        return _MOUNTS.read_bytes()
+    except OSError:
+        return b""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from profagentd import __version__
 from profagentd.allocator import keep_little
-from profagentd.config import LOG_LEVELS, DaemonConfig, configure
+from profagentd.config import LOG_LEVELS, POLICIES, DaemonConfig, configure
 from profagentd.errors import DaemonError
 from profagentd.simulate import SimulationOptions, add_simulation_arguments, options_from
 
@@ -66,6 +66,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--acl-json", metavar="FILE", action="append", help="acl.json of programs, or a pattern (repeatable)"
     )
     parser.add_argument("--identity", metavar="UUID", help="this board's identity (/etc/profagent/board-id)")
+    parser.add_argument(
+        "--retain", choices=POLICIES, help="what is deleted: nothing (keep), what is delivered, or that"
+    )
+    parser.add_argument(
+        "--retain-for", metavar="CONSUMER", action="append", help="who must have a log before it goes (repeatable)"
+    )
+    parser.add_argument("--min-free", metavar="SIZE", help="with --retain min_free: 200MB, or 10%% of the file system")
+    parser.add_argument(
+        "--delete-undelivered", action="store_true", default=None, help="with --retain min_free: others go, too"
+    )
+    parser.add_argument("--state", metavar="DIR", help="where losses are kept over restarts (/var/lib/profagentd)")
     parser.add_argument("--log-level", choices=LOG_LEVELS, help="what is told on stderr (info)")
     parser.add_argument("--tls-cert", metavar="FILE", help="this board's certificate; with it TLS is demanded")
     parser.add_argument("--tls-key", metavar="FILE", help="its key, mode 0600")

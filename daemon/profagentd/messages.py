@@ -13,12 +13,16 @@ from profagentd.events import Chunk, Completed, Event, Loss, Removed, Started
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Callable
 
     from profagentd.board import Job
     from profagentd.clock import Moment
     from profagentd.log import Log
+    from profagentd.losses import KeptLoss
     from profagentd.profiling import Profiling
+    from profagentd.retention import Policy
     from profagentd.roles import Role
+    from profagentd.space import Space
     from profagentd.usage import Usage
 
 PROTOCOL_MAJOR = 1
@@ -110,6 +114,23 @@ def batches(events: Iterable[Event]) -> Iterator[wire.ServerMessage]:
         yield message
 
 
+def kept_losses(losses: Iterable[KeptLoss], job_handle: Callable[[str], int]) -> Iterator[wire.Batch]:
+    """Losses that are kept, in messages of the wire's size; `job_handle` gives the stream's handle of a JOB's name."""
+    events = [wire.Event(loss=_kept_loss(loss, job_handle(loss.job))) for loss in losses]
+    for start in range(0, len(events), _BATCH_EVENTS):
+        yield wire.Batch(events=events[start : start + _BATCH_EVENTS])
+
+
+def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention:
+    """What is deleted; of several file systems the largest free space that is wanted."""
+    return wire.Retention(
+        policy=wire.RetentionPolicy.ValueType(policy.retain.value),
+        retain_for=policy.retain_for,
+        min_free_bytes=max((policy.wanted_bytes(space.total_bytes) for space in spaces), default=policy.min_free_bytes),
+        may_delete_undelivered=policy.delete_undelivered,
+    )
+
+
 def _event(event: Event) -> wire.Event:
     if isinstance(event, Chunk):
         return wire.Event(chunk=_chunk(event))
@@ -143,6 +164,20 @@ def _loss(loss: Loss) -> wire.Loss:
         reason=loss.reason.value,
         detail=text(loss.detail.encode("utf-8", "surrogateescape")),
         lost_bytes=loss.lost_bytes,
+    )
+
+
+def _kept_loss(loss: KeptLoss, job: int) -> wire.Loss:
+    return wire.Loss(
+        job=job,
+        reason=loss.reason,
+        detail=loss.detail,
+        lost_bytes=loss.lost_bytes,
+        id=loss.id,
+        job_name=loss.job,
+        from_wall_us=loss.from_wall_us,
+        to_wall_us=loss.to_wall_us,
+        lost_logs=loss.lost_logs,
     )
 
 

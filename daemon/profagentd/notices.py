@@ -38,6 +38,9 @@ class Hearer(Protocol):
     def changed(self, place: Place, touches: Mapping[bytes, Touch]) -> None:
         """These names of a JOB may have changed."""
 
+    def names_removed(self, place: Place) -> None:
+        """Names of a JOB may be gone."""
+
     def unsure(self, place: Place) -> None:
         """Anything in a JOB may have changed."""
 
@@ -131,7 +134,7 @@ class Notices:
     def _end(self, target: Target) -> None:
         self._drop(target)
         if target.role is Role.DATA:
-            self._hearer.unsure(target.place)
+            self._hearer.names_removed(target.place)
         elif target.role is Role.JOB:
             self.unwatch_job(target.place)
             self._hearer.lost(target.place)
@@ -153,11 +156,13 @@ class Notices:
             self._hearer.unsure(target.place)  # the directory's own mode changed: what was hidden may be readable
 
     def _data_came_or_went(self, place: Place, notice: Notice) -> None:
-        if notice.touch & Touch.MADE:
-            try:
-                self._watch_data(place)
-            except OSError as error:
-                self._note_failure(error)
+        if not notice.touch & Touch.MADE:
+            self._hearer.names_removed(place)
+            return
+        try:
+            self._watch_data(place)
+        except OSError as error:
+            self._note_failure(error)
         self._hearer.unsure(place)
 
     # Watches

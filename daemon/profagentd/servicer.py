@@ -15,6 +15,7 @@ from profagentd.budget import Budgets
 from profagentd.clock import US_PER_S, Clock, moment
 from profagentd.conversation import Conversation
 from profagentd.refusal import Fault, Refusal
+from profagentd.retention import Retain
 from profagentd.roles import caller_of
 from profagentd.supervisor import until_first
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from profagentd.board import Board
+    from profagentd.custody import Custody
     from profagentd.describe import Identity
     from profagentd.gate import Gate
     from profagentd.watch import Watch
@@ -30,7 +32,7 @@ _LOGGER = logging.getLogger(__name__)
 
 _JOBS_PAGE = 1000
 # What a client may use beyond protocol 1.0.
-_CAPABILITIES = ("profiling", "roles")
+_CAPABILITIES = ("retention", "kept-losses", "profiling", "roles")
 
 _CODES = {
     Fault.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
@@ -45,10 +47,19 @@ class Servicer(BoardServicer):
     """Board, as board.proto has it."""
 
     def __init__(
-        self, board: Board, watch: Watch, clock: Clock, identity: Identity, gate: Gate, *, simulated: bool
+        self,
+        board: Board,
+        watch: Watch,
+        clock: Clock,
+        custody: Custody,
+        identity: Identity,
+        gate: Gate,
+        *,
+        simulated: bool,
     ) -> None:
         self.board = board
         self.clock = clock
+        self.custody = custody
         self._gate = gate
         self._watch = watch
         self._identity = identity
@@ -87,9 +98,15 @@ class Servicer(BoardServicer):
             sdk_version=self._identity.sdk_version,
             clocks=messages.clocks(moment(self.clock)),
             roots=[messages.text(root) for root in self.roots],
+            retention=self._retention(),
             quiet_after_us=int(self.board.quiet_after_s * US_PER_S),
             insecure=self._gate.insecure,
         )
+
+    def _retention(self) -> wire.Retention | None:
+        if self.custody.policy.retain is Retain.KEEP:
+            return None
+        return messages.retention(self.custody.policy, self.custody.space.known)
 
     async def Describe(self, _request: wire.DescribeRequest, _context: Any) -> wire.Description:
         """Who the board is."""

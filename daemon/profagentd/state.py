@@ -44,6 +44,11 @@ class Activity:
         self._seen_until = max(self._seen_until, at)
         self._complete = None
 
+    def lose(self) -> None:
+        """Names are gone, which is no sign of work; what was waited for may be among them."""
+        if not self._complete:
+            self._complete = None
+
     def see(self, until: float) -> None:
         """Nothing else has changed until then."""
         self._seen_until = max(self._seen_until, until)
@@ -65,11 +70,11 @@ class Activity:
     @property
     def wants_survey(self) -> bool:
         """Whether it is time to look whether everything is complete."""
-        return not self._removed and self._complete is None and self._rest_s >= FINISHED_AFTER_S
+        return not self._removed and self._complete is None and self.rest_s >= FINISHED_AFTER_S
 
     def wants_npu(self, now: float) -> bool:
         """Whether the state depends on who has the NPU open, and that was not looked at lately."""
-        would_be_quiet = self._rest_s >= self._quiet_after_s and not self._complete
+        would_be_quiet = self.rest_s >= self._quiet_after_s and not self._complete
         return would_be_quiet and not self._removed and now - self._npu_looked >= NPU_LOOK_S
 
     @property
@@ -82,13 +87,13 @@ class Activity:
         """What the JOB is doing."""
         if self._removed:
             return JobState.REMOVED
-        if self._complete and self._rest_s >= FINISHED_AFTER_S:
+        if self._complete and self.rest_s >= FINISHED_AFTER_S:
             return JobState.FINISHED
-        if self._rest_s >= self._quiet_after_s and not self._npu_open:
+        if self.rest_s >= self._quiet_after_s and not self._npu_open:
             return JobState.QUIET
         return JobState.OPEN
 
     @property
-    def _rest_s(self) -> float:
+    def rest_s(self) -> float:
         """How long nothing changed, as far as it was seen."""
         return self._seen_until - self._changed

@@ -16,11 +16,13 @@ from profagentd.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Callable
 
     from profagentd.board import Job
     from profagentd.budget import Budgets
     from profagentd.clock import Moment
     from profagentd.events import Loss
+    from profagentd.opening import Fingerprint, Place
     from profagentd.selection import Names
     from profagentd.walk import Page
 
@@ -99,6 +101,16 @@ class Stream:
             self._touch_all(view.selection, Touch.MADE)
             _settle_again(view)
 
+    def deliver_to(self, take: Callable[[Place, bytes, Fingerprint], None]) -> None:
+        """Tell of each log that the client has whole, with the fingerprint of the file that it has."""
+
+        def tell(log: Log) -> None:
+            view = self._views.get(log.job)
+            if view and log.fingerprint:
+                take(view.job.place, log.path, log.fingerprint)
+
+        self.window.on_delivered = tell
+
     # What the client says
 
     def select(self, follow: Iterable[int], unfollow: Iterable[int]) -> None:
@@ -140,9 +152,13 @@ class Stream:
         if complete and (log.completed is None or log.completed[0] != generation):
             raise Refusal(Fault.INVALID, f"log {handle}: acknowledged a completion that was never told")
         log.acknowledged = max(log.acknowledged, offset)
-        if complete:
-            log.verified = log.completed
+        if complete and log.completed and offset == log.completed[1]:
+            log.verified = log.completed  # and not of an earlier completion, beyond which it grew
         self.window.release_delivered(log)
+
+    def job_handle(self, name: str) -> int:
+        """The handle of the JOB of this name; 0 when there is none any more."""
+        return next((view.handle for view in self._views.values() if view.job.name == name), 0)
 
     # What is to be done
 

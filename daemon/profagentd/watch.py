@@ -95,6 +95,10 @@ class Watch:
         """These names of a JOB may have changed."""
         self._board.changed(place, touches)
 
+    def names_removed(self, place: Place) -> None:
+        """Names of a JOB may be gone."""
+        self._board.names_removed(place)
+
     def unsure(self, place: Place) -> None:
         """Anything in a JOB may have changed."""
         self._board.unsure(place)

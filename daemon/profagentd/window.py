@@ -13,6 +13,7 @@ from profagentd.refusal import Fault, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Callable
 
     from profagentd.budget import Share
     from profagentd.events import Event
@@ -36,6 +37,7 @@ class Window:
         self._handles = 0
         self._ready: deque[Log] = deque()
         self._waiting: list[tuple[float, int]] = []
+        self.on_delivered: Callable[[Log], None] | None = None
         self._released: dict[int, tuple[int, bytes]] = {}  # JOB and path of handles whose end is not told yet
 
     @property
@@ -140,6 +142,8 @@ class Window:
     def release_delivered(self, log: Log) -> None:
         """Release the log if it is complete and the client has said so."""
         if log.is_delivered:
+            if self.on_delivered:
+                self.on_delivered(log)
             self.release(log)
 
     def release_idle(self, now: float, limit: int) -> None:

@@ -115,6 +115,18 @@ async def test_a_change_opens_it_and_is_told(bench: Bench) -> None:
     assert job.changed_wall_us == WALL_US + 5_000_000
 
 
+async def test_names_that_go_are_told_and_are_no_sign_of_work(bench: Bench) -> None:
+    job = bench.find(ended=True)
+    await bench.until(lambda: job.state is JobState.FINISHED)
+    bench.listening.told.clear()
+    bench.board.changed(job.place, {b"a": Touch.DELETED, b"b": Touch.MOVED})
+    bench.board.names_removed(job.place)
+    assert bench.listening.told == [("names", {b"a": Touch.DELETED, b"b": Touch.MOVED}), ("removed", job.name)]
+    assert job.state is JobState.FINISHED
+    bench.board.changed(job.place, {b"a": Touch.DELETED | Touch.MADE})
+    assert job.state is JobState.OPEN
+
+
 async def test_doubt_and_removal_are_told(bench: Bench) -> None:
     job = bench.find()
     bench.listening.told.clear()

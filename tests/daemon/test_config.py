@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.config import DaemonConfig, configure, read_file, real_roots
+from profagentd.config import DaemonConfig, configure, policy_of, read_file, real_roots
 from profagentd.errors import DaemonError
+from profagentd.retention import Policy, Retain
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -30,6 +31,41 @@ def test_without_anything_the_defaults_hold() -> None:
 def test_every_key_can_stand_in_the_file(tmp_path: Path) -> None:
     text = "roots = ['/a', '/b']\nlisten = '[::1]:0'\nquiet_after_s = 5\ndepth = 2\nscan = true\nlog_level = 'debug'\n"
     assert read_file(written(tmp_path, text)) == DaemonConfig(("/a", "/b"), "[::1]:0", 5, 2, True, "debug")
+
+
+def test_retention_can_stand_in_the_file(tmp_path: Path) -> None:
+    text = "retain = 'min_free'\nretain_for = ['record-host']\nmin_free = '10%'\ndelete_undelivered = true\n"
+    config = configure(written(tmp_path, text + "state = '/var/lib/x'\n"), {})
+    assert (config.state, config.retain_for) == ("/var/lib/x", ("record-host",))
+    assert policy_of(config) == Policy(Retain.MIN_FREE, ("record-host",), 0, 0.1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("200MB", 200_000_000), ("1.5GB", 1_500_000_000), ("64kB", 64_000), ("7B", 7), ("1TB", 10**12)]
+)
+def test_sizes_are_decimal(text: str, size: int) -> None:
+    policy = policy_of(configure(None, {"retain": "min_free", "min_free": text, "retain_for": ["a"]}))
+    assert (policy.min_free_bytes, policy.min_free_share) == (size, 0.0)
+
+
+def test_nothing_is_deleted_unless_it_is_asked_for() -> None:
+    assert policy_of(configure(None, {})) == Policy()
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        ({"retain": "delivered"}, "retain_for"),
+        ({"retain": "min_free", "min_free": "1GB"}, "retain_for"),
+        ({"retain": "min_free", "retain_for": ["a"]}, "min_free"),
+        ({"retain_for": ["a"]}, "retain = delivered"),
+        ({"min_free": "1GB"}, "retain = min_free"),
+        ({"retain": "delivered", "retain_for": ["a"], "delete_undelivered": True}, "retain = min_free"),
+        ({"retain": "delivered", "retain_for": ["a"], "min_free": "1GB"}, "retain = min_free"),
+    ],
+)
+def test_retention_that_contradicts_itself_is_refused(settings: dict[str, object], hint: str) -> None:
+    assert hint in refused(settings).hint
 
 
 def test_arguments_win_over_the_file(tmp_path: Path) -> None:
@@ -56,6 +92,19 @@ def test_an_unknown_key_is_named_with_its_file(tmp_path: Path) -> None:
         ("listen", "50151"),
         ("listen", "127.0.0.1:99999"),
         ("listen", "::1:50151"),
+        ("retain", "all"),
+        ("retain_for", "a"),
+        ("retain_for", ["a", "a"]),
+        ("retain_for", ["a b"]),
+        ("retain_for", [["a"]]),
+        ("retain_for", [f"c{number}" for number in range(17)]),
+        ("min_free", 200),
+        ("min_free", "200"),
+        ("min_free", "0MB"),
+        ("min_free", "100%"),
+        ("min_free", "1e3MB"),
+        ("delete_undelivered", 1),
+        ("state", "lib"),
         ("quiet_after_s", 0),
         ("quiet_after_s", True),
         ("quiet_after_s", float("inf")),

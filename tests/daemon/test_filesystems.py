@@ -8,20 +8,35 @@ from pathlib import Path
 import pytest
 
 from profagentd import filesystems
-from profagentd.filesystems import is_remote, kind_of_device
+from profagentd.filesystems import is_local, is_remote, kind_at
 
-MOUNTS = """\
+MOUNTS = b"""\
 22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/root rw
 31 22 0:27 / /mnt/host rw,relatime shared:9 master:1 - nfs4 192.168.1.5:/srv rw,vers=4.2
 32 22 0:28 / /mnt/with\\040space rw - fuse.sshfs me@host: rw
+33 22 0:29 / /mnt/auto rw - autofs systemd-1 rw
+34 33 0:30 / /mnt/auto rw - tmpfs none rw
 """
 
 
 @pytest.mark.parametrize(
-    ("device", "kind"), [((259, 2), "ext4"), ((0, 27), "nfs4"), ((0, 28), "fuse.sshfs"), ((0, 99), None)]
+    ("directory", "kind"),
+    [
+        (b"/", "ext4"),
+        (b"/opt/app", "ext4"),
+        (b"/mnt/host", "nfs4"),
+        (b"/mnt/host/app/JOB", "nfs4"),
+        (b"/mnt/hostile", "ext4"),
+        (b"/mnt/with space/app", "fuse.sshfs"),
+        (b"/mnt/auto", "tmpfs"),
+    ],
 )
-def test_the_kind_of_a_device_is_read_from_the_mounts(device: tuple[int, int], kind: str | None) -> None:
-    assert kind_of_device(MOUNTS, *device) == kind
+def test_the_kind_at_a_directory_is_read_from_the_mounts(directory: bytes, kind: str) -> None:
+    assert kind_at(directory, MOUNTS) == kind
+
+
+def test_without_mounts_nothing_is_known() -> None:
+    assert kind_at(b"/opt", b"") is None
 
 
 @pytest.mark.parametrize(
@@ -31,6 +46,8 @@ def test_the_kind_of_a_device_is_read_from_the_mounts(device: tuple[int, int], k
         ("nfs4", True),
         ("cifs", True),
         ("9p", True),
+        ("smb3", True),
+        ("fuse", True),
         ("fuse.sshfs", True),
         ("ext4", False),
         ("tmpfs", False),
@@ -41,18 +58,37 @@ def test_the_kind_of_a_device_is_read_from_the_mounts(device: tuple[int, int], k
 def test_file_systems_of_others_are_remote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, remote: bool
 ) -> None:
-    device = tmp_path.stat().st_dev
     mounts = tmp_path / "mountinfo"
-    mounts.write_text(f"1 0 {os.major(device)}:{os.minor(device)} / / rw - {kind} none rw\n")
+    mounts.write_text(f"1 0 0:1 / / rw - ext4 none rw\n2 1 0:2 / {tmp_path} rw - {kind} none rw\n")
     monkeypatch.setattr(filesystems, "_MOUNTS", mounts)
     assert is_remote(os.fsencode(tmp_path)) is remote
 
 
 def test_what_cannot_be_seen_is_not_called_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not is_remote(os.fsencode(tmp_path / "missing"))
     monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "missing")
     assert not is_remote(os.fsencode(tmp_path))
 
 
 def test_this_machine_can_be_asked(tmp_path: Path) -> None:
     assert not is_remote(os.fsencode(tmp_path))
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    assert is_local(descriptor)
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "9p", "fuse.sshfs"])
+def test_an_open_directory_of_others_is_not_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fields = dict(line.split() for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines())
+    (tmp_path / "mountinfo").write_text(f"{fields['mnt_id:']} 1 0:2 / / rw - {kind} none rw\n")
+    monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "mountinfo")
+    assert not is_local(descriptor)
+    os.close(descriptor)
+
+
+def test_what_cannot_be_seen_is_not_called_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "missing")
+    assert not is_local(descriptor)
+    os.close(descriptor)
+    assert not is_local(descriptor)

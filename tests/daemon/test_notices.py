@@ -39,6 +39,9 @@ class Hearing:
         self.told.append(("changed", place.path))
         self.touches.update(touches)
 
+    def names_removed(self, place: Place) -> None:
+        self.told.append(("removed", place.path))
+
     def unsure(self, place: Place) -> None:
         self.told.append(("unsure", place.path))
 
@@ -133,10 +136,10 @@ def test_a_job_that_ends_is_lost_and_no_longer_watched(bench: Bench) -> None:
     assert bench.hear(data, MODIFY, b"a") == []
 
 
-def test_a_data_directory_that_ends_makes_its_job_unsure(bench: Bench) -> None:
+def test_a_data_directory_that_ends_takes_its_names_along(bench: Bench) -> None:
     job, data = bench.job()
-    assert bench.hear(data, DELETE_SELF) == [("unsure", JOB)]
-    assert bench.hear(job, DELETE | ISDIR, b"data") == [("unsure", JOB)]
+    assert bench.hear(data, DELETE_SELF) == [("removed", JOB)]
+    assert bench.hear(job, DELETE | ISDIR, b"data") == [("removed", JOB)]
 
 
 def test_a_data_directory_that_comes_is_watched(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -18,14 +19,19 @@ MARKER = "simulated"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAME_LETTERS = 29
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 _REWRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 class JobWriter:
-    """One JOB directory. Every call opens, writes and closes one file, as the library does. Raises OSError."""
+    """One JOB directory. Every call opens, writes and closes one file, as the library does. Raises OSError.
+
+    A full disk is no error: like the library it goes on, and what has no room is lost (format page, section 1).
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.lost_bytes = 0  # there was no room for them
         self._data = str(directory / "data") + os.sep
 
     @classmethod
@@ -42,26 +48,30 @@ class JobWriter:
 
     def rewrite_beside(self, name: str, content: bytes) -> None:
         """A small file in the JOB's root directory."""
-        _write(str(self.directory / name), _REWRITE, content)
+        self._write(str(self.directory / name), _REWRITE, content)
 
     def rewrite(self, name: str, content: bytes) -> None:
         """A small file in data/: created or truncated, then written with one write."""
-        _write(self._data + name, _REWRITE, content)
+        self._write(self._data + name, _REWRITE, content)
 
     def append(self, name: str, content: bytes) -> None:
         """Add to a data file in data/; without content the file is created all the same."""
-        _write(self._data + name, _APPEND, content)
+        self._write(self._data + name, _APPEND, content)
+
+    def _write(self, path: str, flags: int, content: bytes) -> None:
+        try:
+            descriptor = os.open(path, flags, FILE_MODE)
+            try:
+                while content:
+                    content = content[os.write(descriptor, content) :]
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            self.lost_bytes += len(content)
 
 
 def job_name(rng: Random) -> str:
     """`JOB` and 29 letters A to Z."""
     return "JOB" + "".join(_LETTERS[int(rng.random() * len(_LETTERS))] for _ in range(_NAME_LETTERS))
-
-
-def _write(path: str, flags: int, content: bytes) -> None:
-    descriptor = os.open(path, flags, FILE_MODE)
-    try:
-        while content:
-            content = content[os.write(descriptor, content) :]
-    finally:
-        os.close(descriptor)

@@ -60,6 +60,11 @@ class Npu:
         return self._job.directory if self._job else None
 
     @property
+    def lost_bytes(self) -> int:
+        """What was to be written and had no room."""
+        return self._job.lost_bytes if self._job else 0
+
+    @property
     def next_call_us(self) -> int:
         """How long the next inference's execute takes."""
         return call_us(self._next)

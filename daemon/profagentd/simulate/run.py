@@ -28,7 +28,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class SimulationReport:
-    """What was run. `late` counts inferences that were over more than one period after their time."""
+    """What was run. `late` counts inferences that were over more than one period after their time.
+
+    `lost_bytes` had no room on the disk.
+    """
 
     job: Path | None
     inferences: int
@@ -36,11 +39,14 @@ class SimulationReport:
     aicore_records: int
     late: int
     max_late_us: int
+    lost_bytes: int = 0
 
     def __str__(self) -> str:
         text = f"{self.inferences} inferences, {self.sampled} of them recorded, {self.aicore_records} aicore records"
         if self.late:
             text += f"; the rate was not kept: {self.late} came late, by up to {self.max_late_us / _US_PER_MS:.1f} ms"
+        if self.lost_bytes:
+            text += f"; the disk was full: {self.lost_bytes} bytes could not be written"
         return text
 
 
@@ -118,4 +124,6 @@ class _Simulation:
 
 
 def _report(npu: Npu, pace: Pace) -> SimulationReport:
-    return SimulationReport(npu.directory, npu.inferences, npu.sampled, npu.aicore_records, pace.late, pace.max_late_us)
+    return SimulationReport(
+        npu.directory, npu.inferences, npu.sampled, npu.aicore_records, pace.late, pace.max_late_us, npu.lost_bytes
+    )

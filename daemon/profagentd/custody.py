@@ -1,0 +1,55 @@
+"""What becomes of the board's files: who has them, what is deleted, what is lost; as the daemon runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from profagentd.cleaning import Cleaner
+from profagentd.delivery import Deliveries
+from profagentd.retention import Policy, Retain
+from profagentd.space import SpaceWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+    from typing import Callable
+
+    from profagentd.board import Board
+    from profagentd.clock import Clock
+    from profagentd.losses import KeptLosses
+    from profagentd.opening import Fingerprint, Place
+
+
+class Custody:
+    """The parts that keep the policy, put together."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        roots: Sequence[bytes],
+        clock: Clock,
+        board: Board,
+        losses: KeptLosses,
+        *,
+        has_npu: bool,
+    ) -> None:
+        self.policy = policy
+        self.losses = losses
+        self.space = SpaceWatch(roots, clock, board, losses)
+        self._clock = clock
+        self._deliveries: Deliveries | None = None
+        self._cleaner: Cleaner | None = None
+        if policy.retain is not Retain.KEEP:
+            self._deliveries = Deliveries(policy.retain_for)
+            self._cleaner = Cleaner(policy, roots, clock, board, self._deliveries, losses, self.space, has_npu=has_npu)
+            board.add_listener(self._deliveries)
+
+    def works(self) -> list[Coroutine[Any, Any, None]]:
+        """What is to run as long as the daemon does."""
+        return [self.space.run(), *([self._cleaner.run()] if self._cleaner else [])]
+
+    def taker(self, consumer: str) -> Callable[[Place, bytes, Fingerprint], None] | None:
+        """Whom to tell of this consumer's deliveries; None when they are of no consequence."""
+        deliveries = self._deliveries
+        if deliveries is None or consumer not in self.policy.retain_for:
+            return None
+        return lambda place, path, seen: deliveries.delivered(consumer, place, path, seen, self._clock.monotonic())
