@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagentd import losses as module
 from profagentd.events import LossReason
 from profagentd.losses import FILE_NAME, LOSSES_LIMIT, KeptLosses
 
@@ -89,7 +89,7 @@ async def test_what_is_not_saved_yet_leaves_the_old_file_whole(tmp_path: Path, m
     def fail(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, "fsync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     losses.begin(FULL, "JOB", 5)
     await losses.save()
     assert (tmp_path / FILE_NAME).read_bytes() == whole

@@ -69,7 +69,7 @@ def test_data_goes_before_its_done(job: Path, monkeypatch: pytest.MonkeyPatch) -
         unlink(name, dir_fd=dir_fd)
         left.append(set(content(job)) - {b"info.json.0"})
 
-    monkeypatch.setattr(removal.os, "unlink", watched)
+    monkeypatch.setattr(os, "unlink", watched)
     remove(place_of(job), [seen(job, DATA, DONE)])
     assert left == [{DONE}, set()]
 
@@ -82,7 +82,7 @@ def test_what_is_written_in_the_last_moment_is_told(job: Path, monkeypatch: pyte
             unlink(name, dir_fd=dir_fd)
             file.write(b"late")
 
-    monkeypatch.setattr(removal.os, "unlink", late)
+    monkeypatch.setattr(os, "unlink", late)
     assert remove(place_of(job), [seen(job, DATA)]).late_bytes == len(b"late")
 
 
