@@ -14,6 +14,7 @@ demo: .venv/ready ## show the whole way on a simulated board
 	@$(BIN)/profagent demo
 
 test: .venv/ready ## run every test; the board's side on Python 3.9 as well
+	@tools/need openssl openssl
 	@$(BIN)/python -m pytest
 	@tools/test_on_39
 

@@ -6,19 +6,23 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import grpc.aio
 import pytest
 
 from profagent_wire.health.v1 import health_pb2
+from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.errors import DaemonError
 from profagentd.tls import TlsFiles, doubt_of, server_credentials
 from tests.daemon.certificates import OPERATOR, PAST, Authority, Pair
 from tests.daemon.daemon_process import Daemon, command, environment, running
 from tests.daemon.wire_client import PATIENCE_S, connect, following, open_message
+
+if TYPE_CHECKING:
+    from profagent_wire.health.v1.health_pb2_grpc import HealthAsyncStub
 
 METHODS = (
     *wire.DESCRIPTOR.services_by_name["Board"].methods,
@@ -165,6 +169,15 @@ async def test_a_certificate_of_another_authority_is_not_heard(daemon: Daemon, o
     stranger = Authority(tmp_path / "other").issue("stranger", OPERATOR)
     credentials = Pair(stranger.cert, stranger.key, operator.ca).client
     assert (await refusal_of(daemon.address, credentials)).code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_health_probe_needs_a_certificate_of_any_role(daemon: Daemon, authority: Authority) -> None:
+    viewer = authority.issue("probe").client
+    async with grpc.aio.secure_channel(daemon.address, viewer) as channel:
+        reply = await cast("HealthAsyncStub", HealthStub(channel)).Check(
+            health_pb2.HealthCheckRequest(), timeout=PATIENCE_S
+        )
+    assert reply.status == health_pb2.HealthCheckResponse.SERVING
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)

@@ -263,6 +263,7 @@ def test_a_host_that_is_revoked_while_it_records_is_told_so(workshop: Keys, addr
 def test_plain_text_to_a_board_that_demands_tls_fails(address: str, tmp_path: Path) -> None:
     ended = profagent(*record(address, "--workspace", tmp_path / "ws"))
     assert ended.code == 3
+    assert "demands TLS wants --keys DIR" in ended.err
 
 
 def test_an_open_board_is_followed_only_when_told_to_and_warned_of(root: Path, tmp_path: Path) -> None:

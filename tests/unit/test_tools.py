@@ -125,6 +125,32 @@ def test_a_missing_venv_module_is_installed_for_root_and_said(machine: Machine, 
     assert pip.endswith("--require-hashes -r pins.txt")
 
 
+def test_a_program_that_is_there_is_not_installed(machine: Machine) -> None:
+    machine.add_apt()
+    found = machine.run("need", "bash", "bash")
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_a_missing_program_is_installed_for_root_and_said(machine: Machine) -> None:
+    machine.add_program(machine.programs / "id", "echo 0")
+    machine.add_apt()
+    installed = machine.run("need", "openssl", "openssl-package")
+    assert installed.returncode == 0, installed.stderr
+    said, update, install = installed.stdout.splitlines()
+    assert said.startswith("installing openssl-package, which has openssl")
+    assert (update, install.split()[-1]) == ("apt-get update", "openssl-package")
+
+
+@pytest.mark.parametrize(("user", "has_apt"), [(0, False), (1000, True)])
+def test_a_missing_program_that_cannot_be_installed_is_an_error(machine: Machine, user: int, has_apt: bool) -> None:
+    machine.add_program(machine.programs / "id", f"echo {user}")
+    if has_apt:
+        machine.add_apt()
+    missing = machine.run("need", "openssl", "openssl")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "apt-get install openssl" in missing.stderr
+
+
 @pytest.mark.parametrize(("user", "has_apt"), [(0, False), (1000, True)])
 def test_a_missing_venv_module_that_cannot_be_installed_is_an_error(
     machine: Machine, tmp_path: Path, user: int, has_apt: bool

@@ -65,11 +65,14 @@ def test_no_two_are_the_same(workshop: Issued) -> None:
     assert len({certificate.parsed.serial_number for certificate in made}) == 2
 
 
-def test_openssl_agrees_on_issuer_purpose_and_fingerprint(workshop: Issued, tmp_path: Path) -> None:
+@pytest.mark.parametrize("clock", [BIRTH, NOW, NOW + timedelta(days=9)], ids=["1970", "now", "the last day"])
+def test_openssl_agrees_on_issuer_purpose_address_and_fingerprint(
+    workshop: Issued, tmp_path: Path, clock: datetime
+) -> None:
     board = issue_board(workshop, "euler", ("192.168.1.20",), days=10, now=NOW)
     (tmp_path / "ca.pem").write_bytes(workshop.certificate)
     (tmp_path / "board.pem").write_bytes(board.certificate)
-    at = str(int(NOW.timestamp()))
+    at = str(int(clock.timestamp()))
     verify = ["openssl", "verify", "-x509_strict", "-attime", at, "-purpose", "sslserver", "-verify_ip", "192.168.1.20"]
     subprocess.run([*verify, "-CAfile", "ca.pem", "board.pem"], cwd=tmp_path, check=True, capture_output=True)
     shown = subprocess.run(
