@@ -11,6 +11,7 @@ class Fault(enum.Enum):
     INVALID = "invalid"  # against the conversation's rules
     EXHAUSTED = "exhausted"  # over a limit
     INCOMPATIBLE = "incompatible"  # another major version
+    DAMAGED = "damaged"  # a message was damaged on the way
     SILENT = "silent"  # no sign of life
     UNTRUSTED = "untrusted"  # its certificate is revoked
 

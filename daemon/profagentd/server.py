@@ -10,6 +10,7 @@ from profagent_wire.health.v1.health_pb2_grpc import add_HealthServicer_to_serve
 from profagent_wire.v1.board_pb2_grpc import add_BoardServicer_to_server
 from profagentd.errors import DaemonError
 from profagentd.health import Health
+from profagentd.sealing import Sealing
 
 if TYPE_CHECKING:
     from profagentd.gate import Gate
@@ -56,7 +57,7 @@ class Server:
         self._servicer = servicer
         self._credentials = credentials
         self._health = Health()
-        self._server = grpc.aio.server(options=_OPTIONS, interceptors=(gate,))
+        self._server = grpc.aio.server(options=_OPTIONS, interceptors=(gate, Sealing()))
         add_BoardServicer_to_server(servicer, self._server)
         add_HealthServicer_to_server(self._health, self._server)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from profagent_wire.seal import DamagedError
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardServicer
 from profagentd import __version__, messages
@@ -38,6 +39,7 @@ _CODES = {
     Fault.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
     Fault.EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Fault.INCOMPATIBLE: grpc.StatusCode.FAILED_PRECONDITION,
+    Fault.DAMAGED: grpc.StatusCode.DATA_LOSS,
     Fault.SILENT: grpc.StatusCode.DEADLINE_EXCEEDED,
     Fault.UNTRUSTED: grpc.StatusCode.UNAUTHENTICATED,
 }
@@ -143,6 +145,8 @@ class Servicer(BoardServicer):
                 await until_first(conversation.run(), self._gate.watch_over(caller))
         except Refusal as raised:
             refusal = raised
+        except DamagedError as error:
+            refusal = Refusal(Fault.DAMAGED, str(error))
         finally:
             self._conversations.discard(conversation)
         if refusal:

@@ -22,6 +22,7 @@ MESSAGES = [
 SCALARS = {
     FieldDescriptor.TYPE_BOOL: True,
     FieldDescriptor.TYPE_BYTES: b"data/aicore.0.\xff\x00.3",
+    FieldDescriptor.TYPE_FIXED32: 2**32 - 1,
     FieldDescriptor.TYPE_STRING: "JOBÄ漢",
     FieldDescriptor.TYPE_UINT32: 2**32 - 1,
     FieldDescriptor.TYPE_UINT64: 2**64 - 1,

@@ -98,7 +98,9 @@ class Conversation:
     async def _compare_clocks(self) -> None:
         await self._welcomed.wait()
         while True:
-            await self._capture.sink.sample_clock(self._channel)
+            # Over a slow link an answer may come too late; whether the link is gone, the stream itself tells.
+            with suppress(UnreachableError):
+                await self._capture.sink.sample_clock(self._channel)
             await asyncio.sleep(CLOCK_INTERVAL_S)
 
     async def _watch_stop(self) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLOCK_EXCHANGES = 5
+# Within one exchange a board's two clocks differ by no more than that, unless one was set.
+CLOCK_DRIFT_US = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +104,24 @@ class Recording:
         return job in self._begun_jobs
 
     async def sample_clock(self, channel: Channel) -> None:
-        """Store the clocks' difference, from the exchange with the shortest round trip."""
+        """Store the clocks' difference, from the exchange with the shortest round trip.
+
+        One during which either wall clock was set tells nothing; where all are so, none is stored.
+        """
         samples = []
         for _ in range(CLOCK_EXCHANGES):
             sent_us = self._options.now_us()
             received, answered = await channel.clocks()
             back_us = self._options.now_us()
-            round_trip_us = (back_us - sent_us) - (answered.wall_us - received.wall_us)
+            inside_us = answered.monotonic_us - received.monotonic_us
+            round_trip_us = (back_us - sent_us) - inside_us
             offset_us = (received.wall_us - sent_us + answered.wall_us - back_us) // 2
-            samples.append((round_trip_us, offset_us, sent_us))
-        round_trip_us, offset_us, host_us = min(samples)
-        await self.session.add_clock_sample(host_us, offset_us, round_trip_us)
+            is_steady = abs(answered.wall_us - received.wall_us - inside_us) <= CLOCK_DRIFT_US
+            if is_steady and round_trip_us >= 0:
+                samples.append((round_trip_us, offset_us, sent_us))
+        if samples:
+            round_trip_us, offset_us, host_us = min(samples)
+            await self.session.add_clock_sample(host_us, offset_us, round_trip_us)
 
     async def has_room(self) -> bool:
         """Whether the workspace's disk has room for a batch."""

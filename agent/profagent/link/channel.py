@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -14,6 +14,7 @@ from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.handshake import proven_certificate
 from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, to_wire
+from profagent_wire.seal import DamagedError, sealed, unsealed
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from profagent.link.credentials import Access, Credentials
     from profagent.link.messages import Board, ClientMessage, Clocks, ServerMessage
+
+M = TypeVar("M")
 
 DEFAULT_PORT = 50151
 CALL_TIMEOUT_S = 10.0
@@ -36,7 +39,10 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
     ("grpc.enable_retries", 0),
+    # Each channel makes a connection of its own, and takes none that is dead without being known to be.
+    ("grpc.use_local_subchannel_pool", 1),
 )
+_FOLLOW = f"/{pb.DESCRIPTOR.services_by_name['Board'].full_name}/Follow"
 _REFUSED_CODES = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 # How a TLS handshake fails for good, in BoringSSL's words. One that was cut, and damaged bytes, are not meant.
 _REFUSED_HANDSHAKE = re.compile(
@@ -60,7 +66,7 @@ class Stream:
     def __init__(
         self,
         address: str,
-        call: grpc.aio.StreamStreamCall[pb.ClientMessage, pb.ServerMessage],
+        call: grpc.aio.StreamStreamCall[bytes, bytes],
         ask: Callable[[], Awaitable[object]],
     ) -> None:
         """`ask` is another call to the board, which fails as this one would if the board refuses us."""
@@ -81,7 +87,7 @@ class Stream:
         """Send one message in its turn; waits while the board does not read. UnreachableError or ProtocolError."""
         try:
             async with self._sending:
-                await self._call.write(to_wire(message))
+                await self._call.write(sealed(to_wire(message)))
         except grpc.aio.AioRpcError as error:
             raise await self._reason(error) from error
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
@@ -91,12 +97,15 @@ class Stream:
         """The next message that this version knows. Raises UnreachableError or ProtocolError."""
         while True:
             try:
-                message = await self._call.read()
+                data = await self._call.read()
             except grpc.aio.AioRpcError as error:
                 raise await self._reason(error) from error
-            if not isinstance(message, pb.ServerMessage):
+            if not isinstance(data, bytes):
                 raise UnreachableError.at(self._address, "the board ended the stream")
-            value = from_wire(message)
+            try:
+                value = from_wire(unsealed(pb.ServerMessage, data))
+            except DamagedError as error:
+                raise UnreachableError.at(self._address, str(error)) from error
             if value is not None:
                 return value
 
@@ -125,13 +134,16 @@ class Channel:
         self.address = address
         # The generated types have a name of their own for a stub on an asyncio channel.
         self._stub = cast("board_pb2_grpc.BoardAsyncStub", board_pb2_grpc.BoardStub(channel))
+        # Bytes both ways: what a codec of gRPC's raises is not told to whoever reads.
+        self._follow: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(_FOLLOW)
 
     async def describe(self) -> Board:
         """Who the board is. Raises UnreachableError."""
         try:
-            return board_from_wire(await self._stub.Describe(pb.DescribeRequest(), timeout=CALL_TIMEOUT_S))
+            description = await self._stub.Describe(pb.DescribeRequest(), timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise _translated(error, self.address) from error
+        return board_from_wire(self._undamaged(description))
 
     async def clocks(self) -> tuple[Clocks, Clocks]:
         """The board's clocks at the request's arrival and at the reply's leaving. Raises UnreachableError."""
@@ -139,12 +151,19 @@ class Channel:
             reply = await self._stub.SyncClock(pb.SyncClockRequest(), timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise _translated(error, self.address) from error
-        return clocks_from_wire(reply.received), clocks_from_wire(reply.sent)
+        received, sent = self._undamaged(reply).received, reply.sent
+        return clocks_from_wire(received), clocks_from_wire(sent)
+
+    def _undamaged(self, reply: M | None) -> M:
+        """An answer that could be read: of another one gRPC gives None. Raises UnreachableError."""
+        if reply is None:
+            raise UnreachableError.at(self.address, "its answer was damaged on the way")
+        return reply
 
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[Stream]:
         """A Follow stream; it is ended when the context is left."""
-        stream = Stream(self.address, self._stub.Follow(), self.describe)
+        stream = Stream(self.address, self._follow(), self.describe)
         try:
             yield stream
         finally:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profagent.errors import RefusedError, UnreachableError
+from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.formats.names import display_text
 from profagent.link.actions import Begin, Close, Connect, FindRoom, Send, Tell, Unlink
 from profagent.link.backoff import LONGEST_S, delay_s, slow_delay_s, told_delay_s
@@ -63,6 +63,7 @@ class Link:
         self._wait = Wait.NONE
         self._wait_until = float("-inf")
         self._begun = 0.0
+        self._was_welcomed = False  # by this link or an earlier one
         self._attempt = 0
 
     @property
@@ -101,6 +102,7 @@ class Link:
         match message:
             case Welcome():
                 self._follow(Cause.WELCOMED)
+                self._was_welcomed = True
                 self.pulse.welcomed(message.heartbeat_us)
                 return [Begin(message.board, message.role), *actions]
             case Heartbeat():
@@ -114,7 +116,11 @@ class Link:
         return self._following.held(holdings)
 
     def took(self, refused: Mapping[str, UnsupportedBoardError]) -> list[Action]:
-        """The sink has taken events, and wants nothing more of the JOBs that it refused."""
+        """The sink has taken events, and wants nothing more of the JOBs that it refused.
+
+        A link over which something came was a good one: the next loss is the first of its kind.
+        """
+        self._attempt = 0
         actions = self._following.drop(refused)
         if actions and isinstance(actions[-1], Close) and self.state is not State.CLOSED:
             self._follow(Cause.FAILED)
@@ -124,7 +130,7 @@ class Link:
         """The stream failed, or never came to be; of one that is over already this is nothing new."""
         if not self.has_stream:
             return []
-        if not (self._choice.was_listed or self._is_patient):
+        if not (self._is_tried_again(error) or self._is_patient):
             self._follow(Cause.FAILED)
             return [Close(error)]
         if isinstance(error, RefusedError):
@@ -162,6 +168,10 @@ class Link:
         actions = self._following.flush() if self.has_stream else []
         self._follow(Cause.STOPPED)
         return [*actions, Close()]
+
+    def _is_tried_again(self, error: UnreachableError) -> bool:
+        """A board that breaks the protocol before it has listed its JOBs once would do so again."""
+        return self._choice.was_listed or (self._was_welcomed and not isinstance(error, ProtocolError))
 
     def _follow(self, cause: Cause) -> Arrow:
         arrow = arrow_of(self.state, cause)

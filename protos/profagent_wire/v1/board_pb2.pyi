@@ -185,7 +185,9 @@ global___StartReason = StartReason
 
 @typing.final
 class ProtocolVersion(google.protobuf.message.Message):
-    """A protocol version. This file is 1.1: 1.0 had no retention, roles, profiling settings and kept losses."""
+    """A protocol version. This file is 1.1: 1.0 had no retention, roles, profiling settings, kept losses
+    and check values of messages.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -513,6 +515,9 @@ class ClientMessage(google.protobuf.message.Message):
     HOLDINGS_FIELD_NUMBER: builtins.int
     ACKNOWLEDGE_FIELD_NUMBER: builtins.int
     HEARTBEAT_FIELD_NUMBER: builtins.int
+    CHECK_FIELD_NUMBER: builtins.int
+    check: builtins.int
+    """As in ServerMessage."""
     @property
     def open(self) -> global___Open: ...
     @property
@@ -531,9 +536,13 @@ class ClientMessage(google.protobuf.message.Message):
         holdings: global___Holdings | None = ...,
         acknowledge: global___Acknowledge | None = ...,
         heartbeat: global___Heartbeat | None = ...,
+        check: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["acknowledge", b"acknowledge", "heartbeat", b"heartbeat", "holdings", b"holdings", "message", b"message", "open", b"open", "select", b"select"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["acknowledge", b"acknowledge", "heartbeat", b"heartbeat", "holdings", b"holdings", "message", b"message", "open", b"open", "select", b"select"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_check", b"_check", "acknowledge", b"acknowledge", "check", b"check", "heartbeat", b"heartbeat", "holdings", b"holdings", "message", b"message", "open", b"open", "select", b"select"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_check", b"_check", "acknowledge", b"acknowledge", "check", b"check", "heartbeat", b"heartbeat", "holdings", b"holdings", "message", b"message", "open", b"open", "select", b"select"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_check", b"_check"]) -> typing.Literal["check"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["open", "select", "holdings", "acknowledge", "heartbeat"] | None: ...
 
 global___ClientMessage = ClientMessage
@@ -1094,6 +1103,12 @@ class ServerMessage(google.protobuf.message.Message):
     RELEASED_FIELD_NUMBER: builtins.int
     HEARTBEAT_FIELD_NUMBER: builtins.int
     GOODBYE_FIELD_NUMBER: builtins.int
+    CHECK_FIELD_NUMBER: builtins.int
+    check: builtins.int
+    """CRC-32 of the message's encoding up to this field, which is written last: the encoding ends with the byte 0x7d and
+    the value, little-endian. Whoever receives a message with another value ends the stream and acts on nothing of it.
+    A message without it is taken as it is. (Since 1.1.)
+    """
     @property
     def welcome(self) -> global___Welcome: ...
     @property
@@ -1121,9 +1136,13 @@ class ServerMessage(google.protobuf.message.Message):
         released: global___Released | None = ...,
         heartbeat: global___Heartbeat | None = ...,
         goodbye: global___Goodbye | None = ...,
+        check: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["announced", b"announced", "batch", b"batch", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "job_status", b"job_status", "jobs_listed", b"jobs_listed", "message", b"message", "released", b"released", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["announced", b"announced", "batch", b"batch", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "job_status", b"job_status", "jobs_listed", b"jobs_listed", "message", b"message", "released", b"released", "welcome", b"welcome"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_check", b"_check", "announced", b"announced", "batch", b"batch", "check", b"check", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "job_status", b"job_status", "jobs_listed", b"jobs_listed", "message", b"message", "released", b"released", "welcome", b"welcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_check", b"_check", "announced", b"announced", "batch", b"batch", "check", b"check", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "job_status", b"job_status", "jobs_listed", b"jobs_listed", "message", b"message", "released", b"released", "welcome", b"welcome"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_check", b"_check"]) -> typing.Literal["check"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["welcome", "job_status", "jobs_listed", "announced", "batch", "released", "heartbeat", "goodbye"] | None: ...
 
 global___ServerMessage = ServerMessage

@@ -88,6 +88,7 @@ class _Sink:
         self.seen: list[Any] = []
         self.batches: list[list[Happened]] = []
         self.fails: Exception | None = None
+        self.clock_error: ProfagentError | None = None
         self.refused: dict[str, UnsupportedBoardError] = {}
         self.jobs_listed: list[str] | None = None
 
@@ -118,6 +119,8 @@ class _Sink:
 
     async def sample_clock(self, channel: Any) -> None:
         self.seen.append("clock")
+        if self.clock_error is not None:
+            raise self.clock_error
 
     async def has_room(self) -> bool:
         raise AssertionError
@@ -332,6 +335,15 @@ async def test_silence_is_a_lost_link() -> None:
         talk.stream.say(*LISTED)
         with pytest.raises(UnreachableError, match="silent"):
             await talk.running
+
+
+async def test_clocks_that_cannot_be_compared_in_time_end_nothing() -> None:
+    async with talking() as talk:
+        talk.sink.clock_error = UnreachableError("too late", hint="wait")
+        await talk.observer.until(("linked", "board-1"))
+        talk.stream.say(_job(), *LISTED)
+        await talk.observer.until(("jobs", [(JOB, "open", False)]))
+    assert "clock" in talk.sink.seen
 
 
 async def test_a_store_that_fails_ends_the_conversation_with_its_error() -> None:

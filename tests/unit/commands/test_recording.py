@@ -203,19 +203,24 @@ async def test_the_simulated_board_s_map_is_the_session_s(tmp_path: Path) -> Non
         assert rows == [(1, 1, "rig=7", NOW_US)]
 
 
-class _Channel:
-    """A board whose clock is 70 µs ahead; its replies take longer and longer."""
+DAY_US = 86_400_000_000
 
-    def __init__(self) -> None:
+
+class _Channel:
+    """A board whose clock is 70 µs ahead; its replies take longer and longer. During an exchange it may be set."""
+
+    def __init__(self, set_by_us: tuple[int, ...] = ()) -> None:
         self.now_us = 0
         self.exchanges = 0
+        self._set_by_us = list(set_by_us)
 
     async def clocks(self) -> tuple[Clocks, Clocks]:
         self.exchanges += 1
         self.now_us += 10 * self.exchanges
         board_us = self.now_us + 70
         self.now_us += 10 * self.exchanges
-        return Clocks(board_us, 0), Clocks(board_us, 0)
+        set_by_us = self._set_by_us.pop(0) if self._set_by_us else 0
+        return Clocks(board_us, 5), Clocks(board_us + set_by_us, 5)
 
 
 async def test_of_several_clock_exchanges_the_shortest_is_kept(tmp_path: Path) -> None:
@@ -228,6 +233,21 @@ async def test_of_several_clock_exchanges_the_shortest_is_kept(tmp_path: Path) -
         rows = await store.query("SELECT offset_us, round_trip_us FROM clock_sample")
     assert rows == [(70, 20)]
     assert channel.exchanges > 1
+
+
+@pytest.mark.parametrize(
+    ("set_by_us", "kept"), [((DAY_US,), [(70, 40)]), ((-DAY_US, DAY_US), [(70, 60)]), ((DAY_US,) * 5, [])]
+)
+async def test_an_exchange_in_which_the_boards_clock_was_set_is_no_sample(
+    tmp_path: Path, set_by_us: tuple[int, ...], kept: list[tuple[int, int]]
+) -> None:
+    channel = _Channel(set_by_us)
+    workspace = Workspace(tmp_path)
+    async with Store(workspace.database) as store:
+        recording = Recording(workspace, store, RecordingOptions(lambda: channel.now_us))
+        await recording.begin(board(), "127.0.0.1:1")
+        await recording.sample_clock(channel)  # type: ignore[arg-type]
+        assert await store.query("SELECT offset_us, round_trip_us FROM clock_sample") == kept
 
 
 async def test_a_full_disk_is_told_as_such_and_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

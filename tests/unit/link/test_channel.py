@@ -14,6 +14,7 @@ import pytest
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.link.channel import DEFAULT_PORT, Channel, connected, full_address
 from profagent.link.messages import JobsListed, Open
+from profagent_wire.seal import sealed
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
 
@@ -79,6 +80,38 @@ async def test_a_stream_skips_messages_of_newer_versions_and_tells_its_end() -> 
         with pytest.raises(UnreachableError, match="ended the stream"):
             await stream.receive()
     assert board.opened == ["me"]
+
+
+async def damaged(request: bytes, context: Any) -> bytes:
+    return b"\xff" * 40
+
+
+async def damaged_stream(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+    async for _ in requests:
+        yield sealed(pb.ServerMessage(jobs_listed=pb.JobsListed()))
+        yield sealed(pb.ServerMessage(released=pb.Released(handles=[7]))).replace(b"\x07", b"\x06")
+
+
+async def test_what_was_damaged_on_the_way_is_no_message() -> None:
+    server = grpc.aio.server()
+    handlers: dict[str, Any] = {
+        name: grpc.unary_unary_rpc_method_handler(damaged) for name in ("Describe", "SyncClock")
+    }
+    handlers["Follow"] = grpc.stream_stream_rpc_method_handler(damaged_stream)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("profagent_wire.v1.Board", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with connected(f"127.0.0.1:{port}") as channel, channel.follow() as stream:
+            for call in (channel.describe, channel.clocks):
+                with pytest.raises(UnreachableError, match="damaged on the way"):
+                    await call()
+            await stream.send(Open("me", "test"))
+            assert await stream.receive() == JobsListed()
+            with pytest.raises(UnreachableError, match="damaged on the way"):
+                await stream.receive()
+    finally:
+        await server.stop(None)
 
 
 async def test_tasks_that_send_at_once_take_turns() -> None:

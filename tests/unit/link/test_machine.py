@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from profagent.errors import DiskFullError, RefusedError, UnreachableError, UnsupportedBoardError
+from profagent.errors import DiskFullError, ProtocolError, RefusedError, UnreachableError, UnsupportedBoardError
 from profagent.link.actions import Begin, Close, Connect, FindRoom, Send, Take, Tell, Unlink
 from profagent.link.choice import JobChoice
 from profagent.link.machine import CAUGHT_UP_BYTES, LAGGING_BYTES, ROOM_S, SETTLED_S, Link
@@ -29,6 +29,7 @@ from tests.unit.link.board import BOARD, JOB, STATUS, batch, chunk, log
 
 OPENING = Open("test", "test 1")
 LOST = UnreachableError("gone", hint="wait")
+BROKEN = ProtocolError("against the contract", hint="upgrade")
 REFUSED = RefusedError("not trusted", hint="mend it")
 FULL = DiskFullError("the disk is full", hint="make room")
 WELCOME = Welcome(BOARD, heartbeat_us=4_000_000)
@@ -83,7 +84,7 @@ CAUSES: dict[Cause, Callable[[Link], object]] = {
     Cause.ROOM: lambda made: made.room(True, NOW),
     Cause.DUE: lambda made: made.tick(NOW + 100),
     Cause.STOPPED: lambda made: made.stop(),
-    Cause.FAILED: lambda made: made.lost(LOST, NOW),
+    Cause.FAILED: lambda made: made.lost(BROKEN, NOW),
 }
 NEEDS_ROOM = (Cause.ROOM, Cause.DISK_FULL)
 
@@ -156,6 +157,27 @@ def test_a_link_that_held_for_long_was_a_good_one() -> None:
         now = made.due or 0.0
     made.tick(now)
     assert made.lost(LOST, now + SETTLED_S + 1) == [Unlink(LOST, 0.25)]
+
+
+def test_a_link_over_which_something_came_was_a_good_one() -> None:
+    made, now = link(), NOW
+    for _ in range(3):
+        made.tick(now)
+        made.lost(LOST, now)
+        now = made.due or 0.0
+    made.tick(now)
+    made.opened(now)
+    made.receive(WELCOME, now)
+    made.took({})
+    assert made.lost(LOST, now) == [Unlink(LOST, 0.25)]
+
+
+def test_a_board_that_has_answered_is_waited_for_unless_it_breaks_the_protocol_at_once() -> None:
+    made = in_state(State.FOLLOWING, is_patient=False)
+    assert made.lost(LOST, NOW) == [Unlink(LOST, 0.25)]
+    made.tick(NOW + 1)
+    assert made.lost(LOST, NOW + 1) == [Unlink(LOST, 0.5)]
+    assert in_state(State.FOLLOWING, is_patient=False).lost(BROKEN, NOW) == [Close(BROKEN)]
 
 
 def test_a_first_link_that_fails_is_an_error_unless_the_link_is_patient() -> None:

@@ -1,0 +1,65 @@
+"""A message of a stream that was damaged on the way is never taken for another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from profagent_wire.seal import DamagedError, sealed, unsealed
+from profagent_wire.v1 import board_pb2 as wire
+from tests.daemon.daemon_process import running
+from tests.daemon.wire_client import open_message
+
+LOG = wire.AnnouncedLog(handle=7, job=1, path=b"data/aicore.0.m.3.0.1.1.0", kind=wire.LOG_KIND_DATA, size=256)
+ANNOUNCED = wire.ServerMessage(announced=wire.Announced(logs=[LOG]))
+FOLLOW = "/profagent_wire.v1.Board/Follow"
+
+
+def test_what_was_sealed_is_what_comes() -> None:
+    came = unsealed(wire.ServerMessage, sealed(ANNOUNCED))
+    assert came.announced == ANNOUNCED.announced
+    assert unsealed(wire.ClientMessage, sealed(wire.ClientMessage())).WhichOneof("message") is None
+
+
+def test_a_peer_of_protocol_1_0_has_no_check_value() -> None:
+    assert unsealed(wire.ServerMessage, ANNOUNCED.SerializeToString()) == ANNOUNCED
+    older = wire.ServerMessage.FromString(sealed(ANNOUNCED))
+    assert older.announced == ANNOUNCED.announced
+
+
+def test_no_bit_can_be_turned_unseen() -> None:
+    data = sealed(ANNOUNCED)
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            came = unsealed(wire.ServerMessage, bytes(damaged))
+        except DamagedError:
+            continue
+        # The number of the check's own field: nothing that it says.
+        assert bit // 8 == len(data) - 5
+        assert came.announced == ANNOUNCED.announced
+
+
+def test_what_is_cut_or_is_no_message_is_damaged() -> None:
+    data = sealed(ANNOUNCED)
+    for piece in (data[1:], data[:-1], data[:-6], b"\xff" * 40):
+        with pytest.raises(DamagedError):
+            unsealed(wire.ServerMessage, piece)
+
+
+@pytest.mark.parametrize("place", [3, -1])
+async def test_a_daemon_ends_a_stream_that_was_damaged(tmp_path: Path, place: int) -> None:
+    data = bytearray(sealed(open_message()))
+    data[place] ^= 1
+    with running("--root", tmp_path) as daemon:
+        async with grpc.aio.insecure_channel(daemon.address) as channel:
+            call: Any = channel.stream_stream(FOLLOW)(timeout=30)
+            await call.write(bytes(data))
+            with pytest.raises(grpc.aio.AioRpcError, match="damaged on the way") as error:
+                await call.read()
+    assert error.value.code() is grpc.StatusCode.DATA_LOSS
