@@ -8,6 +8,7 @@ import signal
 import string
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,17 +47,18 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def running(*arguments: str | Path, listen: str = "127.0.0.1:0", log: IO[str] | None = None) -> Iterator[Daemon]:
-    """A daemon that serves; it is ended in any case."""
-    started = command("--listen", listen, *map(str, arguments))
-    process = subprocess.Popen(started, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith(START), line
-        yield Daemon(process, line[len(START) :].strip())
-    finally:
-        process.kill()
-        process.communicate()
+    """A daemon that serves, and forgets at its end unless it is told where to keep; it is ended in any case."""
+    with tempfile.TemporaryDirectory(prefix="profagentd-state-") as state:
+        started = command("--listen", listen, "--state", state, *map(str, arguments))
+        process = subprocess.Popen(started, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith(START), line
+            yield Daemon(process, line[len(START) :].strip())
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def job_name(number: int = 0) -> str:
