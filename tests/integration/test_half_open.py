@@ -14,8 +14,6 @@ import grpc.aio
 import pytest
 
 from profagent.link import channel
-from profagent_wire.v1 import board_pb2 as pb
-from profagent_wire.v1 import board_pb2_grpc
 from profagentd import server
 from tests.integration.board import running
 from tests.integration.host import started
@@ -27,30 +25,38 @@ BLOCK_BYTES = 1 << 16
 
 
 class SwallowingProxy:
-    """Passes bytes on between a host and a board, until it swallows them: then nobody is told of anything."""
+    """Passes bytes on between a host and a board, until it swallows those of the connections that there are."""
 
     def __init__(self, board: str) -> None:
-        self.is_swallowing = False
+        self._open: list[list[bool]] = []
         self._board, _, port = board.rpartition(":")
         self._port = int(port)
 
+    def swallow(self) -> None:
+        """Nothing more comes on any connection, and nobody is told."""
+        for has_swallowed in self._open:
+            has_swallowed[0] = True
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection; what was swallowed on it does not come any more."""
+        """One connection."""
+        has_swallowed = [False]
+        self._open.append(has_swallowed)
         board_reader, board_writer = await asyncio.open_connection(self._board, self._port)
         try:
-            await asyncio.gather(self._pass(reader, board_writer), self._pass(board_reader, writer))
+            await asyncio.gather(
+                self._pass(reader, board_writer, has_swallowed), self._pass(board_reader, writer, has_swallowed)
+            )
         finally:
             writer.close()
             board_writer.close()
 
-    async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        has_swallowed = False
+    @staticmethod
+    async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter, has_swallowed: list[bool]) -> None:
         while block := await source.read(BLOCK_BYTES):
-            has_swallowed |= self.is_swallowing
-            if not has_swallowed:
+            if not has_swallowed[0]:
                 target.write(block)
                 await target.drain()
-        if not has_swallowed:
+        if not has_swallowed[0]:
             target.write_eof()
 
 
@@ -73,7 +79,7 @@ async def test_both_ends_find_out_within_fifteen_seconds_and_come_together_again
         async with swallowing_proxy(board.address) as (proxy, address):
             with started("record", "--board", address, "--workspace", tmp_path / "workspace") as host:
                 await asyncio.to_thread(host.err.until, "recording")
-                proxy.is_swallowing = True
+                proxy.swallow()
                 begun = time.monotonic()
                 log, found_s = "", {"host": 0.0, "daemon": 0.0}
                 while not all(found_s.values()) and time.monotonic() - begun < 2 * FOUND_S:
@@ -84,16 +90,13 @@ async def test_both_ends_find_out_within_fifteen_seconds_and_come_together_again
                     found_s = {end: found_s[end] or seen[end] * now_s for end in seen}
                 assert 0 < found_s["host"] < FOUND_S + SLACK_S
                 assert 0 < found_s["daemon"] < FOUND_S + SLACK_S
-                proxy.is_swallowing = False
                 await asyncio.to_thread(host.err.until, "recording", 2)
-                assert (await asyncio.to_thread(host.interrupt)).code == 0
+                ended = await asyncio.to_thread(host.interrupt)
+                assert ended.code == 0, ended.out
 
 
-class _Idle(board_pb2_grpc.BoardServicer):
-    """Follows without a word."""
-
-    async def Follow(self, requests: Any, context: Any) -> None:  # type: ignore[override]
-        await asyncio.Event().wait()
+async def _say_nothing(requests: Any, context: Any) -> None:
+    await asyncio.Event().wait()
 
 
 def _faster(options: Any, times: int) -> list[tuple[str, Any]]:
@@ -105,14 +108,15 @@ def _faster(options: Any, times: int) -> list[tuple[str, Any]]:
 async def test_keepalive_on_an_idle_link_is_not_taken_for_too_many_pings(host_times: int, is_fine: bool) -> None:
     daemon_times = 5 if is_fine else 1
     served = grpc.aio.server(options=_faster(server._OPTIONS, daemon_times))
-    board_pb2_grpc.add_BoardServicer_to_server(_Idle(), served)
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {"Idle": grpc.stream_stream_rpc_method_handler(_say_nothing)}
+    served.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test", handlers),))
     port = served.add_insecure_port("127.0.0.1:0")
     await served.start()
     try:
         options = _faster(channel._OPTIONS, host_times)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as opened:
-            call = board_pb2_grpc.BoardStub(opened).Follow()
-            await call.write(pb.ClientMessage())
+            call: Any = opened.stream_stream("/test/Idle")()
+            await call.write(b"")
             reading = asyncio.ensure_future(call.read())
             done, _ = await asyncio.wait([reading], timeout=12)
             assert (not done) is is_fine
