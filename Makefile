@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTOC := .venv-protoc/bin/python
 
 .NOTPARALLEL:
-.PHONY: help demo test check protos check-protos bench pins clean
+.PHONY: help demo test check protos check-protos bench bench-growth pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -31,14 +31,17 @@ protos: .venv-protoc/ready ## generate the wire's code anew
 check-protos: .venv-protoc/ready ## fail when the wire's code is not what its contract gives
 	@$(PROTOC) tools/generate_protos.py --check
 
-bench: .venv/ready ## measure, and print the figures
+bench: .venv/ready .venv-bench/ready ## measure, and print the figures
 	@$(BIN)/python -m pytest tests/bench --capture=no --timeout=0
+
+bench-growth: .venv/ready ## measure with up to 50 million rows stored; takes 9 GB of TMPDIR
+	@$(BIN)/python -m pytest tests/bench/growth_of_rows.py --capture=no --timeout=0
 
 pins: ## pin the requirements anew
 	@tools/pin $(PYTHON) $$(tools/find_python39)
 
 clean: ## remove environments, caches and build output
-	@rm -rf .venv .venv39 .venv-protoc build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv39 .venv-bench .venv-protoc build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: requirements/dev.txt tools/make_venv
@@ -53,4 +56,9 @@ clean: ## remove environments, caches and build output
 
 .venv-protoc/ready: requirements/protoc.txt tools/make_venv
 	@tools/make_venv $(PYTHON) .venv-protoc requirements/protoc.txt
+	@touch $@
+
+.venv-bench/ready: requirements/bench.txt tools/make_venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the benchmarks need Python 3.11: make PYTHON=…")'
+	@tools/make_venv $(PYTHON) .venv-bench requirements/bench.txt
 	@touch $@

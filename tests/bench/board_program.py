@@ -13,6 +13,7 @@ import select
 import sys
 import time
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 from profagentd.simulate.npu import Npu
@@ -42,7 +43,8 @@ def run(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _loaded(root: Path, options: dict[str, Any]) -> Npu:
-    npu = Npu(SimulationOptions(model=options["model"], layers=options["layers"], root=root), gaps=False)
+    simulated = SimulationOptions(model=options["model"], layers=options["layers"], root=root)
+    npu = Npu(simulated, gaps=False, names=SystemRandom())
     npu.load(_wall_us())
     return npu
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +45,11 @@ class Child:
         """Processor time of its threads, user and system."""
         fields = (self._proc / "stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def share_of_a_core(self) -> Callable[[], float]:
+        """Begin to measure; the share of one core that was taken since is what the answer gives."""
+        begin, before_s = time.monotonic(), self.cpu_s()
+        return lambda: (self.cpu_s() - before_s) / (time.monotonic() - begin)
 
     def rss_bytes(self) -> int:
         """Resident memory now."""
@@ -95,16 +100,25 @@ def started(*command: str | Path, stdout: int = subprocess.DEVNULL) -> Iterator[
             process.stdout.close()
 
 
-def spread(values: Sequence[float], unit: str, digits: int = 1) -> str:
+def spread(values: Sequence[float], unit: str = "", digits: int = 1) -> str:
     """Median, and least to most."""
     lowest, middle, highest = (f"{each:.{digits}f}" for each in (min(values), statistics.median(values), max(values)))
-    return f"{middle} {unit} ({lowest}–{highest}, n={len(values)})"
+    return f"{f'{middle} {unit}'.rstrip()} ({lowest}–{highest}, n={len(values)})"
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
     """The value below which `percent` of the values are, by nearest rank."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def latency_figures(what: str, values_ms: Sequence[float]) -> dict[str, str]:
+    """The usual percentiles of delays, and the extremes."""
+    percents = ", ".join(f"{percentile(values_ms, percent):.0f}" for percent in (50, 95, 99))
+    return {
+        f"{what}: p50, p95, p99": f"{percents} ms",
+        f"{what}: least, most": f"{min(values_ms):.0f}, {max(values_ms):.0f} ms (n={len(values_ms)})",
+    }
 
 
 def size_text(size_bytes: float) -> str:

@@ -37,7 +37,7 @@ class Cost:
     work_us: dict[str, list[float]] = field(default_factory=lambda: {phase: [] for phase in PHASES})
 
 
-@pytest.mark.parametrize("layers", [100, 200])
+@pytest.mark.parametrize("layers", sized([100, 200], [100]))
 def test_cost_of_the_daemon(layers: int, root: Path) -> None:
     cost = Cost()
     for number in range(ROUNDS):

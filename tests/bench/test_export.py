@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.bench.measure import PROFAGENT, report, run, size_text, spread
+from tests.bench.sizes import sized
 
-REPEATS = 3
+REPEATS = sized(3, 1)
 
 
 @pytest.mark.parametrize("arguments", [("timeline",), ("summary", "--aggregate")], ids=" ".join)

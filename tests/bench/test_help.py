@@ -6,8 +6,9 @@ import statistics
 import sys
 
 from tests.bench.measure import PROFAGENT, report, run, spread
+from tests.bench.sizes import sized
 
-REPEATS = 20
+REPEATS = sized(20, 1)
 COMMANDS = {
     "python -c pass": (sys.executable, "-c", "pass"),
     "python -c 'import click'": (sys.executable, "-c", "import click"),

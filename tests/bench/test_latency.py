@@ -1,40 +1,43 @@
-"""From the write on the board's side to the line that `profagent watch --json` prints, on loopback."""
+"""From a write on the board to the committed row of `record`, and to the line that `watch --json` prints; loopback."""
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from profagentd.simulate.options import SimulationOptions
-from tests.bench.growing_job import GrowingJob
-from tests.bench.measure import PROFAGENT, percentile, report, started
-from tests.bench.probes import PrintedLines, until
-from tests.daemon.daemon_process import running
+from tests.bench.boards import board
+from tests.bench.commits import committed_inferences, delays_ms
+from tests.bench.measure import PROFAGENT, latency_figures, report, started
+from tests.bench.probes import PrintedLines
+from tests.bench.programs import program
+from tests.bench.sizes import sized
 
 LAYERS = 100
+MEASURED_S = sized(15.0, 0.3)
+IDENTITY = "bench"
 
 
-@pytest.mark.parametrize(("rate", "inferences"), [(10.0, 100), (100.0, 1000)])
-async def test_latency_from_write_to_line(rate: float, inferences: int, root: Path) -> None:
-    growing = GrowingJob(root, SimulationOptions(layers=LAYERS, rate=rate))
+@pytest.mark.parametrize("rate", sized([10.0, 100.0], [100.0]))
+async def test_latency_from_write_to_row_and_line(rate: float, root: Path) -> None:
+    files, workspace = root / "board", root / "workspace"
+    files.mkdir()
     with ExitStack() as stack:
-        daemon = stack.enter_context(running("--root", root, "--log-level", "warning"))
-        watch = stack.enter_context(
-            started(*PROFAGENT, "watch", "--board", daemon.address, "--json", stdout=subprocess.PIPE)
-        )
-        printed = PrintedLines(watch)
-        stack.enter_context(growing)
-        await until(lambda: bool(printed.seen))
-        first = min(printed.seen)
-        await until(lambda: growing.inferences > first + inferences)
-        await until(lambda: first + inferences in printed.seen)
-        await asyncio.to_thread(growing.finish)
-    begin = growing.written[first + 1]
-    delays_ms = printed.delays_ms(growing.written, begin)[:inferences]
-    figures = {f"p{percent}": f"{percentile(delays_ms, percent):.0f} ms" for percent in (50, 95, 99)}
-    figures |= {"least, most": f"{min(delays_ms):.0f} ms, {max(delays_ms):.0f} ms", "lines": str(len(delays_ms))}
-    report(f"write to printed line, {rate:g} inferences/s of {LAYERS} aicore records", figures)
+        daemon = stack.enter_context(board(files, identity=IDENTITY))
+        with (
+            committed_inferences(workspace / "profagent.db") as seen,
+            started(*PROFAGENT, "record", "--board", daemon.address, "--workspace", workspace),
+            program([files], rate=rate, layers=LAYERS) as profiled,
+        ):
+            to_row = await delays_ms(profiled, [IDENTITY], lambda: seen, MEASURED_S)
+        watch = started(*PROFAGENT, "watch", "--board", daemon.address, "--json", stdout=subprocess.PIPE)
+        lines = PrintedLines(stack.enter_context(watch))
+        with program([files], rate=rate, layers=LAYERS) as profiled:
+            to_line = await delays_ms(
+                profiled, [IDENTITY], lambda: {(IDENTITY, number): at for number, at in lines.seen.items()}, MEASURED_S
+            )
+    figures = latency_figures("to the committed row (target p95: 250 ms)", to_row)
+    figures |= latency_figures("to the printed line (target p95: 250 ms)", to_line)
+    report(f"from a write on the board, {rate * LAYERS:,.0f} records/s ({rate:g} inferences/s)", figures)

@@ -1,0 +1,74 @@
+"""Daemons of benchmarks: with finished JOBs, with an identity of their own, or as they would be with compression.
+
+`python boards.py IDENTITY COMPRESSION ARGUMENTS…` is `profagentd` of a board with that identity; COMPRESSION is `none`,
+`deflate` or `gzip`.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from profagentd.simulate.generate import write_job
+from profagentd.simulate.options import SimulationOptions
+from tests.bench.measure import CHECKOUT, environment
+from tests.daemon.daemon_process import START, Daemon
+
+COMPRESSIONS = {
+    "none": grpc.Compression.NoCompression,
+    "deflate": grpc.Compression.Deflate,
+    "gzip": grpc.Compression.Gzip,
+}
+
+
+def finished_job(root: Path, inferences: int, *, layers: int, model: str | Path, seed: int = 0) -> Path:
+    """A JOB that is over, of so many inferences of `layers` aicore records; its name follows from the seed."""
+    root.mkdir(parents=True, exist_ok=True)
+    options = SimulationOptions(model=str(model), layers=layers, rate=100.0, seed=seed, root=root)
+    return write_job(root, options, inferences, gaps=False)
+
+
+@contextmanager
+def board(root: Path, *, identity: str = "bench", compression: str = "none") -> Iterator[Daemon]:
+    """A daemon that serves what is below `root`."""
+    command = [sys.executable, "-m", "tests.bench.boards", identity, compression]
+    process = subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0", "--root", str(root), "--log-level", "warning"],
+        cwd=CHECKOUT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith(START), line
+        yield Daemon(process, line[len(START) :].strip())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _serve(identity: str, compression: str, arguments: list[str]) -> int:
+    """Be that board's daemon."""
+    from profagentd import describe
+
+    known = replace(describe.identify(), identity=identity)
+    describe.identify = lambda *_: known
+    if compression != "none":
+        grpc.aio.server = functools.partial(grpc.aio.server, compression=COMPRESSIONS[compression])
+    from profagentd.main import main
+
+    return main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(_serve(sys.argv[1], sys.argv[2], sys.argv[3:]))

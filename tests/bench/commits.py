@@ -1,0 +1,92 @@
+"""When rows are committed, as another process that reads the database sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from tests.bench.probes import until
+from tests.bench.sizes import sized
+
+if TYPE_CHECKING:
+    from tests.bench.programs import Program
+
+# What is written meanwhile is not counted: the clients have just come.
+SETTLING_S = sized(2.0, 0.2)
+# How long the last inferences are waited for.
+ENDING_S = sized(2.0, 0.5)
+POLL_S = 0.004
+# Rows that are looked at again: their `.done` may come after those of later ones.
+LOOK_BACK = 300
+_COMPLETE = (
+    "SELECT inference, identity, current_pic_count FROM inference JOIN model USING (model) JOIN job USING (job)"
+    " JOIN board USING (board) WHERE inference > ? AND complete = 1"
+)
+
+# A board's identity, and an inference's `current_pic_count`, which is its number in its JOB.
+Key = tuple[str, int]
+
+
+@contextmanager
+def committed_inferences(database: Path) -> Iterator[dict[Key, float]]:
+    """When a reader first saw each new inference complete in the database; it looks every 4 ms."""
+    seen: dict[Key, float] = {}
+    stopping = Event()
+    thread = Thread(target=_look, args=(database, seen, stopping), name="committed-inferences")
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stopping.set()
+        thread.join()
+
+
+async def delays_ms(
+    profiled: Program, identities: Sequence[str], seen: Callable[[], dict[Key, float]], measured_s: float
+) -> list[float]:
+    """Milliseconds from each write to the moment when it was seen; the program is stopped for that."""
+    await until(lambda: {identity for identity, _ in seen()} >= {*identities})
+    begin = time.monotonic() + SETTLING_S
+    await asyncio.sleep(SETTLING_S + measured_s)
+    end = time.monotonic()
+    await asyncio.sleep(ENDING_S)
+    await asyncio.to_thread(profiled.stop)
+    seen_at = seen()
+    written = {
+        (identity, number): at
+        for identity, inferences in zip(identities, profiled.written, strict=True)
+        for number, at in inferences.items()
+        if begin <= at < end
+    }
+    assert written.keys() <= seen_at.keys(), "every inference came"
+    return [(seen_at[key] - at) * 1000 for key, at in written.items()]
+
+
+def _look(database: Path, seen: dict[Key, float], stopping: Event) -> None:
+    while not database.exists():
+        if stopping.wait(POLL_S):
+            return
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        last = _newest(connection)
+        while not stopping.wait(POLL_S):
+            try:
+                rows = connection.execute(_COMPLETE, (last,)).fetchall()
+            except sqlite3.OperationalError:
+                continue  # it is being made
+            now = time.monotonic()
+            for _, identity, number in rows:
+                seen.setdefault((identity, number), now)
+            last = max([last, *(inference - LOOK_BACK for inference, _, _ in rows)])
+
+
+def _newest(connection: sqlite3.Connection) -> int:
+    try:
+        return int(connection.execute("SELECT ifnull(max(inference), 0) FROM inference").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0  # it is being made
