@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from profagent.errors import RefusedError, UnreachableError
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, Credentials
 from profagent.link.handshake import proven_certificate
-from tests.integration.board import content, running, simulated
+from tests.integration.board import content, eventually, running, simulated
 from tests.integration.host import profagent, started
 
 NOW = datetime.now(UTC)
@@ -134,6 +135,32 @@ def test_a_viewer_watches_over_tls(workshop: Keys, root: Path, address: str) -> 
         simulated(root, 3)
         host.out.until("inference", 3)
         assert host.interrupt().code == 0
+
+
+def test_what_a_viewer_has_is_not_deleted_on_the_board_and_what_an_operator_has_is(
+    workshop: Keys, root: Path, tmp_path: Path
+) -> None:
+    viewer, operator = (workshop.issue_host(role, role).folder for role in ("viewer", "operator"))
+    job = simulated(root)
+    before = content(job)
+    retain = (
+        "--state",
+        tmp_path / "state",
+        "--retain",
+        "delivered",
+        "--retain-for",
+        f"record-{socket.gethostname()[:48]}",
+    )
+    with running("--root", root, *FAST, *retain, *serving(workshop.folder / "boards" / "euler")) as board:
+        looked = profagent(*record(board.address, "--keys", viewer, "--workspace", tmp_path / "viewer"))
+        assert looked.code == 0, looked.err
+        assert "this host is a viewer" in looked.err
+        assert content(job) == before
+        taken = profagent(*record(board.address, "--keys", operator, "--workspace", tmp_path / "operator"))
+        assert taken.code == 0, taken.err
+        assert "viewer" not in taken.err
+        assert eventually(lambda: not list(job.glob("data/aicore.*"))), sorted(content(job))
+    assert content(Path(taken.document["mirror"]) / job.name) == before
 
 
 # What is not trusted, and what is said
