@@ -1,6 +1,7 @@
-"""A process that records from a scripted board and ends itself by SIGKILL at a step of a batch, if it is told to.
+"""A process that records from two scripted boards at once, and ends itself by SIGKILL at a step, if it is told to.
 
-Arguments: workspace, seed, and `BATCH:STEP` or `-`. What it acknowledges is written to `acknowledged` at once.
+Arguments: workspace, seed, and `BATCH:STEP` or `-`. Batches count over both boards. What it acknowledges is written to
+`acknowledged` at once.
 """
 
 from __future__ import annotations
@@ -9,18 +10,20 @@ import asyncio
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from profagent.commands.recording import Recording, RecordingOptions
 from profagent.commands.workspace import Workspace
-from profagent.ingest.commit import Step
 from profagent.store.store import Store
 from tests.fakes.small_job import RELOADED, SMALL_JOB, aicore_done
-from tests.faults.scripted_board import BOARD, JOB, ScriptedBoard
+from tests.faults.scripted_board import BOARD, IDENTITIES, JOB, ScriptedBoard
 
 if TYPE_CHECKING:
+    from profagent.ingest.commit import Step
     from profagent.link.messages import Acknowledgement
 
 # What these files were before: garbage in a file that is made anew, the `.done` of a first load, another clock.
@@ -32,39 +35,46 @@ EARLIER = {
 
 
 class Killer:
-    """Ends the process at one step of one batch; batches count from 0."""
+    """Ends the process when a step is reached for the n-th time, from 0, by whichever board."""
 
     def __init__(self, when: str) -> None:
         self._when = when
-        self._batch = 0
+        self._times: Counter[Step] = Counter()
 
     def reached(self, step: Step) -> None:
-        if self._when == f"{self._batch}:{step.value}":
+        if self._when == f"{self._times[step]}:{step.value}":
             os.kill(os.getpid(), signal.SIGKILL)
-        if step is Step.ACKNOWLEDGED:
-            self._batch += 1
+        self._times[step] += 1
 
 
 async def record(folder: Path, seed: int, when: str) -> None:
-    workspace = Workspace(folder)
-    board = ScriptedBoard(SMALL_JOB, EARLIER, seed)
-    paths = list(SMALL_JOB)
+    workspace, killer = Workspace(folder), Killer(when)
     with workspace.locked(), (folder / "acknowledged").open("a", encoding="utf-8") as told:
-
-        async def acknowledge(logs: Sequence[Acknowledgement]) -> None:
-            for log in logs:
-                told.write(f"{paths[log.handle - 1]} {log.generation} {log.offset} {int(log.complete)}\n")
-            told.flush()
-
         async with Store(workspace.database) as store:
             options = RecordingOptions(lambda: 1)
-            recording = Recording(workspace, store, options, reached=Killer(when).reached)
-            await recording.begin(BOARD, "scripted")
-            recording.know_job(JOB, "/board/" + JOB)
-            for batch in board.batches(await recording.holdings(board.announced())):
-                await recording.take(batch, acknowledge)
-            await recording.change_state(JOB, "finished", caught_up=True)
-            await recording.end()
+            recordings = [Recording(workspace, store, options, reached=killer.reached) for _ in IDENTITIES]
+            async with asyncio.TaskGroup() as group:
+                for number, recording in enumerate(recordings):
+                    group.create_task(record_board(recording, IDENTITIES[number], seed + 1000 * number, told))
+            # A session that has ended does not go on: none ends before the other board is done.
+            for recording in recordings:
+                await recording.end()
+
+
+async def record_board(recording: Recording, identity: str, seed: int, told: TextIO) -> None:
+    board, paths = ScriptedBoard(SMALL_JOB, EARLIER, seed), list(SMALL_JOB)
+
+    async def acknowledge(logs: Sequence[Acknowledgement]) -> None:
+        told.writelines(
+            f"{identity} {paths[log.handle - 1]} {log.generation} {log.offset} {int(log.complete)}\n" for log in logs
+        )
+        told.flush()
+
+    await recording.begin(replace(BOARD, identity=identity), f"scripted {identity}")
+    recording.know_job(JOB, "/board/" + JOB)
+    for batch in board.batches(await recording.holdings(board.announced())):
+        await recording.take(batch, acknowledge)
+    await recording.change_state(JOB, "finished", caught_up=True)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from profagent.link.session import FollowedLog
 
 JOB = "JOB" + "A" * 29
+IDENTITIES = ("5c21", "7d32")
 BOARD = Board(
-    identity="5c21",
+    identity=IDENTITIES[0],
     hostname="scripted",
     boot_id="",
     model="",

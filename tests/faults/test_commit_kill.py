@@ -17,16 +17,19 @@ import pytest
 from profagent.ingest.commit import Step
 from tests.fakes.dumps import Dump, check, dump, imported
 from tests.fakes.small_job import SMALL_JOB
-from tests.faults.scripted_board import BOARD, JOB
+from tests.faults.scripted_board import IDENTITIES, JOB
 
 ROOT = Path(__file__).parents[2]
 KILLS = 24
+LOGS = "SELECT identity, path, generation, offset, complete FROM log JOIN job USING (job) JOIN board USING (board)"
 RECORD_BYTES = {"aicore": 256, "aicpu": 128}
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Dump:
-    return imported(tmp_path_factory.mktemp("imported") / JOB, SMALL_JOB)
+    """What both boards have: the same JOB."""
+    once = imported(tmp_path_factory.mktemp("imported") / JOB, SMALL_JOB)
+    return {table: sorted(rows * len(IDENTITIES), key=repr) for table, rows in once.items()}
 
 
 def command(workspace: Path, seed: int, when: str) -> list[str]:
@@ -49,13 +52,13 @@ def check_what_is_left(workspace: Path) -> None:
     """What was acknowledged is in the database, and what is in the database is in the mirror."""
     with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
         check(connection)
-        logs = {path: row for path, *row in connection.execute("SELECT path, generation, offset, complete FROM log")}
+        logs = {(board, path): row for board, path, *row in connection.execute(LOGS)}
         for line in (workspace / "acknowledged").read_text("utf-8").splitlines():
-            path, generation, offset, _ = line.split(" ")
-            assert (logs[path][0], logs[path][1]) >= (int(generation), int(offset))
-        for path, (generation, offset, _) in logs.items():
-            copy = workspace / "mirror" / BOARD.identity / JOB / path
-            aside = workspace / "superseded" / BOARD.identity / JOB / f"{path}.{generation}"
+            board, path, generation, offset, _ = line.split(" ")
+            assert (logs[board, path][0], logs[board, path][1]) >= (int(generation), int(offset))
+        for (board, path), (generation, offset, _) in logs.items():
+            copy = workspace / "mirror" / board / JOB / path
+            aside = workspace / "superseded" / board / JOB / f"{path}.{generation}"
             sizes = [file.stat().st_size for file in (copy, aside) if file.exists()]
             assert max(sizes, default=0) >= offset, f"{path}, generation {generation}"
         for unit, size in RECORD_BYTES.items():
@@ -73,17 +76,20 @@ def has_ended(workspace: Path) -> bool:
         return False
     with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-        return bool(tables and connection.execute("SELECT count(ended_us) FROM session").fetchone()[0])
+        ended = connection.execute("SELECT count(ended_us) FROM session").fetchone()[0] if tables else 0
+        return bool(ended == len(IDENTITIES))
 
 
 def check_the_end(workspace: Path, expected: Dump) -> None:
-    """The mirror is the board's, and the rows are those of an import, in one session."""
-    mirror = workspace / "mirror" / BOARD.identity / JOB
-    held = {str(path.relative_to(mirror)): path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
-    assert held == SMALL_JOB
+    """Each mirror is its board's, and the rows are those of an import, in one session for each."""
+    for board in IDENTITIES:
+        mirror = workspace / "mirror" / board / JOB
+        held = {str(path.relative_to(mirror)): path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
+        assert held == SMALL_JOB
     assert dump(workspace / "profagent.db") == expected
     with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
-        assert connection.execute("SELECT count(*), count(ended_us) FROM session").fetchall() == [(1, 1)]
+        ended = connection.execute("SELECT board, count(*), count(ended_us) FROM session GROUP BY board").fetchall()
+        assert [row[1:] for row in ended] == [(1, 1)] * len(IDENTITIES)
         told = {reason for (reason,) in connection.execute("SELECT reason FROM ledger_entry WHERE origin = 'link'")}
         assert told <= {"recreated"}
 
@@ -95,7 +101,7 @@ def test_a_recording_that_nobody_kills(tmp_path: Path, expected: Dump) -> None:
 
 
 @pytest.mark.parametrize("step", Step)
-@pytest.mark.parametrize("batch", [0, 3, 8])
+@pytest.mark.parametrize("batch", [0, 7, 16])
 def test_a_kill_at_a_step_of_a_batch(tmp_path: Path, expected: Dump, batch: int, step: Step) -> None:
     assert recorded(tmp_path, batch, f"{batch}:{step.value}") == -signal.SIGKILL
     check_what_is_left(tmp_path)
@@ -123,7 +129,7 @@ def test_a_kill_at_any_moment(tmp_path: Path, expected: Dump) -> None:
             except subprocess.TimeoutExpired:
                 process.kill()
                 ended = has_ended(tmp_path)
-        if (tmp_path / "acknowledged").exists():
+        if (tmp_path / "acknowledged").exists() and (tmp_path / "acknowledged").stat().st_size:
             check_what_is_left(tmp_path)
         if ended:
             break

@@ -72,7 +72,8 @@ class BoardMirrors:
                 holdings.append(Holding(log.handle, known.generation))
             elif digest is None:
                 holdings.append(Holding(log.handle, known.generation))
-                if not self._job(job).mirror.is_set_aside(path, known.generation):
+                # A file without committed bytes may be gone for a moment: it is made anew when it begins again.
+                if known.offset and not self._job(job).mirror.is_set_aside(path, known.generation):
                     detail = f"the mirror's {path} lost bytes that were committed: copied anew"
                     lost.append(Entry("note", "mirror-changed", detail))
             else:

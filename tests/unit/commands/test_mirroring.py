@@ -151,6 +151,11 @@ def test_a_log_that_the_mirror_does_not_have_is_fetched_again(mirrors: BoardMirr
     assert (entry.grade, entry.reason) == ("note", "mirror-changed")
 
 
+def test_a_log_of_which_nothing_was_committed_may_be_gone(mirrors: BoardMirrors) -> None:
+    ((holding,), lost) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(3, 0, complete=False)})
+    assert (holding.generation, holding.offset, lost) == (3, 0, [])
+
+
 def test_what_was_not_committed_is_cut(mirrors: BoardMirrors) -> None:
     _arrived(mirrors)
     mirrors.cut([(JOB, PATH, 256), (JOB, aicore_path(1), 0)])

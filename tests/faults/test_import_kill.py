@@ -1,0 +1,90 @@
+"""An import into a workspace survives SIGKILL as a recording does: run again, it completes what was begun."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from profagent.ingest.commit import Step
+from tests.fakes.dumps import Dump, check, dump, files_of, imported, write_files
+from tests.fakes.small_job import SMALL_JOB
+from tests.faults.scripted_board import JOB
+from tests.faults.test_commit_kill import environment
+
+ROOT = Path(__file__).parents[2]
+KILLS = 16
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Dump:
+    return imported(tmp_path_factory.mktemp("imported") / JOB, SMALL_JOB)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return write_files(tmp_path / JOB, SMALL_JOB)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+def command(workspace: Path, job: Path, when: str) -> list[str]:
+    return [sys.executable, "-m", "tests.faults.importer", str(workspace), str(job), when]
+
+
+def run(workspace: Path, job: Path, when: str = "-") -> int:
+    return subprocess.run(
+        command(workspace, job, when), env=environment(), cwd=ROOT, timeout=100, check=False
+    ).returncode
+
+
+def check_the_end(workspace: Path, job: Path, expected: Dump) -> None:
+    """The mirror is the JOB, untouched; the rows are those of an import into the JOB; one session, ended."""
+    assert files_of(job) == files_of(workspace / "mirror" / "import" / JOB) == SMALL_JOB
+    assert dump(workspace / "profagent.db") == expected
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        assert connection.execute("SELECT count(*), count(ended_us) FROM session").fetchall() == [(1, 1)]
+        assert connection.execute("SELECT DISTINCT generation FROM log").fetchall() == [(1,)]
+        assert connection.execute("SELECT count(*) FROM ledger_entry WHERE origin = 'link'").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("batch", [0, 4])
+def test_a_kill_at_a_step_of_a_batch(workspace: Path, job: Path, expected: Dump, batch: int, step: Step) -> None:
+    assert run(workspace, job, f"{batch}:{step.value}") == -signal.SIGKILL
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        check(connection)
+    assert run(workspace, job) == 0
+    check_the_end(workspace, job, expected)
+
+
+def test_kills_at_every_step_one_after_the_other(workspace: Path, job: Path, expected: Dump) -> None:
+    batches = random.Random(11)
+    for _, step in zip(range(KILLS), itertools.cycle(Step), strict=False):
+        assert run(workspace, job, f"{batches.randrange(3)}:{step.value}") == -signal.SIGKILL
+        with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+            check(connection)
+    assert run(workspace, job) == 0
+    check_the_end(workspace, job, expected)
+
+
+def test_kills_at_any_moment(workspace: Path, job: Path, expected: Dump) -> None:
+    moments = random.Random(12)
+    for _ in range(8):
+        with subprocess.Popen(command(workspace, job, "-"), env=environment(), cwd=ROOT) as process:
+            try:
+                process.wait(moments.uniform(0.2, 0.9))
+            except subprocess.TimeoutExpired:
+                process.kill()
+    assert run(workspace, job) == 0
+    check_the_end(workspace, job, expected)
