@@ -20,7 +20,7 @@ from profagent.formats.join import LayerJoin
 from profagent.formats.layers import parse_layer_info
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.net_info import Net, parse_net_info
-from profagent.formats.records import RECORD_BYTES, decode_aicore, decode_aicpu, decode_api
+from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, API_DTYPE, RECORD_BYTES, view_records
 from profagent.formats.segments import Splitter
 from tests.encoders import api_record, bytes_item, integer_item, layer_item, net_item
 
@@ -105,11 +105,11 @@ def test_any_counter_map(text: str) -> None:
     outcome(lambda: parse_counter_map(text, FILE), len(text.encode("utf-8", "surrogatepass")))
 
 
-@given(st.binary(max_size=1000) | st.lists(st.builds(api_record, u32, u32, u32)).map(b"".join), st.integers(0, 2**40))
-def test_any_records(data: bytes, offset: int) -> None:
-    assert len(decode_aicore(data)) == len(data) // RECORD_BYTES[LogKind.AICORE]
-    assert len(decode_aicpu(data)) == len(data) // RECORD_BYTES[LogKind.AICPU]
-    outcome(lambda: decode_api(data, FILE, offset), offset + len(data))
+@given(st.binary(max_size=1000) | st.lists(st.builds(api_record, u32, u32, u32)).map(b"".join))
+def test_any_records(data: bytes) -> None:
+    assert len(view_records(data, AICORE_DTYPE)) == len(data) // RECORD_BYTES[LogKind.AICORE]
+    assert len(view_records(data, AICPU_DTYPE)) == len(data) // RECORD_BYTES[LogKind.AICPU]
+    assert len(view_records(data, API_DTYPE)) == len(data) // RECORD_BYTES[LogKind.ACL_API]
 
 
 @given(any_names)

@@ -13,7 +13,7 @@ from profagent.formats.join import LayerJoin
 from profagent.formats.layers import Layer, parse_layer_info
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.formats.net_info import Net, parse_net_info
-from profagent.formats.records import decode_aicore, decode_aicpu, decode_api
+from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, API_DTYPE, view_records
 from tests.encoders import (
     aicore_record,
     aicpu_record,
@@ -132,19 +132,19 @@ def test_nets(table: list[Net], begin: str) -> None:
 
 @given(st.lists(st.tuples(u32, u32, u32), max_size=4), st.binary(max_size=31))
 def test_aicore_records(records: list[tuple[int, int, int]], rest: bytes) -> None:
-    found = decode_aicore(b"".join(aicore_record(*record) for record in records) + rest)
+    found = view_records(b"".join(aicore_record(*record) for record in records) + rest, AICORE_DTYPE)
     assert found[["sequence", "ticks", "net"]].tolist() == records
 
 
 @given(st.lists(st.tuples(u32, u64, u64, st.tuples(u64, u64), u32), max_size=4), st.binary(max_size=31))
 def test_aicpu_records(records: list[tuple[int, int, int, tuple[int, int], int]], rest: bytes) -> None:
-    found = decode_aicpu(b"".join(aicpu_record(*record) for record in records) + rest)
+    found = view_records(b"".join(aicpu_record(*record) for record in records) + rest, AICPU_DTYPE)
     assert found.tolist() == [(k, begin, end, *segment, net) for k, begin, end, segment, net in records]
 
 
 @given(st.lists(st.tuples(u32, u64, u64, u32, u32), max_size=4), st.binary(max_size=31))
 def test_api_records(records: list[tuple[int, int, int, int, int]], rest: bytes) -> None:
-    found = decode_api(b"".join(api_record(*record) for record in records) + rest, FILE, 0)
+    found = view_records(b"".join(api_record(*record) for record in records) + rest, API_DTYPE)
     assert found.tolist() == [(0x5A5A, *record) for record in records]
 
 

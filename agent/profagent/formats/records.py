@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from profagent.errors import FormatError
 from profagent.formats.names import LogKind
 
 __all__ = [
@@ -15,14 +14,9 @@ __all__ = [
     "AICPU_DTYPE",
     "API_DTYPE",
     "API_NAMES",
-    "API_TYPES",
     "RECORD_BYTES",
     "api_magic_faults",
     "api_name",
-    "api_type",
-    "decode_aicore",
-    "decode_aicpu",
-    "decode_api",
     "view_records",
 ]
 
@@ -62,7 +56,6 @@ API_NAMES = {
     4: "svp_acl_rt_synchronize_stream",
     5: "svp_acl_ext_process_aicpu_task",
 }
-API_TYPES = {0: "model", 1: "model", 2: "model", 3: "model", 4: "runtime", 5: "ext"}
 
 Buffer = bytes | bytearray | memoryview
 Records = np.ndarray[Any, np.dtype[np.void]]
@@ -74,30 +67,6 @@ def view_records(data: Buffer, dtype: np.dtype[Any]) -> Records:
     return np.frombuffer(data, dtype=dtype, count=count) if count else np.empty(0, dtype=dtype)
 
 
-def decode_aicore(data: Buffer) -> Records:
-    """View aicore records, shape (records,), fields of AICORE_DTYPE (format page 3.1)."""
-    return view_records(data, AICORE_DTYPE)
-
-
-def decode_aicpu(data: Buffer) -> Records:
-    """View aicpu records, shape (records,), fields of AICPU_DTYPE (format page 3.2)."""
-    return view_records(data, AICPU_DTYPE)
-
-
-def decode_api(data: Buffer, file: str, offset: int) -> Records:
-    """View acl_api records, shape (records,), of `data` that stands at byte `offset` of its file (format page 3.3).
-
-    Raises FormatError that names the first record without the magic number.
-    """
-    records = view_records(data, API_DTYPE)
-    faults = api_magic_faults(records)
-    if len(faults):
-        first = int(faults[0])
-        expected, found = f"the magic number {API_MAGIC:#010x}", f"{int(records['magic'][first]):#010x}"
-        raise FormatError(file, offset + first * API_DTYPE.itemsize, expected, found)
-    return records
-
-
 def api_magic_faults(records: Records) -> npt.NDArray[np.intp]:
     """Indices of acl_api records without the magic number, for a reader that goes on with the others."""
     return np.flatnonzero(records["magic"] != API_MAGIC)
@@ -106,8 +75,3 @@ def api_magic_faults(records: Records) -> npt.NDArray[np.intp]:
 def api_name(api: int) -> str:
     """Name of the function that an acl_api record is about."""
     return API_NAMES.get(api, f"unknown({api})")
-
-
-def api_type(api: int) -> str:
-    """The manual's word for the function's group, `N/A` for an unknown id."""
-    return API_TYPES.get(api, "N/A")

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["FILTER_STEP_MAX", "Split", "Splitter", "stretch_start_by_length"]
+__all__ = ["FILTER_STEP_MAX", "Split", "Splitter"]
 
 # The runtime drops a record whose sequence number is farther than this from the one written before it.
 FILTER_STEP_MAX = 10
@@ -80,16 +80,6 @@ class Splitter:
         self._records += records
         self._segments += int(is_segment.sum())
         self._stretches += int(is_stretch.sum())
-
-
-def stretch_start_by_length(size_bytes: int, file_len: int, record_bytes: int) -> int | None:
-    """Give the byte at which the inference that a `.done` announces begins, when older ones stand before it.
-
-    None when `file_len` does not cut the file at a record: it may be longer than the file for ever (format page 1).
-    """
-    start = size_bytes - file_len
-    is_cut = 0 < start < size_bytes and start % record_bytes == 0
-    return start if is_cut else None
 
 
 def _gaps(

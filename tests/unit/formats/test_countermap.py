@@ -9,7 +9,7 @@ import pytest
 
 from profagent.errors import FormatError
 from profagent.formats.countermap import COUNTER_NAMES, CounterMap, parse_counter_map
-from profagent.formats.records import decode_aicore
+from profagent.formats.records import AICORE_DTYPE, view_records
 from tests.encoders import aicore_record
 
 HEAD = 'name = "test"\nsdk = "2023"\nsimulated = false\n'
@@ -39,7 +39,7 @@ def map_of(*counters: str) -> CounterMap:
 
 def value_of(record: bytes, name: str = "mac_busy", **changed: str) -> float:
     """One counter of one record."""
-    (value,) = map_of(counter_text(name, **changed)).apply(decode_aicore(record))[name]
+    (value,) = map_of(counter_text(name, **changed)).apply(view_records(record, AICORE_DTYPE))[name]
     return float(value)
 
 
@@ -52,11 +52,11 @@ def test_a_map_says_where_it_comes_from() -> None:
 
 @pytest.mark.parametrize("name", COUNTER_NAMES)
 def test_each_known_counter_can_be_mapped(name: str) -> None:
-    assert list(map_of(counter_text(name)).apply(decode_aicore(b""))) == [name]
+    assert list(map_of(counter_text(name)).apply(view_records(b"", AICORE_DTYPE))) == [name]
 
 
 def test_a_map_may_know_some_counters_only() -> None:
-    assert list(map_of().apply(decode_aicore(aicore_record(0, 1, 0)))) == []
+    assert list(map_of().apply(view_records(aicore_record(0, 1, 0), AICORE_DTYPE))) == []
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_ratio_over_no_time_is_not_a_number() -> None:
 
 
 def test_each_record_has_its_own_value() -> None:
-    records = decode_aicore(b"".join(aicore_record(i, i, 0, {8: i * i}) for i in range(1, 5)))
+    records = view_records(b"".join(aicore_record(i, i, 0, {8: i * i}) for i in range(1, 5)), AICORE_DTYPE)
     assert map_of(counter_text(denominator='"ticks"')).apply(records)["mac_busy"].tolist() == [1.0, 2.0, 3.0, 4.0]
 
 

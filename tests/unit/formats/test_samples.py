@@ -19,11 +19,12 @@ from profagent.formats.layers import parse_layer_info
 from profagent.formats.names import LogKind, LogName, is_job_name, parse_log_name
 from profagent.formats.net_info import parse_net_info
 from profagent.formats.records import (
-    decode_aicore,
-    decode_aicpu,
-    decode_api,
+    AICORE_DTYPE,
+    AICPU_DTYPE,
+    API_DTYPE,
+    view_records,
 )
-from profagent.formats.segments import Splitter, stretch_start_by_length
+from profagent.formats.segments import Splitter
 
 JOBS = Path(__file__).resolve().parents[2] / "data" / "jobs"
 LOGS = {path: path.relative_to(job) for job in JOBS.rglob("JOB*") for path in job.rglob("*") if path.is_file()}
@@ -47,7 +48,7 @@ def logs_of(kind: LogKind, *, done: bool = False) -> list[Path]:
 
 def rows_of(path: Path) -> list[tuple[int, int, int]]:
     """Net, sequence and ticks of each aicore record."""
-    records = decode_aicore(path.read_bytes())
+    records = view_records(path.read_bytes(), AICORE_DTYPE)
     return list(zip(records["net"].tolist(), records["sequence"].tolist(), records["ticks"].tolist(), strict=True))
 
 
@@ -71,13 +72,13 @@ def test_each_aicore_record_is_what_its_bytes_say() -> None:
     for path in logs_of(LogKind.AICORE):
         data = path.read_bytes()
         words = [list(struct.unpack_from("<64I", data, at)) for at in range(0, len(data), 256)]
-        assert decode_aicore(data)["words"].tolist() == words
+        assert view_records(data, AICORE_DTYPE)["words"].tolist() == words
         assert rows_of(path) == [(word[63], word[0], word[1]) for word in words]
 
 
 def test_the_words_between_ticks_and_net_are_as_they_were_made_up() -> None:
     for path in logs_of(LogKind.AICORE):
-        for words in decode_aicore(path.read_bytes())["words"].tolist():
+        for words in view_records(path.read_bytes(), AICORE_DTYPE)["words"].tolist():
             if path.is_relative_to(EARLY):
                 assert words[2:63] == [words[0] << 12 | index for index in range(2, 63)]
             else:
@@ -89,14 +90,14 @@ def test_each_aicpu_record_is_what_its_bytes_say() -> None:
     for path in logs_of(LogKind.AICPU):
         data = path.read_bytes()
         by_hand = [struct.unpack_from("<I4xQQQQ84xI", data, at) for at in range(0, len(data) // 128 * 128, 128)]
-        assert decode_aicpu(data).tolist() == by_hand
+        assert view_records(data, AICPU_DTYPE).tolist() == by_hand
 
 
 def test_each_call_is_what_its_bytes_say() -> None:
     for path in logs_of(LogKind.ACL_API):
         data = path.read_bytes()
         by_hand = [struct.unpack_from("<IIQQII", data, at) for at in range(0, len(data), 32)]
-        assert decode_api(data, path.name, 0).tolist() == by_hand
+        assert view_records(data, API_DTYPE).tolist() == by_hand
 
 
 def test_each_done_is_what_its_lines_say() -> None:
@@ -136,7 +137,7 @@ def test_the_early_job_has_its_eleven_records_with_two_gaps() -> None:
     path = EARLY / "data" / "aicore.0.yolo.3.0.4.5.7"
     kept = [0, 1, 2, 3, 4, 6, 7, 8, 10, 11, 12]
     assert rows_of(path) == [(0, sequence, 100 + 100 * sequence) for sequence in kept]
-    records = decode_aicore(path.read_bytes())
+    records = view_records(path.read_bytes(), AICORE_DTYPE)
     split = Splitter().feed(records["sequence"], records["net"])
     assert (split.gap_at.tolist(), split.gap_missing.tolist()) == ([5, 8], [1, 1])
     assert ticks_to_us(records["ticks"], 700)[0] == 100 * 100 / 700
@@ -153,7 +154,7 @@ def test_records_of_several_nets_have_the_layers_of_their_segments(job: Path) ->
         for net, sequence in rows:
             (index,) = join.layer_index(net, np.array([sequence]), 1, 1)
             assert table.runs[index].name == f"net{net}_layer{sequence}"
-        aicpu = decode_aicpu((job / "data" / f"aicpu.0.{model}.3.0.1.1.{picture}").read_bytes())
+        aicpu = view_records((job / "data" / f"aicpu.0.{model}.3.0.1.1.{picture}").read_bytes(), AICPU_DTYPE)
         names = [table.runs[index].name for index in join.aicpu_layer_index(1, aicpu["sequence"])]
         assert names == ["net1_layer0", "net1_layer1"]
 
@@ -174,17 +175,16 @@ def test_a_net_that_the_table_does_not_have_gives_no_names(job: Path) -> None:
 def test_a_model_loaded_twice_has_two_inferences_in_one_file() -> None:
     path = RELOAD / "data" / "aicore.0.demo_a.3.0.1.1.0"
     assert rows_of(path) == [(0, 0, 10), (0, 1, 47), (0, 0, 20), (0, 1, 57), (0, 2, 94)]
-    records = decode_aicore(path.read_bytes())
+    records = view_records(path.read_bytes(), AICORE_DTYPE)
     assert Splitter().feed(records["sequence"], records["net"]).stretch.tolist() == [0, 0, 1, 1, 1]
     done = parse_done(path.with_name(path.name + ".done").read_bytes(), LogKind.AICORE, path.name)
     assert done == Done(768, 0, 0, 0, 0)
-    assert stretch_start_by_length(path.stat().st_size, done.file_len, 256) == 2 * 256
 
 
 def test_a_model_that_is_not_built_for_profiling_leaves_an_empty_file_with_its_raw_name() -> None:
     path = RELOAD / "data" / "acl_api.0.plain.name.0"
     assert name_of(path).model == "plain.name"
-    assert decode_api(path.read_bytes(), path.name, 0).shape == (0,)
+    assert view_records(path.read_bytes(), API_DTYPE).shape == (0,)
 
 
 @pytest.mark.parametrize("model", ["name_without_nul", "q" * 200, '人脸_a:b*c?<d>"|&'])
@@ -211,7 +211,7 @@ def test_a_model_loaded_before_start_has_no_begin_in_its_done() -> None:
     path = MISC / "data" / "acl_api.0.demo_b.1"
     done = parse_done(path.with_name(path.name + ".done").read_bytes(), LogKind.ACL_API, path.name)
     assert (done.start_us, done.file_len) == (0, 64)
-    assert 0 not in decode_api(path.read_bytes(), path.name, 0)["api"]
+    assert 0 not in view_records(path.read_bytes(), API_DTYPE)["api"]
 
 
 EDGE_LINE = re.compile(r"EDGE .*?(?P<file>aic(?:ore|pu)\S+) size=(?P<size>-?\d+) done: (?P<done>.*?) ?$")
@@ -236,8 +236,8 @@ def test_each_odd_case_is_what_its_line_says(file: str) -> None:
         assert done.split() == text.decode().split()
         assert parse_done(text, kind, file).file_len == int(done.split()[0].removeprefix("file_len:"))
     if path.exists():
-        decode, record_bytes = (decode_aicore, 256) if file.startswith("aicore") else (decode_aicpu, 128)
-        assert len(decode(path.read_bytes())) == size // record_bytes
+        dtype, record_bytes = (AICORE_DTYPE, 256) if file.startswith("aicore") else (AICPU_DTYPE, 128)
+        assert len(view_records(path.read_bytes(), dtype)) == size // record_bytes
 
 
 def test_all_odd_cases_were_read_from_their_list() -> None:
@@ -248,7 +248,7 @@ def test_the_runtimes_sequence_filter_leaves_the_gaps_that_the_splitter_finds() 
     path = EDGE / "data" / "aicore.0.demo_a.3.0.1.1.4"
     first = [0, 5, 14, 24, 24, 25, 26, 27, 28, 38, 48]
     assert net_and_sequence(path) == [(0, sequence) for sequence in first] + [(1, 10), (1, 12)]
-    records = decode_aicore(path.read_bytes())
+    records = view_records(path.read_bytes(), AICORE_DTYPE)
     split = Splitter().feed(records["sequence"], records["net"])
     assert split.segment.tolist() == [0] * 11 + [1, 1]
     assert set(split.stretch.tolist()) == {0}
@@ -261,7 +261,6 @@ def test_announced_lengths_beyond_the_file_show_no_earlier_inference() -> None:
     path = EDGE / "data" / "aicore.0.demo_a.3.0.1.1.6"
     done = parse_done(path.with_name(path.name + ".done").read_bytes(), LogKind.AICORE, path.name)
     assert (path.stat().st_size, done.file_len) == (768, 1280)
-    assert stretch_start_by_length(768, done.file_len, 256) is None
 
 
 def test_counters_printed_signed_are_read_as_what_they_were() -> None:
@@ -278,7 +277,7 @@ def test_a_picture_count_near_2_to_the_64_is_a_number() -> None:
 
 def test_the_ring_has_kept_the_newest_511_calls_between_two_flushes() -> None:
     path = EDGE / "data" / "acl_api.0.demo_b.1"
-    begins = decode_api(path.read_bytes(), path.name, 0)["begin_us"].tolist()
+    begins = view_records(path.read_bytes(), API_DTYPE)["begin_us"].tolist()
     assert len(begins) == 2045
     assert begins[1:512] == list(range(1_000_089, 1_000_600))
     assert begins[512:1023] == list(range(2_000_000, 2_000_511))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from profagent.formats.segments import Splitter, stretch_start_by_length
+from profagent.formats.segments import Splitter
 
 RELOADED = [(0, 0), (0, 1), (0, 0), (0, 1), (0, 2)]
 
@@ -115,21 +115,3 @@ def test_a_gap_between_two_feeds_is_seen() -> None:
     splitter.feed(np.array([2], dtype="<u4"), net)
     found = splitter.feed(np.array([5], dtype="<u4"), net)
     assert (found.gap_at.tolist(), found.gap_missing.tolist()) == ([0], [2])
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "file_len", "start"),
-    [
-        (2304, 1024, 1280),
-        (1280, 768, 512),
-        (1280, 1280, None),
-        (768, 1280, None),
-        (0, 768, None),
-        (512, 0, None),
-        (512, 300, None),
-    ],
-)
-def test_a_done_shorter_than_its_file_is_of_the_last_inference(
-    size_bytes: int, file_len: int, start: int | None
-) -> None:
-    assert stretch_start_by_length(size_bytes, file_len, 256) == start
