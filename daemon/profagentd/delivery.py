@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from profagentd.opening import Place
 
 # A log is left alone for so long after its delivery: what happens to it meanwhile is seen.
-SETTLE_S = 1.0
+SETTLE_S = 0.5
 # A file's fingerprint and a bit for each consumer: there may be as many of them as there are files.
 _MARK = struct.Struct("<QQqQ")
 
