@@ -139,8 +139,8 @@ def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Pa
         assert exported.code == 0, exported.err
     metadata = [*workspace.glob("exports/**/metadata.json"), *workspace.glob("exports/**/*timeline*.json")]
     assert len(metadata) >= 2
-    for file in metadata:
-        assert "deleted-undelivered" in file.read_text("utf-8")
+    for path in metadata:
+        assert "deleted-undelivered" in path.read_text("utf-8")
 
 
 def _losses(state: Path) -> str:
