@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from tests.integration.board import eventually, running
 from tests.integration.host import ENVIRONMENT, TIMEOUT_S, profagent, started
 from tests.integration.rows import link_ledger, query
 
-CONSUMER = f"record-{socket.gethostname()[:48]}"
+CONSUMER = "desk"
 REPORT = re.compile(r"(\d+) inferences, (\d+) of them recorded, (\d+) aicore records")
 LAYERS = ("--model", "mobilenetv2", "--layers", "300", "--seed", "5")
 DELIVERED = ("--retain", "delivered", "--retain-for", CONSUMER)
@@ -73,9 +72,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.timeout(300)
 def test_twenty_times_the_disk_goes_through_it_and_nothing_is_lost(disk: Path, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
+    record = ("record", "--workspace", workspace, "--until-finished", "--json")
     with (
         running("--root", disk, "--state", tmp_path / "state", *DELIVERED) as board,
-        started("record", "--board", board.address, "--workspace", workspace, "--until-finished", "--json") as host,
+        started(*record, "--consumer", CONSUMER, "--board", board.address) as host,
     ):
         host.err.until("waiting for a program")
         begun = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from profagent.link.credentials import Access
 
+_CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
 
 @click.command("record")
 @options.boards
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("--backlog", is_flag=True, help="Take JOBs that are finished already, too.")
 @click.option("--new", is_flag=True, help="Begin a new session even when one of this board is unfinished.")
 @click.option("--label", "labels", multiple=True, metavar="K=V", help="Label the session; may be repeated.")
+@click.option("--consumer", metavar="NAME", help="Count deliveries on the board under this name (record-HOSTNAME).")
 @options.counter_map
 @options.as_json
 def command(  # noqa: PLR0913 - one parameter an option
@@ -48,6 +52,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     backlog: bool,
     new: bool,
     labels: tuple[str, ...],
+    consumer: str | None,
     counter_map: Path | None,
     as_json: bool,
 ) -> int:
@@ -70,6 +75,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         labels=dict(_label(label) for label in labels),
         counter_map=None if counter_map is None else read_map(counter_map),
         access=access,
+        consumer="" if consumer is None else _consumer(consumer),
     )
     summary = run_until_stopped(lambda stop: record(chosen, tell, stop))
     if as_json:
@@ -111,6 +117,12 @@ def several_lines(summary: dict[str, Any]) -> list[str]:
 
 def _verdict(summary: dict[str, Any]) -> str:
     return "complete" if summary["complete"] else "INCOMPLETE"
+
+
+def _consumer(text: str) -> str:
+    if not _CONSUMER.fullmatch(text):
+        raise UsageError(f"{text!r} is no consumer's name", hint="write 1 to 64 of A-Z a-z 0-9 . _ -")
+    return text
 
 
 def _label(text: str) -> tuple[str, str]:

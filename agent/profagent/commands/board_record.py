@@ -37,7 +37,10 @@ _REFUSED = "unsupported-soc"
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all."""
+    """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all.
+
+    Deliveries are counted by `consumer` on the board; without it the host's name is in it.
+    """
 
     addresses: tuple[str, ...]
     workspace: Workspace
@@ -49,6 +52,7 @@ class RecordOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     counter_map: CounterMap | None = None
     access: Access = BY_ADDRESS
+    consumer: str = ""
 
 
 def exit_code_of(summary: Mapping[str, Any]) -> int:
@@ -190,7 +194,7 @@ class BoardRecord:
             self._recording,
             self._view,
             wants=self._is_wanted,
-            consumer=f"record-{socket.gethostname()[:48]}",
+            consumer=self._options.consumer or f"record-{socket.gethostname()[:48]}",
             gather_s=GATHER_S,
             stop=self._stop,
             is_patient=not self._is_alone,

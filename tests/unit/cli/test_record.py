@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from profagent.cli.record import _label, summary_lines
+from profagent.cli.record import _consumer, _label, summary_lines
 from profagent.errors import UsageError
 
 SUMMARY: dict[str, Any] = {
@@ -63,3 +63,10 @@ def test_labels(text: str, label: tuple[str, str]) -> None:
 def test_what_is_no_label_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         _label(text)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "é"])
+def test_a_consumers_name_that_no_board_takes_is_refused(name: str) -> None:
+    with pytest.raises(UsageError) as error:
+        _consumer(name)
+    assert "A-Z" in str(error.value.hint)
