@@ -41,6 +41,8 @@ def caller_of(context: Any) -> Caller:
     if not certificates:
         return Caller("", "", Role.OPERATOR)
     name = b"".join(shown.get("x509_common_name", ())).decode("utf-8", "backslashreplace")
+    # It is written into the log: nothing in it may look like a line of its own.
+    name = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
     role = Role.OPERATOR if OPERATOR_URI in shown.get("peer_uri", ()) else Role.VIEWER
     return Caller(name, fingerprint_of(certificates[0]), role)
 

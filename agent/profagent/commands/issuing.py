@@ -17,8 +17,6 @@ from profagent.link.certificate import ROLE_URI
 
 # Boards without a battery wake up here.
 SINCE = datetime(1970, 1, 1, tzinfo=UTC)
-# X.509 has no later time.
-FOREVER = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 WORKSHOP_DAYS = 20 * 365
 _HOST_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
 
@@ -35,7 +33,7 @@ def new_workshop(name: str, now: datetime) -> Issued:
     """An authority of its own."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
-    builder = _builder(subject, subject, key.public_key(), now, WORKSHOP_DAYS)
+    builder = _builder(subject, subject, key.public_key(), now + timedelta(days=WORKSHOP_DAYS))
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
     return _issued(builder, key, key)
@@ -71,7 +69,8 @@ def _issue(
     assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if is_board else ExtendedKeyUsageOID.CLIENT_AUTH
-    builder = _builder(_name(name), issuer.subject, key.public_key(), now, days)
+    until = min(now + timedelta(days=days), issuer.not_valid_after_utc)
+    builder = _builder(_name(name), issuer.subject, key.public_key(), until)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
@@ -81,9 +80,8 @@ def _issue(
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, days: int
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime
 ) -> x509.CertificateBuilder:
-    until = min(now + timedelta(days=days), FOREVER)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -52,7 +52,7 @@ async def _check(options: RecordOptions) -> None:
     for target, count in targets.items():
         if count > 1:
             raise UsageError(f"the board {target} is named {count} times", hint="name each board once")
-        await asyncio.to_thread(options.access.credentials, target)
+        await asyncio.to_thread(options.access.check, target)
 
 
 async def _run(boards: Sequence[BoardRecord], for_s: float | None, stop: asyncio.Event) -> None:

@@ -19,6 +19,7 @@ from profagent.export.live import LiveEvents
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
+from profagent.link.channel import full_address
 from profagent.link.credentials import BY_ADDRESS
 from profagent.store.store import Store
 
@@ -160,7 +161,11 @@ def _lacks_counters(change: SegmentRecords) -> bool:
 async def watch(
     options: WatchOptions, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
 ) -> Event:
-    """Watch a board until `stop`; returns the summary. Raises UnreachableError when it cannot be reached at first."""
+    """Watch a board until `stop`; returns the summary. Raises UnreachableError when it cannot be reached at first.
+
+    UsageError comes before anything is begun.
+    """
+    await asyncio.to_thread(options.access.check, full_address(options.address))
     view = WatchView(options, show, tell)
     async with _sink(options, view.beginnings) as sink:
         capture = Capture(

@@ -21,6 +21,7 @@ T = TypeVar("T", bound=x509.ExtensionType)
 ROLE_URI = "profagent:role:"
 ROLES = ("viewer", "operator")
 VIEWER = ROLES[0]
+LONGEST_TEXT = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Certificate:
             fingerprint=parsed.fingerprint(hashes.SHA256()).hex(),
             since=parsed.not_valid_before_utc,
             until=parsed.not_valid_after_utc,
-            addresses=tuple(map(str, addresses)),
+            addresses=tuple(_shown(str(address)) for address in addresses),
             issuer=_common_name(parsed.issuer),
             parsed=parsed,
         )
@@ -94,4 +95,9 @@ def _extension(parsed: x509.Certificate, kind: type[T]) -> T | None:
 
 
 def _common_name(name: x509.Name) -> str:
-    return " ".join(str(attribute.value) for attribute in name.get_attributes_for_oid(NameOID.COMMON_NAME))
+    return _shown(" ".join(str(attribute.value) for attribute in name.get_attributes_for_oid(NameOID.COMMON_NAME)))
+
+
+def _shown(text: str) -> str:
+    """A text of somebody else's certificate, fit for a terminal."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text[:LONGEST_TEXT])

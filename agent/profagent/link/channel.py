@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import grpc
 import grpc.aio
 
-from profagent.errors import ProtocolError, RefusedError, UnreachableError
+from profagent.errors import ProtocolError, RefusedError, UnreachableError, UsageError
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.handshake import proven_certificate
 from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, to_wire
@@ -21,7 +21,7 @@ from profagent_wire.v1 import board_pb2_grpc
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from profagent.link.credentials import Access, Credentials
+    from profagent.link.credentials import Access
     from profagent.link.messages import Board, ClientMessage, Clocks, ServerMessage
 
 M = TypeVar("M")
@@ -174,15 +174,19 @@ class Channel:
 async def connected(address: str, access: Access = BY_ADDRESS) -> AsyncIterator[Channel]:
     """A channel to `HOST[:PORT]`. In plain text nothing is sent before the first call; over TLS a handshake is.
 
-    Raises UsageError, RefusedError and UnreachableError.
+    Raises RefusedError, also for keys that cannot be used (now: they may be on their way), and UnreachableError.
     """
     target = full_address(address)
-    credentials = await asyncio.to_thread(access.credentials, target)
-    async with await _opened(target, credentials) as channel:
+    try:
+        opened = await _opened(target, access)
+    except UsageError as error:
+        raise RefusedError(str(error), hint=error.hint) from error
+    async with opened as channel:
         yield Channel(target, channel)
 
 
-async def _opened(target: str, credentials: Credentials | None) -> grpc.aio.Channel:
+async def _opened(target: str, access: Access) -> grpc.aio.Channel:
+    credentials = await asyncio.to_thread(access.credentials, target)
     if credentials is None:
         return grpc.aio.insecure_channel(target, options=_OPTIONS)
     # The board's own certificate is all that is trusted, so what was proven of it holds for this channel too.

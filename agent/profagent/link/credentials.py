@@ -82,6 +82,12 @@ class Access:
     keys: Path | None = None
     insecure: bool = False
 
+    def check(self, address: str) -> None:
+        """Raises UsageError when `HOST:PORT` or `unix:PATH` has no keys, or none that fit."""
+        credentials = self.credentials(address)
+        if credentials is not None:
+            credentials.context()
+
     def credentials(self, address: str) -> Credentials | None:
         """The credentials for `HOST:PORT` or `unix:PATH`; None for plain text. Raises UsageError."""
         if self.keys and self.insecure:

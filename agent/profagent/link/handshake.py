@@ -46,7 +46,7 @@ async def proven_certificate(
         async with asyncio.timeout(TIMEOUT_S):
             for _ in range(ATTEMPTS):
                 async with _connection(address, context) as (reader, shown):
-                    certificate = Certificate.of(x509.load_der_x509_certificate(shown))
+                    certificate = _read(address, shown)
                     if certificate.fingerprint in credentials.revoked:
                         raise distrust.board_revoked(address, certificate, credentials)
                     if await reader.read(1):  # gRPC speaks first, once it has taken our certificate
@@ -58,6 +58,8 @@ async def proven_certificate(
         if error.reason in _NO_TLS:
             raise distrust.no_tls(address) from error
         raise UnreachableError.at(address, f"TLS fails: {error.reason or error}") from error
+    except (ValueError, OverflowError) as error:
+        raise UnreachableError.at(address, f"that is no address: {error}") from error
     except TimeoutError as error:
         raise UnreachableError.at(address, f"no answer for {TIMEOUT_S:.0f} s") from error
     except OSError as error:
@@ -72,10 +74,19 @@ async def _explained(
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         async with asyncio.timeout(TIMEOUT_S), _connection(address, context) as (_, shown):
-            certificate = Certificate.of(x509.load_der_x509_certificate(shown))
-    except (OSError, TimeoutError, ValueError) as failed:
+            certificate = _read(address, shown)
+    except (OSError, TimeoutError) as failed:
         return UnreachableError.at(address, f"{error.verify_message}, and then {failed}")
     return distrust.board_distrusted(address, certificate, credentials, now, error.verify_message)
+
+
+def _read(address: str, der: bytes) -> Certificate:
+    try:
+        return Certificate.of(x509.load_der_x509_certificate(der))
+    except ValueError as error:
+        raise RefusedError(
+            f"the certificate of the board at {address} cannot be read: {error}", hint="issue the board another one"
+        ) from error
 
 
 @asynccontextmanager

@@ -52,6 +52,15 @@ def test_a_host_has_its_role_where_the_daemon_finds_it(workshop: Issued, role: s
     assert names.get_values_for_type(x509.UniformResourceIdentifier) == [f"profagent:role:{role}"]
 
 
+def test_nothing_outlives_its_workshop(workshop: Issued) -> None:
+    later = NOW + timedelta(days=7000)
+    assert read(issue_host(workshop, "ci", "viewer", days=400, now=later)).until == read(workshop).until
+
+
+def test_what_a_certificate_calls_itself_is_fit_for_a_terminal(workshop: Issued) -> None:
+    assert read(issue_host(workshop, "a\x1b[2J\nb", "viewer", days=1, now=NOW)).name == "a\ufffd[2J\ufffdb"
+
+
 def test_keys_are_p_256(workshop: Issued) -> None:
     for issued in (workshop, issue_host(workshop, "ci", "viewer", days=1, now=NOW)):
         key = read(issued).parsed.public_key()

@@ -125,7 +125,7 @@ def test_what_is_no_certificate_is_named(folder: Path) -> None:
 def test_what_is_no_key_is_named_and_nobody_is_asked_for_a_passphrase(folder: Path, key: bytes) -> None:
     (folder / "host.key").write_bytes(key)
     with pytest.raises(UsageError, match="no certificate with its key"):
-        Credentials.read(folder).context()
+        Access(folder).check("127.0.0.1:1")
 
 
 def test_secrets_are_not_shown(folder: Path) -> None:

@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 
 from profagent.commands.keys import Keys
-from profagent.errors import RefusedError, UnreachableError
+from profagent.errors import RefusedError, UnreachableError, UsageError
 from profagent.link import handshake
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, Credentials
@@ -153,6 +153,24 @@ def leading(ports: list[int]) -> Behaviour:
         await asyncio.gather(pour(reader, back), pour(there, writer))
 
     return lead
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:port", "127.0.0.1:99999", "nobody.invalid:1", f"{'x' * 64}.invalid:1"])
+async def test_what_is_no_address_is_said(keys: Keys, address: str) -> None:
+    with pytest.raises(UnreachableError) as error:
+        await proven_certificate(address, Credentials.read(keys.folder))
+    assert address in str(error.value)
+    assert type(error.value) is UnreachableError
+
+
+async def test_keys_that_are_being_replaced_are_no_end_of_a_capture(keys: Keys, tmp_path: Path) -> None:
+    for name, content in (("ca.pem", b""), ("host.pem", b"half of")):
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(RefusedError, match=r"host\.key"):
+        async with connected("127.0.0.1:1", Access(tmp_path)):
+            pass
+    with pytest.raises(UsageError, match=r"host\.key"):
+        Access(tmp_path).check("127.0.0.1:1")
 
 
 @pytest.mark.parametrize("second", ["euler", "gauss"])
