@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # Bytes gather so long before they are committed; design section 6 allows 250 ms.
 GATHER_S = 0.1
+# A daemon keeps no more.
+TOLD_LOSSES = 1_000
 STOPPED_EARLY = Entry("note", "stopped-early", "the capture was stopped before all that the board held had come")
 # The ledger's reason for a JOB of another SoC.
 _REFUSED = "unsupported-soc"
@@ -99,7 +101,7 @@ class RecordView:
         """Tell losses that the board kept; count inferences, where their number ends the capture."""
         self._has_removed |= any(batch.state == "removed" for batch in changes)
         for loss in (change for batch in changes for change in batch.changes if isinstance(change, KeptLoss)):
-            if self._kept_losses.get(loss.number) != loss:
+            if self._kept_losses.get(loss.number) != loss and len(self._kept_losses) < TOLD_LOSSES:
                 self._kept_losses[loss.number] = loss
                 self._tell(kept_loss_line(kept_loss_fields(loss)))
         if self._options.inferences is None:

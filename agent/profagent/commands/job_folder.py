@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from profagent import __version__
 from profagent.commands.importing import import_job, job_database
 from profagent.errors import StoreError
+from profagent.store.database import SCHEMA_VERSION, schema_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,7 +23,10 @@ LOG_FILE = "log/profagent.log"
 async def imported_database(
     directory: Path, counter_map: CounterMap | None = None, *, tell: Callable[[str], None]
 ) -> Path:
-    """The JOB's database; imported first when it is missing or older than a file of the JOB, or for another map."""
+    """The JOB's database; imported first when it is missing, of another version, or older than a file of the JOB.
+
+    Another map than it was made with is a reason as well.
+    """
     database = job_database(directory)
     if counter_map is not None or not _is_fresh(directory, database):
         tell(f"importing {directory}")
@@ -49,6 +53,8 @@ def _is_fresh(directory: Path, database: Path) -> bool:
     try:
         made_ns = database.stat().st_mtime_ns
     except FileNotFoundError:
+        return False
+    if schema_version(database) != SCHEMA_VERSION:
         return False
     return all(changed_ns <= made_ns for changed_ns in _changes_ns(directory))
 

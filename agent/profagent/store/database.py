@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,16 @@ def open_for_writing(file: Path, *, durable: bool = True) -> sqlite3.Connection:
             raise _unusable(file, error) from error
         raise
     return connection
+
+
+def schema_version(file: Path) -> int | None:
+    """The version of a database's schema; None where it cannot be read."""
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            return int(version)
+    except sqlite3.Error:
+        return None
 
 
 def migrate(connection: sqlite3.Connection, version: int, scripts: Mapping[int, str]) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from profagent.ingest.changes import Entry
+from profagent.store.ledger import LedgerRows
+
 if TYPE_CHECKING:
     import sqlite3
 
     from profagent.ingest.changes import KeptLoss
 
+# A daemon keeps its newest 1,000; a board that tells ever more would fill the database.
+LARGEST_NUMBER = 10_000
+TOO_MANY = Entry("note", "too-many-losses", f"the board has told of {LARGEST_NUMBER:,} losses: others are not listed")
 _FIGURES = ("job_name", "lost_logs", "lost_bytes", "from_us", "to_us")
 
 
@@ -27,6 +33,10 @@ class KeptLossRows:
         known = self._connection.execute("SELECT entry FROM kept_loss WHERE board = ? AND id = ?", key).fetchone()
         if known is not None:
             self._update(int(known[0]), loss, key, figures)
+            return
+        (number,) = self._connection.execute("SELECT count(*) FROM kept_loss WHERE board = ?", key[:1]).fetchone()
+        if number >= LARGEST_NUMBER:
+            LedgerRows(self._connection, self._session, None).add(None, TOO_MANY)
             return
         entry = loss.entry
         cursor = self._connection.execute(

@@ -218,7 +218,7 @@ def _check_version(connection: sqlite3.Connection, file: Path) -> None:
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"{file} has schema version {version}, this profagent reads {SCHEMA_VERSION}",
-            hint="import the JOB again, or use the profagent that wrote it",
+            hint="a record or import into it brings an older one up to date; a newer one needs its own profagent",
         )
 
 

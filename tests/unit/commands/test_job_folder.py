@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,15 @@ def test_our_own_files_are_not_the_job_s(job: Path) -> None:
 def test_another_counter_map_has_it_imported_again(job: Path) -> None:
     _open(job)
     assert _open(job, with_map=True)
+
+
+def test_a_database_of_an_older_version_is_made_anew(job: Path) -> None:
+    _open(job)
+    with closing(sqlite3.connect(job / "sqlite" / "profagent.db")) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    assert _open(job)
+    (job / "sqlite" / "profagent.db").write_bytes(b"no database at all, but text that is long enough" * 9)
+    assert _open(job)
 
 
 def test_the_log_grows_by_dated_lines(job: Path) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from profagent.ingest.changes import Change, Entry, JobChanges, KeptLoss, LogAdvanced
+from profagent.store import kept_losses
 from profagent.store.kept_losses import kept_losses_of
 from profagent.store.sessions import SessionStart, begin_session
 from profagent.store.summaries import all_sessions, session_summary
 from profagent.store.writer import Writer
 from tests.unit.store.rows import AICORE, JOB, Rows
+
+if TYPE_CHECKING:
+    import pytest
 
 DELETED = KeptLoss(
     2**64 - 1, Entry("loss", "deleted-undelivered", "made room", count=512), JOB, 3, 512, from_us=10, to_us=20
@@ -68,6 +73,15 @@ def test_boards_number_their_losses_by_themselves(rows: Rows) -> None:
     rows.writer = Writer(rows.connection, *begin_session(rows.connection, start))
     hear(rows, FULL)
     assert rows.query("SELECT board, session FROM kept_losses ORDER BY session") == [("b1", 1), ("b2", 2)]
+
+
+def test_a_board_that_tells_of_ever_more_losses_does_not_fill_the_database(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_losses, "LARGEST_NUMBER", 3)
+    hear(rows, *(replace(FULL, number=number) for number in range(9)))
+    assert rows.query("SELECT count(*) FROM kept_loss") == [(3,)]
+    assert rows.query("SELECT grade, count FROM ledger WHERE reason = 'too-many-losses'") == [("note", 1)]
 
 
 def test_a_loss_of_a_job_that_was_never_copied_keeps_its_name(rows: Rows) -> None:
