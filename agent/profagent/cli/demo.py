@@ -11,7 +11,7 @@ from profagent.cli.record import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.watch import show_text
 from profagent.commands.demo import DemoOptions, demo
-from profagent.commands.record import duration_s
+from profagent.commands.durations import duration_s
 from profagent.commands.workspace import Workspace
 from profagent.errors import IncompleteError
 

@@ -13,7 +13,9 @@ from profagent.cli.ledger import ledger_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.commands.board_record import exit_code_of
 from profagent.commands.counter_maps import read_map
-from profagent.commands.record import RecordOptions, duration_s, record
+from profagent.commands.durations import duration_s
+from profagent.commands.keeping import keeping_of
+from profagent.commands.record import RecordOptions, record
 from profagent.commands.workspace import Workspace
 from profagent.errors import UsageError
 from profagent.export.kept_loss import kept_loss_line
@@ -39,6 +41,16 @@ _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 @click.option("--new", is_flag=True, help="Begin a new session even when one of this board is unfinished.")
 @click.option("--label", "labels", multiple=True, metavar="K=V", help="Label the session; may be repeated.")
 @click.option("--consumer", metavar="NAME", help="Count deliveries on the board under this name (record-HOSTNAME).")
+@click.option("--schedule", metavar="K=N,…", help="Keep these: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
+@click.option("--every", type=click.IntRange(min=1), metavar="N", help="Keep the first inference and each Nth after.")
+@click.option("--window", metavar="KEPT/EACH", help="Keep 10s/60s: those that began in the first 10 s of each 60 s.")
+@click.option(
+    "--mirror",
+    type=click.Choice(["all", "kept"]),
+    default="all",
+    show_default=True,
+    help="What of that stays on the disk: all files, or only those of inferences that are kept.",
+)
 @options.counter_map
 @options.as_json
 def command(  # noqa: PLR0913 - one parameter an option
@@ -53,6 +65,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     new: bool,
     labels: tuple[str, ...],
     consumer: str | None,
+    schedule: str | None,
+    every: int | None,
+    window: str | None,
+    mirror: str,
     counter_map: Path | None,
     as_json: bool,
 ) -> int:
@@ -64,6 +80,9 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
     """
+    keeping = keeping_of(schedule, every, window)
+    if keeping is None and mirror == "kept":
+        raise UsageError("--mirror kept says nothing alone", hint="add --schedule, --every or --window")
     chosen = RecordOptions(
         boards,
         Workspace.at(workspace),
@@ -74,6 +93,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         new=new,
         labels=dict(_label(label) for label in labels),
         counter_map=None if counter_map is None else read_map(counter_map),
+        keeping=keeping,
+        drops=mirror == "kept",
         access=access,
         consumer="" if consumer is None else _consumer(consumer),
     )

@@ -13,6 +13,7 @@ from profagent.commands.recording import Recording, RecordingOptions
 from profagent.commands.remarks import remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError
 from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
+from profagent.export.sampling_text import keeping_line
 from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.following import is_over
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from profagent.commands.workspace import Workspace
     from profagent.errors import ProfagentError
     from profagent.formats.countermap import CounterMap
+    from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import JobChanges
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 GATHER_S = 0.1
 # A daemon keeps no more.
 TOLD_LOSSES = 1_000
+TELL_KEPT_S = 5.0
 STOPPED_EARLY = Entry("note", "stopped-early", "the capture was stopped before all that the board held had come")
 # The ledger's reason for a JOB of another SoC.
 _REFUSED = "unsupported-soc"
@@ -42,6 +45,7 @@ class RecordOptions:
     """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all.
 
     Deliveries are counted by `consumer` on the board; without it the host's name is in it.
+    `keeping` and `drops` are those of RecordingOptions.
     """
 
     addresses: tuple[str, ...]
@@ -53,6 +57,8 @@ class RecordOptions:
     new: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     counter_map: CounterMap | None = None
+    keeping: Keeping | None = None
+    drops: bool = False
     access: Access = BY_ADDRESS
     consumer: str = ""
 
@@ -141,6 +147,8 @@ class BoardRecord:
                 counter_map=options.counter_map,
                 labels=options.labels,
                 always_new=options.new,
+                keeping=options.keeping,
+                drops=options.drops,
             ),
         )
         self._error: ProfagentError | None = None
@@ -155,12 +163,16 @@ class BoardRecord:
         What speaks against this board ends it and no other: it is told, and kept for the outcome. Where it is the only
         one, it is raised. Raises StoreError.
         """
+        telling = asyncio.create_task(self._tell_kept())
         try:
             await self._capture().run()
         except (SameBoardError, UnreachableError, UnsupportedBoardError) as error:
             self._error = error
             if not self._is_alone:
                 self._tell(f"{error}; {error.hint}")
+        finally:
+            telling.cancel()
+            await asyncio.wait([telling])
         if self._is_alone and isinstance(self._error, UnreachableError):
             raise self._error
         await self._end()
@@ -183,6 +195,16 @@ class BoardRecord:
             return {**told, "session": None, "complete": False, "exit_code": code}
         summary = await self.summary()
         return {**told, **summary, "exit_code": self._error.exit_code if self._error else exit_code_of(summary)}
+
+    async def _tell_kept(self) -> None:
+        """Say now and then how many inferences were kept, where some are passed over on purpose."""
+        told = None
+        while self._options.keeping is not None:
+            await asyncio.sleep(TELL_KEPT_S)
+            line = keeping_line(await self._recording.session.sampling()) if self._recording.is_begun else None
+            if line is not None and line != told:
+                told = line
+                self._tell(line)
 
     async def _end(self) -> None:
         for job in self._view.jobs:

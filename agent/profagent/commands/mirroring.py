@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from profagent.commands.counter_maps import simulated_map
+from profagent.commands.passing import PassingLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
-from profagent.ingest.changes import Entry, LinkLedger, LogRemoved
+from profagent.ingest.changes import Chosen, Entry, LinkLedger, LogRemoved
+from profagent.ingest.choosing import ChoosingDecoder
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.loss import refusal, removal_entry, told_loss
 from profagent.ingest.mirror import checked_path, syncfs
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from profagent.commands.workspace import Workspace
     from profagent.formats.countermap import CounterMap
+    from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.mirror import JobMirror
     from profagent.link.session import FollowedLog, Happened
@@ -32,15 +36,32 @@ _ANOTHER_FILE = frozenset({"different", "recreated"})
 class _Job:
     """One JOB's mirror and decoder."""
 
-    def __init__(self, mirror: JobMirror, counter_map: CounterMap | None) -> None:
+    def __init__(
+        self, mirror: JobMirror, counter_map: CounterMap | None, keeping: Keeping | None, interval: int | None
+    ) -> None:
         self.mirror = mirror
-        self.decoder = JobDecoder(mirror, counter_map, marked_map=simulated_map())
+        decoder = partial(JobDecoder, counter_map=counter_map, marked_map=simulated_map())
+        self.choosing = None if keeping is None else ChoosingDecoder(mirror, keeping, interval, decoder)
+        self.decoder = self.choosing or decoder(mirror)
+
+    def passes_over(self, path: str) -> bool:
+        """Whether a log is passed over on purpose."""
+        return self.choosing is not None and self.choosing.keeps(path) is False
 
 
 class BoardMirrors:
     """The mirrors of one board's JOBs."""
 
-    def __init__(self, workspace: Workspace, identity: str, counter_map: CounterMap | None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        identity: str,
+        counter_map: CounterMap | None,
+        *,
+        keeping: Keeping | None = None,
+        drops: bool = False,
+    ) -> None:
+        """`keeping` chooses inferences; `drops`: what is passed over does not stay in the mirror."""
         self.root = workspace.board_mirror(identity)
         self._workspace = workspace
         self._identity = identity
@@ -49,6 +70,15 @@ class BoardMirrors:
         self.refused: dict[str, UnsupportedBoardError] = {}
         # By handle: complete logs of which the board has not sent anything yet that is not held.
         self._vouched: dict[int, HeldLog] = {}
+        # The intervals of JOBs whose programs' acl.json is known, set before anything of them comes.
+        self.intervals: dict[str, int | None] = {}
+        self._keeping = keeping
+        self._drops = drops
+        self._passing = PassingLogs()
+        # By handle: logs that passed through before, and are held no longer.
+        self._passed: set[int] = set()
+        self._arriving: set[tuple[str, str]] = set()
+        self._to_drop: list[tuple[str, str]] = []
 
     def cut(self, logs: Iterable[tuple[str, str, int]]) -> None:
         """Drop bytes past an offset of data logs, given as JOB, path and offset. Raises StoreError."""
@@ -66,6 +96,9 @@ class BoardMirrors:
             if known is None or known.generation == 0:
                 holdings.append(Holding(log.handle))
                 continue
+            if not known.kept and self._has_passed(job, path, log, known):
+                holdings.append(Holding(log.handle, known.generation, known.offset, known.digest or b""))
+                continue
             digest = self._job(job).mirror.prefix_digest(path, known.offset)
             if log.snapshot and digest != known.digest:
                 # It was rewritten and took its place, and the process died before its rows were: it comes again.
@@ -81,6 +114,18 @@ class BoardMirrors:
                 if known.complete and known.digest == digest:
                     self._vouched[log.handle] = known
         return holdings, lost
+
+    def begin_stream(self) -> None:
+        """A stream begins: its logs come with handles of their own."""
+        self._passing.clear()
+        self._passed.clear()
+        self._arriving.clear()
+
+    def drop(self) -> None:
+        """Remove the files of what was passed over and committed. Raises StoreError."""
+        to_drop, self._to_drop = self._to_drop, []
+        for job, path in to_drop:
+            self._job(job).mirror.remove(path)
 
     def take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
         """Write events; returns their changes by JOB, and what can be acknowledged once that is durable.
@@ -115,6 +160,7 @@ class BoardMirrors:
         """Drop what is in memory: the state of each log is built again from its committed bytes."""
         self.close()
         self._jobs.clear()
+        self._to_drop.clear()
 
     def close(self) -> None:
         """Close the mirrors' files."""
@@ -124,7 +170,8 @@ class BoardMirrors:
     def _job(self, name: str) -> _Job:
         job = self._jobs.get(name)
         if job is None:
-            job = self._jobs[name] = _Job(self._workspace.job_mirror(self._identity, name), self._counter_map)
+            mirror, interval = self._workspace.job_mirror(self._identity, name), self.intervals.get(name)
+            job = self._jobs[name] = _Job(mirror, self._counter_map, self._keeping, interval)
             if len(self._jobs) > REMEMBERED_JOBS:
                 self._jobs.popitem(last=False)[1].mirror.close()
         self._jobs.move_to_end(name)
@@ -136,6 +183,21 @@ class BoardMirrors:
         assert not isinstance(event, Loss), "it has no bytes"
         job, path = self._job(log.job), checked_path(log.path)
         is_known = self._is_known(log.handle, event)
+        if self._passes(job, log, path, event, is_known=is_known):
+            return self._passed_by(log, path, event, reached, is_known=is_known)
+        return self._mirrored(job, log, path, event, reached, is_known=is_known)
+
+    def _mirrored(
+        self,
+        job: _Job,
+        log: FollowedLog,
+        path: str,
+        event: Started | Chunk | Completed | Removed,
+        reached: dict[int, Acknowledgement],
+        *,
+        is_known: bool,
+    ) -> Iterable[Change]:
+        """An event of a log that stays in the mirror."""
         match event:
             case Started():
                 return self._started(job, log, path, event, is_known=is_known)
@@ -149,6 +211,9 @@ class BoardMirrors:
                 return [] if is_known else self._completed(job, log, path, event)
             case Removed():
                 reached.pop(log.handle, None)
+                self._arriving.discard((log.job, path))
+                if job.passes_over(path):
+                    return [Chosen(path, kept=False), LogRemoved(path)]
                 entries = removal_entry(event.sent, event.size)
                 return [LogRemoved(path), *(LinkLedger(path, entry) for entry in entries)]
         return []
@@ -169,6 +234,7 @@ class BoardMirrors:
 
     def _started(self, job: _Job, log: FollowedLog, path: str, event: Started, *, is_known: bool) -> Iterable[Change]:
         job.mirror.begin(path, event.generation, event.offset, snapshot=log.snapshot)
+        self._arriving.add((log.job, path))
         if log.snapshot or is_known:
             return []
         changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
@@ -188,4 +254,68 @@ class BoardMirrors:
                 f"the copy of {log.job}/{path} does not have the board's digest",
                 hint="check the disk of the host; the log is copied anew",
             )
+        self._arriving.discard((log.job, path))
+        self._note_to_drop(job, log.job, path)
         return changes
+
+    def _has_passed(self, job: str, path: str, log: FollowedLog, known: HeldLog) -> bool:
+        """Whether a log is held no longer, as it was passed over and dropped; the board need not send it again."""
+        mirror = self._job(job).mirror
+        if self._drops and known.complete:
+            self._note_to_drop(self._job(job), job, path)
+            self.drop()
+        if not known.complete or mirror.read(path, 0) is not None:
+            return False
+        self._vouched[log.handle] = known
+        self._passed.add(log.handle)
+        return True
+
+    def _passes(
+        self, job: _Job, log: FollowedLog, path: str, event: Started | Chunk | Completed | Removed, *, is_known: bool
+    ) -> bool:
+        """Whether the bytes of a log are dropped as they come."""
+        if isinstance(event, Started):
+            is_gone = log.handle in self._passed and (is_known or event.offset > 0)
+            is_dropped = self._drops and event.offset == 0 and self._may_drop(job, path)
+            if not is_gone and not is_dropped:
+                self._passing.forget(log.handle)
+                return False
+            self._passing.begin(event)
+        return log.handle in self._passing
+
+    def _passed_by(
+        self,
+        log: FollowedLog,
+        path: str,
+        event: Started | Chunk | Completed | Removed,
+        reached: dict[int, Acknowledgement],
+        *,
+        is_known: bool,
+    ) -> list[Change]:
+        match event:
+            case Chunk():
+                self._passing.take(event)
+            case Completed():
+                reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
+                passed = self._passing.complete(log, path, event)
+                return [] if is_known else passed
+            case Removed():
+                self._passing.forget(log.handle)
+                reached.pop(log.handle, None)
+                return [Chosen(path, kept=False), LogRemoved(path)]
+        return []
+
+    def _note_to_drop(self, job: _Job, name: str, path: str) -> None:
+        """Have the file removed once that it was passed over is committed, with others that waited for the choice."""
+        if not self._drops or job.choosing is None:
+            return
+        if not job.passes_over(path):
+            return
+        for each in job.choosing.others(path) if job.choosing.tells_time(path) else [path]:
+            if (name, each) not in self._arriving and job.mirror.read(each, 0) is not None:
+                self._to_drop.append((name, each))
+
+    @staticmethod
+    def _may_drop(job: _Job, path: str) -> bool:
+        """Whether a log is passed over and nothing hangs on its bytes."""
+        return job.choosing is not None and job.passes_over(path) and not job.choosing.tells_time(path)

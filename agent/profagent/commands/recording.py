@@ -12,6 +12,8 @@ from profagent.commands.mirroring import BoardMirrors
 from profagent.commands.told import profiling_known
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import is_job_name
+from profagent.formats.sampling import interval_of
+from profagent.formats.schedule import ByTime
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, TakenBack
 from profagent.ingest.commit import commit
 from profagent.ingest.disk import has_room
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from profagent.commands.workspace import Workspace
     from profagent.formats.countermap import CounterMap
+    from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.commit import Step
     from profagent.link.channel import Channel
@@ -42,7 +45,10 @@ CLOCK_DRIFT_US = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """How a recording is kept. `now_us` is the host's wall clock; `job` as of SessionStart."""
+    """How a recording is kept. `now_us` is the host's wall clock; `job` as of SessionStart.
+
+    `keeping` chooses inferences; with `drops`, those passed over do not stay in the mirror either.
+    """
 
     now_us: Callable[[], int]
     source: str = "record"
@@ -50,6 +56,8 @@ class RecordingOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     always_new: bool = False
     job: str = ""
+    keeping: Keeping | None = None
+    drops: bool = False
 
 
 class Recording:
@@ -72,6 +80,7 @@ class Recording:
         self._opened: BoardMirrors | None = None
         self._session: StoredSession | None = None
         self._directories: dict[str, str] = {}
+        self._told: dict[str, Profiling] = {}
         self._complaints: list[JobChanges] = []
         self._begun_jobs: set[str] = set()
 
@@ -84,10 +93,14 @@ class Recording:
                     f"another board answers at {address}: {identity}, not {self._identity}",
                     hint="check the address; the capture goes on when its own board is back",
                 )
+            self._mirrors.begin_stream()
             return
         counter_map = self._options.counter_map or (simulated_map() if board.simulated else None)
         start = self._session_start(board, identity, address, counter_map)
-        self._opened = BoardMirrors(self._workspace, identity, counter_map)
+        options = self._options
+        self._opened = BoardMirrors(
+            self._workspace, identity, counter_map, keeping=options.keeping, drops=options.drops
+        )
         self._session = await self._store.begin(start)
         self._begun_jobs = await self._session.begun_jobs()
         # Bytes that were written to the mirror and never committed.
@@ -133,6 +146,7 @@ class Recording:
             raise ProtocolError(f"the board names a JOB {name[:40]!r}", hint="upgrade profagentd on the board")
         self._directories[name] = directory
         if profiling is not None:
+            self._told[name] = profiling
             self._complaints.append(JobChanges(name, directory, (profiling_known(profiling),)))
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
@@ -149,12 +163,21 @@ class Recording:
                 self.note(log.job, Entry("loss", "bad-path", str(error)))
                 answers.append(Holding(log.handle, skip=True))
         for job, by_path in wanted.items():
+            await self._know_interval(job)
             held = await self.session.held(job, list(by_path))
             holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
             answers += holdings
             for entry in lost:
                 self.note(job, entry)
         return answers
+
+    async def _know_interval(self, job: str) -> None:
+        """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""
+        if self._options.keeping is None or job in self._mirrors.intervals:
+            return
+        interval = await self.session.told_interval(job)
+        told = self._told.get(job)
+        self._mirrors.intervals[job] = interval_of(told.interval) if interval is None and told is not None else interval
 
     async def take(
         self, events: Sequence[Happened], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
@@ -163,12 +186,15 @@ class Recording:
         batch = _EventBatch(self, events, acknowledge)
         try:
             if self._reached is None:
-                return await commit(batch, self.session)
-            return await commit(batch, self.session, reached=self._reached)
+                changes = await commit(batch, self.session)
+            else:
+                changes = await commit(batch, self.session, reached=self._reached)
         except BaseException:
             # What was decoded may not have been committed: it is decoded again, from what was.
             self._mirrors.forget()
             raise
+        await _to_the_end(self._mirrors.drop)
+        return changes
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         """Write a JOB's state; when all of an ended one has come, note what never got complete."""
@@ -176,6 +202,8 @@ class Recording:
         changes: list[Change] = [] if state == "removed" else [TakenBack(REMOVED_UNSEEN)]
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
+            if isinstance(self._options.keeping, ByTime):
+                unsettled = sorted({*unsettled, *await self.session.undecoded_logs(name)})
             changes += await _to_the_end(self._mirrors.assess, name, unsettled, orphans)
         directory = self._directories.get(name, "")
         batches = [*self._take_complaints(), JobChanges(name, directory, changes, state, caught_up)]
@@ -260,6 +288,7 @@ class Recording:
             counter_map=None if counter_map is None else counter_map.name,
             labels=self._options.labels,
             always_new=self._options.always_new,
+            keeping=None if self._options.keeping is None else str(self._options.keeping),
             job=self._options.job,
         )
 

@@ -97,6 +97,18 @@ class JobDecoder:
             yield self._assessed(log)
         yield LogAdvanced(path, generation, offset, complete=True, digest=digest)
 
+    def forget(self, path: str) -> None:
+        """Drop what is in memory of a log."""
+        self._logs.forget(path)
+
+    def decode_again(self, path: str) -> Iterator[Change]:
+        """All rows of a data log that were not written, or are to be written anew, from its bytes."""
+        name = parse_log_name(path)
+        assert name is not None, "only data has rows"
+        self._logs.forget(path)
+        log = yield from self._logs.at_end(path, name)
+        yield self._assessed(log)
+
     def has_done(self, path: str) -> bool:
         """Whether a `.done` that parses has been seen for a data log in use."""
         log = self._logs.known(path)

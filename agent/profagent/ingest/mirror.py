@@ -119,6 +119,12 @@ class JobMirror:
         with _translated(f"cannot cut {path} in the mirror", self.directory):
             self._cut(path, offset)
 
+    def remove(self, path: str) -> None:
+        """Remove a mirrored file, where there is one."""
+        self._forget(path)
+        with _translated(f"cannot remove {path} from the mirror", self.directory):
+            (self.directory / path).unlink(missing_ok=True)
+
     def read(self, path: str, size: int | None = None) -> bytes | None:
         """The first `size` bytes of a mirrored file, or all; None when there is no such file."""
         with _translated(f"cannot read {path} in the mirror", self.directory):

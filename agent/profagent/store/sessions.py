@@ -32,12 +32,13 @@ class SessionStart:
     labels: Mapping[str, str] = field(default_factory=dict)
     always_new: bool = False
     job: str = ""
+    keeping: str | None = None
 
 
 def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[int, int]:
     """The numbers of the session and of its board.
 
-    An unfinished session of the same board and source goes on, unless its records had another counter map.
+    An unfinished session of the same board and source goes on, unless it has another counter map or keeps others.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -112,16 +113,16 @@ def _begin_job(connection: sqlite3.Connection, board: int, session: int, start: 
 def _unfinished(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
     row = connection.execute(
         "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL"
-        " AND (counter_map IS ?3 OR simulated AND ?3 IS NULL)",
-        (board, start.source, start.counter_map),
+        " AND (counter_map IS ?3 OR simulated AND ?3 IS NULL) AND keeping IS ?4",
+        (board, start.source, start.counter_map, start.keeping),
     ).fetchone()
     return None if row[0] is None else int(row[0])
 
 
 def _add(connection: sqlite3.Connection, board: int, start: SessionStart) -> int:
     cursor = connection.execute(
-        "INSERT INTO session (board, source, address, started_us, simulated, daemon_version, sdk_version, counter_map)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO session (board, source, address, started_us, simulated, daemon_version, sdk_version, counter_map,"
+        " keeping) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             board,
             start.source,
@@ -131,6 +132,7 @@ def _add(connection: sqlite3.Connection, board: int, start: SessionStart) -> int
             start.daemon_version,
             start.sdk_version,
             start.counter_map,
+            start.keeping,
         ),
     )
     return int(cursor.lastrowid or 0)

@@ -30,6 +30,10 @@ _ORPHANS = (
     "SELECT d.path FROM log d JOIN job USING (job) WHERE board = ? AND job.name = ? AND d.kind = 'done' AND NOT EXISTS"
     " (SELECT 1 FROM log x WHERE x.job = d.job AND x.path = substr(d.path, 1, length(d.path) - 5))"
 )
+_UNDECODED = (
+    "SELECT path FROM log l JOIN job USING (job) WHERE board = ? AND job.name = ? AND kept AND offset > 0"
+    " AND kind IN ('aicore', 'aicpu') AND NOT EXISTS (SELECT 1 FROM part p WHERE p.log = l.log)"
+)
 _GROWING = (
     "SELECT j.name, l.path, l.offset FROM log l JOIN job j USING (job)"
     " WHERE j.board = ? AND l.complete = 0 AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
@@ -47,12 +51,16 @@ _STANDING = "SELECT name, directory, state, caught_up FROM job WHERE board = ? A
 
 @dataclass(frozen=True, slots=True)
 class HeldLog:
-    """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest."""
+    """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest.
+
+    One that is not `kept` was passed over on purpose, and its bytes may have been dropped.
+    """
 
     generation: int
     offset: int
     complete: bool
     digest: bytes | None = None
+    kept: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,10 @@ class StoredSession:
         """Note where the runtime's ring of calls may have overflowed."""
         await self._store.run(note_full_rings, self.number, self.board, job)
 
+    async def undecoded_logs(self, job: str) -> list[str]:
+        """Data logs of a JOB that have bytes, are kept, and have no rows."""
+        return await self._paths(_UNDECODED, job)
+
     async def note_samples(self, job: str) -> None:
         """Note which samples came late or never, as far as that is known."""
         await self._store.run(note_samples, self.number, self.board, job)
@@ -153,10 +165,10 @@ def _held(connection: sqlite3.Connection, board: int, job: str, paths: Iterable[
         page = stored[start : start + PATHS_PER_QUERY]
         marks = ",".join("?" * len(page))
         rows = connection.execute(
-            "SELECT path, generation, offset, complete = 1, digest FROM log"  # noqa: S608 - question marks only
+            "SELECT path, generation, offset, complete = 1, digest, kept FROM log"  # noqa: S608 - question marks only
             f" WHERE job = (SELECT job FROM job WHERE board = ? AND name = ?) AND path IN ({marks})",
             (board, job, *page),
         )
-        for path, generation, offset, complete, digest in rows:
-            found[by_stored[path]] = HeldLog(generation, offset, bool(complete), digest)
+        for path, generation, offset, complete, digest, kept in rows:
+            found[by_stored[path]] = HeldLog(generation, offset, bool(complete), digest, bool(kept))
     return found

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from profagent.commands.board_record import RecordView
-from profagent.commands.record import RecordOptions, duration_s, record
+from profagent.commands.durations import duration_s
+from profagent.commands.record import RecordOptions, record
 from profagent.commands.workspace import Workspace
 from profagent.errors import UnreachableError, UsageError
 from profagent.formats.done import Done

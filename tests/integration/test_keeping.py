@@ -1,0 +1,226 @@
+"""What `record` keeps on purpose, and what it passes over: the rows of an import, less those inferences."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profagent.formats.names import parse_log_name
+from tests.integration.board import GrowingJob, content, eventually, running, simulated
+from tests.integration.host import profagent, started
+from tests.integration.rows import Rows, imported_rows, link_ledger, query, rows_of
+
+INFERENCES = 40
+SCHEDULE = "skip_first=4,wait=3,warmup=1,active=2,repeat=3"
+SCHEDULED = {8, 9, 14, 15, 20, 21}
+# Where the views have it, without session and board.
+PIC_COUNT = 7
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+def record(root: Path, workspace: Path, *more: str) -> dict[str, Any]:
+    """Record all that a board has; its summary."""
+    arguments: tuple[str | Path, ...] = ("--workspace", workspace, "--backlog", "--until-finished", "--json", *more)
+    with running("--root", root, "--quiet-after", "1") as board:
+        ended = profagent("record", "--board", board.address, *arguments)
+    assert ended.code == 0, ended.err
+    document: dict[str, Any] = ended.document
+    return document
+
+
+def only(rows: Rows, kept: Callable[[int], bool]) -> Rows:
+    """The rows of an import, of these picture counts and of the calls, which are kept whole."""
+
+    def is_kept(view: str, row: tuple[Any, ...]) -> bool:
+        if view in ("op_records", "aicpu_records", "inferences"):
+            return kept(row[PIC_COUNT])
+        name = parse_log_name(row[0]) if view == "ledger" and row[0] is not None else None
+        return name is None or name.current_pic_count is None or kept(name.current_pic_count)
+
+    return {view: [row for row in found if is_kept(view, row)] for view, found in rows.items()}
+
+
+def mirrored(workspace: Path, job: str) -> dict[bytes, bytes]:
+    (directory,) = (workspace / "mirror").glob(f"*/{job}")
+    return content(directory)
+
+
+def counts_of(files: dict[bytes, bytes]) -> set[int]:
+    """Picture counts in the names of files."""
+    names = (parse_log_name(path.decode()) for path in files)
+    return {name.current_pic_count for name in names if name is not None and name.current_pic_count is not None}
+
+
+@pytest.mark.parametrize(
+    ("option", "kept", "text"),
+    [
+        (f"--schedule={SCHEDULE}", SCHEDULED, f"schedule {SCHEDULE}"),
+        ("--every=7", {0, 7, 14, 21, 28, 35}, "every 7"),
+    ],
+)
+@pytest.mark.parametrize("mirror", ["all", "kept"])
+def test_only_chosen_inferences_have_rows_and_those_are_an_imports(
+    root: Path, workspace: Path, tmp_path: Path, option: str, kept: set[int], text: str, mirror: str
+) -> None:
+    job = simulated(root, INFERENCES, layers=5)
+    summary = record(root, workspace, option, f"--mirror={mirror}")
+    database = workspace / "profagent.db"
+    assert rows_of(database, job.name) == only(imported_rows(job, tmp_path / "copy"), kept.__contains__)
+    sampling = summary["sampling"]
+    assert (sampling["sampled"], sampling["due"], sampling["keeping"]) == (INFERENCES, INFERENCES, text)
+    assert (sampling["kept"], sampling["passed_over"]) == (len(kept), INFERENCES - len(kept))
+    assert (summary["complete"], summary["ledger"]["loss"]) == (True, {})
+    files = mirrored(workspace, job.name)
+    if mirror == "all":
+        assert files == content(job)
+    else:
+        assert counts_of(files) == kept
+        expected = {path: data for path, data in content(job).items() if counts_of({path: data}) <= kept}
+        assert files == expected
+    assert query(database, "SELECT count(*) FROM log WHERE complete = 0") == [(0,)]
+    passed_over = query(database, "SELECT count(DISTINCT substr(shown_path, -2)) FROM log WHERE NOT kept")
+    assert passed_over > [(0,)]
+    line = f"kept {len(kept)} of {INFERENCES} inferences ({text})"
+    assert line in profagent("sessions", "--workspace", workspace).out
+    assert line in profagent("show", "--session", "1", "--workspace", workspace).out
+    assert profagent("export", "summary", "--session", "1", "--workspace", workspace).code == 0
+    (metadata,) = workspace.rglob("metadata.json")
+    assert json.loads(metadata.read_text())["sampling"] == sampling
+
+
+def test_steps_are_samples_where_the_interval_is_known(root: Path, workspace: Path) -> None:
+    profiler = {"switch": "on", "output": str(root.resolve()), "interval": "5"}
+    (root / "acl.json").write_text(json.dumps({"profiler": profiler}), "utf-8")
+    simulated(root, INFERENCES, layers=5, interval=5)
+    assert record(root, workspace, "--every", "3")["sampling"]["kept"] == 3
+    counts = query(workspace / "profagent.db", "SELECT current_pic_count FROM inferences ORDER BY 1")
+    assert counts == [(0,), (15,), (30,)]
+
+
+@pytest.mark.parametrize("mirror", ["all", "kept"])
+def test_a_window_keeps_what_began_in_it_by_the_boards_clock(
+    root: Path, workspace: Path, tmp_path: Path, mirror: str
+) -> None:
+    # 20 inferences a second from a whole minute on: 4 of each 20 begin in the first fifth of a second.
+    job = simulated(root, 60, layers=5, rate=20.0)
+    summary = record(root, workspace, "--window", "0.2s/1s", f"--mirror={mirror}")
+    starts = {
+        int(path.name.split(".")[-2]): int(re.findall(r"start_time:(\d+)", path.read_text())[0])
+        for path in (job / "data").glob("aicore.*.done")
+    }
+    kept = {count for count, start in starts.items() if start % 1_000_000 < 200_000}
+    assert 8 <= len(kept) <= 16
+    assert summary["sampling"]["kept"] == len(kept)
+    assert rows_of(workspace / "profagent.db", job.name) == only(
+        imported_rows(job, tmp_path / "copy"), kept.__contains__
+    )
+    files = mirrored(workspace, job.name)
+    if mirror == "all":
+        assert files == content(job)
+        return
+    # The `.done` that told when an inference began stays.
+    left = {path for path in content(job) if not counts_of({path: b""}) <= kept}
+    dropped = {path for path in left if not (path.startswith(b"data/aicore.") and path.endswith(b".done"))}
+    assert files == {path: data for path, data in content(job).items() if path not in dropped}
+
+
+@pytest.mark.parametrize("option", ["--every=3", "--window=0.3s/1s"])
+def test_dropped_logs_are_not_fetched_again_and_nothing_is_said_of_them(
+    root: Path, workspace: Path, option: str
+) -> None:
+    job = simulated(root, 20, layers=5)
+    first = record(root, workspace, option, "--mirror=kept")
+    dumped = rows_of(workspace / "profagent.db", job.name)
+    files = mirrored(workspace, job.name)
+    again = record(root, workspace, option, "--mirror=kept", "--new")
+    assert mirrored(workspace, job.name) == files
+    assert rows_of(workspace / "profagent.db", job.name) == dumped
+    assert link_ledger(workspace / "profagent.db", job.name) == []
+    assert again["sampling"] == first["sampling"]
+    # One that keeps everything finds them passed over by the session before, and does not fail on them.
+    other = record(root, workspace, "--new")
+    assert mirrored(workspace, job.name) == files
+    assert other["sampling"]["passed_over"] == first["sampling"]["passed_over"]
+
+
+@pytest.mark.parametrize("option", [f"--schedule={SCHEDULE}", "--window=0.3s/1s"])
+@pytest.mark.parametrize("mirror", ["all", "kept"])
+def test_a_recording_that_was_killed_goes_on_with_its_grid(
+    root: Path, workspace: Path, tmp_path: Path, option: str, mirror: str
+) -> None:
+    source = simulated(tmp_path / "source", INFERENCES, layers=5)
+    job = GrowingJob(source, root, 5)
+    names = sorted(job.paths("data/*") + job.paths("data/*.done"), key=lambda path: (_count(path), path))
+    job.write("info.json.0")
+    job.write("simulated")
+    arguments: tuple[str | Path, ...] = ("--workspace", workspace, option, f"--mirror={mirror}", "--backlog", "--json")
+    database, third = workspace / "profagent.db", len(names) // 3
+    with running("--root", root, "--quiet-after", "1") as board:
+        for part, seen in ((0, third), (1, 2 * third)):
+            with started("record", "--board", board.address, *arguments) as host:
+                for path in names[part * third : seen]:
+                    job.write(path)
+                assert eventually(lambda wanted=seen: _logs(database) >= wanted)  # type: ignore[misc]
+                host.process.kill()
+                host.ended()
+        for path in names[2 * third :]:
+            job.write(path)
+        ended = profagent("record", "--board", board.address, *arguments, "--until-finished")
+    assert ended.code == 0, ended.err
+    summary = ended.document
+    rows = rows_of(database, source.name)
+    kept = {row[PIC_COUNT] for row in rows["inferences"]}
+    assert rows == only(imported_rows(source, tmp_path / "copy"), kept.__contains__)
+    assert (summary["session"], summary["sampling"]["kept"]) == (1, len(kept))
+    if option.startswith("--schedule"):
+        assert kept == SCHEDULED
+    if mirror == "all":
+        assert mirrored(workspace, source.name) == content(source)
+    elif option.startswith("--schedule"):
+        assert counts_of(mirrored(workspace, source.name)) == kept
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--schedule", "wait=1"), "active must be given"),
+        (("--schedule", "wait=1,active=1", "--every", "2"), "exclude each other"),
+        (("--every", "0"), "0 is not in the range"),
+        (("--window", "60s"), "is no window"),
+        (("--window", "60s/10s"), "less than the whole"),
+        (("--window", "0s/10s"), "more than nothing"),
+        (("--window", "x/10s"), "is no duration"),
+        (("--mirror", "kept"), "says nothing alone"),
+    ],
+)
+def test_a_choice_without_a_clear_meaning_is_refused(workspace: Path, arguments: tuple[str, ...], message: str) -> None:
+    ended = profagent("record", "--board", "127.0.0.1:1", "--workspace", workspace, *arguments)
+    assert (ended.code, message in ended.err) == (2, True), ended.err
+    assert not workspace.exists()
+
+
+def _count(path: str) -> int:
+    name = parse_log_name(path)
+    return -1 if name is None or name.current_pic_count is None else name.current_pic_count
+
+
+def _logs(database: Path) -> int:
+    """How many logs are known, once there is a database."""
+    if not database.exists() or not query(database, "SELECT 1 FROM sqlite_schema WHERE name = 'log'"):
+        return 0
+    return int(query(database, "SELECT count(*) FROM log")[0][0])
