@@ -47,7 +47,7 @@ def doubt_of(files: TlsFiles) -> str | None:
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M")
     return (
         f"{files.cert}: {verdict} (it is {now} UTC by this board's clock, {files.ca} is its authority):"
-        " hosts will refuse it; set the clock if it is wrong, else issue the certificate anew"
+        " it and its hosts will not trust each other; set the clock if it is wrong, else issue the certificate anew"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -63,7 +64,10 @@ async def proven_certificate(
     except TimeoutError as error:
         raise UnreachableError.at(address, f"no answer for {TIMEOUT_S:.0f} s") from error
     except OSError as error:
-        raise UnreachableError.at(address, error.strerror or str(error)) from error
+        # asyncio puts the address in place of the reason; look-ups of names have numbers of their own, below 0.
+        known = error.errno is not None and error.errno > 0
+        why = os.strerror(error.errno or 0) if known else error.strerror or str(error)
+        raise UnreachableError.at(address, why) from error
 
 
 async def _explained(
