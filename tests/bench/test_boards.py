@@ -16,8 +16,8 @@ from tests.bench.sizes import sized
 LAYERS, RATE = 100, 10.0
 BOARDS = sized([1, 4, 16], [2])
 # Shared among the boards.
-INFERENCES, REPEATS = sized(1600, 4), sized(3, 1)
-MEASURED_S = sized(8.0, 0.3)
+INFERENCES, REPEATS = sized(1600, 4), sized(2, 1)
+MEASURED_S = sized(6.0, 0.3)
 COLUMNS = [
     "boards",
     "flat out, thousand records/s",
