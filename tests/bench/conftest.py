@@ -21,11 +21,17 @@ def _machine(tmp_path_factory: pytest.TempPathFactory) -> None:
     report("machine", machine(tmp_path_factory.getbasetemp()))
 
 
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """A directory that is removed at once: JOBs of benchmarks are large."""
+@pytest.fixture(scope="session")
+def scratch() -> Iterator[Path]:
+    """Removed when the last benchmark has ended: right after many files were deleted, making others takes longer."""
     with tempfile.TemporaryDirectory(prefix="profagent-bench-") as directory:
         yield Path(directory)
+
+
+@pytest.fixture
+def root(scratch: Path) -> Path:
+    """A directory of a benchmark's own."""
+    return Path(tempfile.mkdtemp(dir=scratch))
 
 
 @pytest.fixture(scope="session")

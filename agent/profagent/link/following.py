@@ -38,6 +38,7 @@ class Following:
         self._choice = choice
         self._gather_s = gather_s
         self._pending: list[Happened] = []
+        self._pending_logs: set[tuple[str, bytes]] = set()
         self._pending_bytes = 0
         self._states: dict[int, tuple[str, bool]] = {}
         self._selected: set[int] = set()
@@ -55,6 +56,7 @@ class Following:
         if not self._pending:
             return []
         pending, self._pending, self._pending_bytes, self.flush_at = tuple(self._pending), [], 0, None
+        self._pending_logs.clear()
         return [Take(pending)]
 
     def held(self, holdings: Sequence[Holding]) -> list[Action]:
@@ -93,14 +95,15 @@ class Following:
         if not self._pending:
             self.flush_at = now + self._gather_s
         self._pending.append(event)
+        if event.log is not None:
+            self._pending_logs.add((event.job, event.log.path))
         if isinstance(event.event, Chunk):
             self._pending_bytes += len(event.event.data)
         return []
 
     def _flush_before(self, announcement: Announcement) -> list[Action]:
         """What is held of a log is known when all that came of it under an earlier handle has been handed on."""
-        asked = {(log.job, log.path) for log in announcement.logs}
-        waits = any(event.log is not None and (event.job, event.log.path) in asked for event in self._pending)
+        waits = any((log.job, log.path) in self._pending_logs for log in announcement.logs)
         return self.flush() if waits else []
 
     def _job(self, job: JobStatus) -> list[Action]:
