@@ -56,6 +56,7 @@ class JobRows:
         self._ledger = LedgerRows(connection, session, job)
         self._inferences = InferenceRows(connection)
         self._records = RecordRows(connection, session, self._inferences)
+        self._advanced: dict[int, tuple[int, int, int, bytes | None, int]] = {}
         self._rules: dict[type[Change], Callable[[Any], None]] = {
             LogAdvanced: self._advance,
             LogReset: self._reset,
@@ -78,6 +79,7 @@ class JobRows:
         """Write the changes in their order."""
         for change in changes:
             self._rules[type(change)](change)
+        self._flush_advanced()
         self._records.flush()
         (frequency_mhz,) = self._frequency()
         self._inferences.place(frequency_mhz)
@@ -93,12 +95,17 @@ class JobRows:
         row = self._logs.row(change.path)
         row.is_new = False
         complete = COMPLETE if change.complete else 0
-        self._connection.execute(
-            "UPDATE log SET generation = ?, offset = ?, complete = ?, digest = ? WHERE log = ?",
-            (change.generation, change.offset, complete, change.digest, row.log),
+        self._advanced[row.log] = (change.generation, change.offset, complete, change.digest, row.log)
+
+    def _flush_advanced(self) -> None:
+        """Write how far logs have come; of what one batch tells of a log, the last counts."""
+        self._connection.executemany(
+            "UPDATE log SET generation = ?, offset = ?, complete = ?, digest = ? WHERE log = ?", self._advanced.values()
         )
+        self._advanced.clear()
 
     def _remove(self, change: LogRemoved) -> None:
+        self._flush_advanced()
         self._connection.execute(
             "UPDATE log SET complete = ? WHERE log = ?", (REMOVED, self._logs.row(change.path).log)
         )
@@ -111,6 +118,7 @@ class JobRows:
             self._ledger.void(row)
 
     def _has_bytes(self, row: LogRow) -> bool:
+        self._flush_advanced()
         (offset,) = self._connection.execute("SELECT offset FROM log WHERE log = ?", (row.log,)).fetchone()
         return bool(offset)
 
