@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.board import GrowingJob, content, eventually, running, simulated
 from tests.integration.host import profagent, started
-from tests.integration.rows import imported_rows, query, rows_of
+from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 
 if TYPE_CHECKING:
     from tests.daemon.daemon_process import Daemon
@@ -77,6 +77,31 @@ def test_a_job_that_finished_while_nobody_recorded_is_fetched_by_the_session_tha
         ended = profagent("record", *arguments, "--until-finished", "--json")
     assert (ended.code, ended.document["session"]) == (0, 1)
     _check(root, tmp_path / "workspace", 3 * RATE)
+
+
+def test_a_file_made_anew_whose_notice_died_with_the_process_is_told_after_the_restart(
+    root: Path, tmp_path: Path
+) -> None:
+    """As a kill leaves it between the mirror and the rows: the earlier file set aside, a part of the new one there."""
+    job, workspace = simulated(root, 3), tmp_path / "workspace"
+    log = next(path for path in sorted((job / "data").glob("aicore*")) if path.suffix != ".done")
+    with running("--root", root, "--quiet-after", "1") as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished", "--json")
+        assert profagent("record", *arguments).code == 0
+        (mirrored,) = workspace.glob(f"mirror/*/{job.name}")
+        aside = workspace / "superseded" / mirrored.parent.name / job.name / "data" / f"{log.name}.1"
+        aside.parent.mkdir(parents=True)
+        (mirrored / "data" / log.name).rename(aside)
+        whole = log.read_bytes()
+        log.unlink()
+        log.write_bytes(whole[256:] + whole[:256])
+        (mirrored / "data" / log.name).write_bytes(log.read_bytes()[:300])
+        ended = profagent("record", *arguments)
+    assert ended.code == 0, ended.err
+    assert content(mirrored) == content(job)
+    assert rows_of(workspace / "profagent.db", job.name) == imported_rows(job, tmp_path / "imported")
+    assert ("data/" + log.name, "note", "different") in link_ledger(workspace / "profagent.db", job.name)
+    assert aside.read_bytes() == whole
 
 
 def test_a_job_that_is_removed_while_nobody_records_is_told_and_waited_for_no_longer(
