@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +24,7 @@ from profagentd.simulate.options import SimulationOptions
 from tests.bench.measure import CHECKOUT, environment
 from tests.daemon.daemon_process import START, Daemon
 
+ENDED_S_AGO = 60.0
 COMPRESSIONS = {
     "none": grpc.Compression.NoCompression,
     "deflate": grpc.Compression.Deflate,
@@ -33,7 +36,12 @@ def finished_job(root: Path, inferences: int, *, layers: int, model: str | Path,
     """A JOB that is over, of so many inferences of `layers` aicore records; its name follows from the seed."""
     root.mkdir(parents=True, exist_ok=True)
     options = SimulationOptions(model=str(model), layers=layers, rate=100.0, seed=seed, root=root)
-    return write_job(root, options, inferences, gaps=False)
+    job = write_job(root, options, inferences, gaps=False)
+    # It ended some time ago: no daemon waits to see whether it goes on.
+    at = time.time() - ENDED_S_AGO
+    for path in (*job.rglob("*"), job):
+        os.utime(path, (at, at))
+    return job
 
 
 @contextmanager
