@@ -34,6 +34,8 @@ def page(*paths: bytes, is_last: bool = True) -> Page:
         [Sighting(path, kind_of(path), 10, 0) for path in paths],
         is_last=is_last,
     )
+
+
 # Logs that one stream may have announced while there is no other.
 FULL = min(WINDOW_LOGS, Budgets().logs.share().room)
 
