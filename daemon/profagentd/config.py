@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable
 
 from profagentd.errors import DaemonError
+from profagentd.filesystems import is_remote
 from profagentd.retention import Policy, Retain
 
 if sys.version_info >= (3, 11):
@@ -128,7 +129,7 @@ def real_roots(roots: tuple[str, ...]) -> list[bytes]:
     """The roots as absolute paths without links; they need not exist yet. DaemonError when one lies in another."""
     if not roots:
         raise DaemonError("no root is given", hint="name the directories that hold JOBs: --root DIR")
-    found = [os.fsencode(os.path.realpath(root)) for root in roots]
+    found = [_real(os.fsencode(os.path.abspath(root))) for root in roots]
     for root, upper in ((root, upper) for root in found for upper in found if root is not upper):
         if root == upper or root.startswith(os.path.join(upper, b"")):
             raise DaemonError(
@@ -136,6 +137,11 @@ def real_roots(roots: tuple[str, ...]) -> list[bytes]:
                 hint="name only the upper one, and look deeper with --depth",
             )
     return found
+
+
+def _real(root: bytes) -> bytes:
+    """The path without links; a network's file system is not asked, it may not answer."""
+    return root if is_remote(root) else os.path.realpath(root)
 
 
 def _checked(settings: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import messages, requests
 from profagentd.clock import US_PER_S, Clock, moment
+from profagentd.disks import Patience, on_disk
 from profagentd.following import CHUNK_BYTES
 from profagentd.refusal import Fault, Refusal
 from profagentd.roles import Role
@@ -28,9 +31,12 @@ if TYPE_CHECKING:
     from profagentd.custody import Custody
     from profagentd.following import Step
     from profagentd.roles import Caller
+    from profagentd.selection import Names
     from profagentd.turns import Turn
+    from profagentd.walk import Page
 
 _LOGGER = logging.getLogger(__name__)
+T = TypeVar("T")
 
 # Each side speaks at least so often; three times of silence end a stream, which finds a half-open link within 15 s.
 HEARTBEAT_S = 4.0
@@ -98,6 +104,8 @@ class Conversation:
         self._heard = self._spoke = site.clock.monotonic()
         self._is_closing = False
         self._release_due: float | None = None  # when released handles are told
+        self._patience = Patience()
+        self._late: dict[bytes, Callable[[], Awaitable[None]]] = {}  # what is to follow, by root
         self._losses_told = 0  # revision up to which kept losses are told
 
     @property
@@ -110,6 +118,7 @@ class Conversation:
         try:
             await until_first(self._talk(), self._mind_silence())
         finally:
+            self._patience.close()
             self._stream.close()
 
     def close(self) -> None:
@@ -210,6 +219,7 @@ class Conversation:
     async def _turn(self) -> bool:
         """Do a little of everything that is due; whether there was anything."""
         done = [
+            await self._take_late(),
             await self._tell_jobs(),
             await self._tell_losses(),
             await self._announce(),
@@ -260,14 +270,16 @@ class Conversation:
         names = self._stream.next_names(self._site.clock.monotonic())
         if names is None:
             return False
-        page = await asyncio.to_thread(names.look)
+        await self._read_files(names.place.root, names.look, partial(self._announce_page, names))
+        return True
+
+    async def _announce_page(self, names: Names, page: Page) -> None:
         logs, losses = self._stream.looked(names, page, moment(self._site.clock))
         if any(self._stream.window.is_leaving(log) for log in logs):
             await self._tell_released(at_once=True)
         if logs:
             await self._write(wire.ServerMessage(announced=messages.announced(logs)))
         await self._send(deque(messages.batches(losses)))
-        return True
 
     async def _send_logs(self) -> bool:
         now = moment(self._site.clock)
@@ -276,9 +288,32 @@ class Conversation:
             return False
         limit = min(CHUNK_BYTES, self._stream.sending_bytes.room)
         self._stream.sending_bytes.take(limit)
-        await self._send(self._batches(ready, await asyncio.to_thread(take_turns, ready, now, limit)))
-        self._stream.sending_bytes.give_back(limit)
+        work = partial(take_turns, ready, now, limit)
+        await self._read_files(ready[0].place.root, work, partial(self._send_steps, ready, limit))
         return True
+
+    async def _send_steps(self, ready: Sequence[Turn], limit: int, steps: Sequence[Step]) -> None:
+        await self._send(self._batches(ready, steps))
+        self._stream.sending_bytes.give_back(limit)
+
+    async def _read_files(self, root: bytes, work: Callable[[], T], then: Callable[[T], Awaitable[None]]) -> None:
+        """Have a root's files read; where it hangs, what follows is done when it answers, and other roots go on."""
+        task = await self._patience.wait(root, on_disk(root, work))
+        if task.done():
+            await then(task.result())
+            return
+        _LOGGER.warning("%s does not answer: its logs wait", os.fsdecode(root))
+        self._stream.away.add(root)
+        self._late[root] = lambda: then(task.result())
+        task.add_done_callback(lambda _: self._wake.set())
+
+    async def _take_late(self) -> bool:
+        """Go on with roots that answer again."""
+        back = [root for root in self._late if not self._patience.is_late(root)]
+        for root in back:
+            self._stream.came_back(root)
+            await self._late.pop(root)()
+        return bool(back)
 
     def _batches(self, ready: Sequence[Turn], steps: Sequence[Step]) -> deque[wire.ServerMessage]:
         self._stream.window.put_back(turn.log for turn in ready[len(steps) :])

@@ -6,13 +6,18 @@ import asyncio
 import queue
 import threading
 from contextlib import suppress
-from typing import Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 T = TypeVar("T")
 
 # Threads of one root, at most; they are made when they are needed, and end when they have rested.
 THREADS = 2
 REST_S = 10.0
+# Who does work on several roots waits so long for one of them.
+PATIENCE_S = 1.0
 
 
 async def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> T:
@@ -34,6 +39,41 @@ async def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> T:
 
     _POOLS.setdefault(root, _Pool(root)).put(run)
     return await result
+
+
+class Patience:
+    """Waits for work on roots, but not for long: what is late is left alone, until it is over."""
+
+    def __init__(self) -> None:
+        self._late: dict[bytes, asyncio.Future[Any]] = {}
+
+    def is_late(self, root: bytes) -> bool:
+        """Whether work on this root is still waited for; raises what it raised once it is over."""
+        work = self._late.get(root)
+        if work is None or not work.done():
+            return work is not None
+        del self._late[root]
+        work.result()
+        return False
+
+    async def wait(self, root: bytes, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """The work, which is done, or late from now on. Raises what it raised in time."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task}, timeout=PATIENCE_S)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if task.done():
+            task.result()
+        else:
+            self._late[root] = task
+        return task
+
+    def close(self) -> None:
+        """Wait for nothing more."""
+        for task in self._late.values():
+            task.cancel()
 
 
 def _given(result: asyncio.Future[T], value: T) -> Callable[[], None]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from profagentd.clock import US_PER_S, Clock, moment
+from profagentd.disks import on_disk
 from profagentd.scan import JobScan
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ JUMP_S = 1.0
 class ScanRounds:
     """The JOBs that are looked at, and when."""
 
-    def __init__(self, clock: Clock, board: Board) -> None:
+    def __init__(self, clock: Clock, board: Board, others: int = 1) -> None:
+        """`others`: how many there are that share the core's share, this one counted."""
+        self._share = SHARE / others
         self._clock = clock
         self._board = board
         self._scans: dict[Place, JobScan] = {}
@@ -38,7 +41,7 @@ class ScanRounds:
         scan = JobScan(place)
         # Where this fails, the first look that succeeds will tell of everything.
         with suppress(OSError):
-            await asyncio.to_thread(scan.scan)
+            await on_disk(place.root, scan.scan)
         self._scans[place] = scan
         self._changed[place] = self._clock.monotonic()
         self._wake.set()
@@ -61,7 +64,7 @@ class ScanRounds:
                 self._start_over()
             if not self._scans:
                 self._wake.clear()
-            await self._clock.sleep(max(MIN_PAUSE_S, cpu_s / SHARE - cpu_s))
+            await self._clock.sleep(max(MIN_PAUSE_S, cpu_s / self._share - cpu_s))
 
     def _due(self) -> list[Place]:
         now = self._clock.monotonic()
@@ -75,7 +78,7 @@ class ScanRounds:
     async def _look(self, place: Place) -> float:
         begun = self._clock.monotonic()
         try:
-            scanned = await asyncio.to_thread(self._scans[place].scan)
+            scanned = await on_disk(place.root, self._scans[place].scan)
         except OSError:
             return 0.0  # it is gone, which the search will tell, or cannot be read, which its clients are told
         if place not in self._scans:

@@ -49,6 +49,8 @@ class Stream:
         self._logs, self._names = budgets.logs.share(), budgets.names.share()
         self.sending_bytes = budgets.sending_bytes.share()
         self.window = Window(self._logs)
+        self.away: set[bytes] = set()  # roots that do not answer
+        self._aside: list[Log] = []  # logs on them whose turn it is
         self.is_short_of_room = False  # names wait until announced logs are released
         self.followed_again = 0  # JOBs that the client followed before
         self._views: dict[int, JobView] = {}
@@ -180,7 +182,7 @@ class Stream:
 
     def next_names(self, now: float) -> Names | None:
         """Names to look at, no more than there is room for; None when there are none, or no room."""
-        selection = next((view.selection for view in self._views.values() if _wants_look(view)), None)
+        selection = next((view.selection for view in self._views.values() if self._wants_look(view)), None)
         if selection is None:
             self.is_short_of_room = False
             return None
@@ -210,12 +212,29 @@ class Stream:
         return logs, list(view.selection.losses(page, names.touches))
 
     def take_turns(self, limit: int, now: float) -> list[Turn]:
-        """The turns that are due, at most `limit`."""
-        logs = self.window.take_ready(limit, now)
-        jobs = [self._views[log.job].job for log in logs]
-        return [Turn(log, job.place, job.is_scanned) for log, job in zip(logs, jobs)]
+        """Turns that are due, at most `limit`, of one root."""
+        turns = [self._turn(log) for log in self.window.take_ready(limit, now)]
+        self._aside += [turn.log for turn in turns if turn.place.root in self.away]
+        turns = [turn for turn in turns if turn.place.root not in self.away]
+        others = [turn.log for turn in turns if turn.place.root != turns[0].place.root]
+        self.window.put_back(others)
+        return [turn for turn in turns if turn.place.root == turns[0].place.root]
+
+    def came_back(self, root: bytes) -> None:
+        """The root answers again."""
+        self.away.discard(root)
+        self.window.put_back(self._aside)
+        self._aside = []
 
     # Inside
+
+    def _wants_look(self, view: JobView) -> bool:
+        is_near = view.job.place.root not in self.away
+        return is_near and view.selection is not None and view.selection.wants_look
+
+    def _turn(self, log: Log) -> Turn:
+        job = self._views[log.job].job
+        return Turn(log, job.place, job.is_scanned)
 
     def _view_of(self, job: Job) -> JobView | None:
         return self._views.get(self._handles.get(job, 0))
@@ -259,10 +278,6 @@ class Stream:
         if told or not view.selection or view.selection.wants_look:
             return False
         return all(log.is_settled for log in self.window.of_job(view.handle))
-
-
-def _wants_look(view: JobView) -> bool:
-    return view.selection is not None and view.selection.wants_look
 
 
 def _settle_again(view: JobView) -> None:

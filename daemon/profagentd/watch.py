@@ -7,6 +7,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from profagentd.disks import on_disk
 from profagentd.filesystems import is_remote
 from profagentd.inotify import Inotify
 from profagentd.jobs import Found, find_jobs, job_times
@@ -30,6 +31,8 @@ SEARCH_S = 5.0
 SEARCH_UNNOTICED_S = 0.5
 # Looking for JOBs takes at most this share of the time.
 SEARCH_SHARE = 0.05
+# Clients are kept waiting for the first search so long; a root that hangs is searched when it answers.
+READY_S = 5.0
 
 
 class Watch:
@@ -53,20 +56,24 @@ class Watch:
         self._clock = clock
         self._board = board
         self._notices = None if scan else _notices(self)
-        self._rounds = ScanRounds(clock, board)
+        self._rounds = {root: ScanRounds(clock, board, len(roots)) for root in roots}
         self._jobs: dict[bytes, Place] = {}  # by name
         self._doubles: set[Place] = set()
         self._missing: set[Place] = set()
-        self._wanted: set[Place] = set()
-        self._wake = asyncio.Event()
+        self._wanted: dict[bytes, set[Place]] = {root: set() for root in roots}
+        self._wakes = {root: asyncio.Event() for root in roots}
+        self._unsearched = set(roots)
 
     async def run(self) -> None:
         """Watch until cancelled."""
+        timer = asyncio.get_running_loop().call_later(READY_S, self.ready.set)
         try:
             if self._notices:
                 self._notices.start()
-            await until_first(self._search(), self._rounds.run())
+            rounds = (each.run() for each in self._rounds.values())
+            await until_first(*map(self._search, self.roots), *rounds)
         finally:
+            timer.cancel()
             if self._notices:
                 self._notices.close()
 
@@ -74,21 +81,22 @@ class Watch:
 
     def look_in(self, place: Place) -> None:
         """A directory has come, or has gone: JOBs may have with it."""
-        self._wanted.add(place)
-        self._wake.set()
+        self._wanted[place.root].add(place)
+        self._wakes[place.root].set()
 
     def look_everywhere(self) -> None:
         """Anything may have changed."""
         for place in self._jobs.values():
             self._board.unsure(place)
-        self._want_all()
+        for root in self.roots:
+            self._want_all(root)
 
     def lost(self, place: Place) -> None:
         """The directory of a JOB is gone."""
         name = os.path.basename(place.path)
         if self._jobs.get(name) == place:
             del self._jobs[name]
-            self._rounds.drop(place)
+            self._rounds[place.root].drop(place)
             self._board.gone(place)
 
     def changed(self, place: Place, touches: Mapping[bytes, Touch]) -> None:
@@ -105,30 +113,32 @@ class Watch:
 
     # Looking for JOBs
 
-    async def _search(self) -> None:
-        self._want_all()
+    async def _search(self, root: bytes) -> None:
+        self._want_all(root)
         while True:
-            self._wake.clear()
-            wanted, self._wanted = self._wanted, set()
+            self._wakes[root].clear()
+            wanted, self._wanted[root] = self._wanted[root], set()
             begun = self._clock.monotonic()
             for place in sorted(wanted, key=lambda each: each.directory):
                 await self._search_below(place)
-            self.ready.set()
+            self._unsearched.discard(root)
+            if not self._unsearched:
+                self.ready.set()
             await self._clock.sleep(min(SEARCH_S, (self._clock.monotonic() - begun) / SEARCH_SHARE))
-            await self._wait_for_wish()
+            await self._wait_for_wish(root)
 
-    async def _wait_for_wish(self) -> None:
+    async def _wait_for_wish(self, root: bytes) -> None:
         is_noticed = self._notices is not None and not self._notices.is_exhausted and not self._missing
         delay_s = SEARCH_S if is_noticed else SEARCH_UNNOTICED_S
-        timer = asyncio.get_running_loop().call_later(delay_s, self._want_all)
+        timer = asyncio.get_running_loop().call_later(delay_s, self._want_all, root)
         try:
-            await self._wake.wait()
+            await self._wakes[root].wait()
         finally:
             timer.cancel()
 
-    def _want_all(self) -> None:
-        self._wanted.update(Place(root, b"") for root in self.roots)
-        self._wake.set()
+    def _want_all(self, root: bytes) -> None:
+        self._wanted[root].add(Place(root, b""))
+        self._wakes[root].set()
 
     async def _search_below(self, start: Place) -> None:
         found = await self._find_watched(start)
@@ -145,8 +155,10 @@ class Watch:
     async def _find_watched(self, start: Place) -> Found:
         """What is below `start`; each directory was watched before it was looked at last, so nothing comes unseen."""
         while True:
-            found = await asyncio.to_thread(find_jobs, start, self._depth)
-            if not self._notices or not self._notices.watch_parents(found.directories):
+            found = await on_disk(start.root, find_jobs, start, self._depth)
+            # A network's gives no notices, and watching it would block here where it hangs.
+            own = [place for place in found.directories if not is_remote(place.directory)]
+            if not self._notices or not self._notices.watch_parents(own):
                 return found
 
     async def _adopt(self, place: Place) -> None:
@@ -156,13 +168,13 @@ class Watch:
             self._note_double(place, known)
         if known != place or self._board.has(place):
             return
-        is_noticed = self._notices is not None and not await asyncio.to_thread(is_remote, place.directory)
+        is_noticed = self._notices is not None and not is_remote(place.directory)
         is_noticed = is_noticed and self._notices is not None and self._notices.watch_job(place)
         if not is_noticed:
-            await self._rounds.add(place)
-        made_us, changed_us = await asyncio.to_thread(job_times, place)
+            await self._rounds[place.root].add(place)
+        made_us, changed_us = await on_disk(place.root, job_times, place)
         now_us = self._clock.wall_us()
-        profiling = await asyncio.to_thread(find_profiling, place, made_us, now_us, self._acl_json)
+        profiling = await on_disk(place.root, find_profiling, place, made_us, now_us, self._acl_json)
         self._board.found(place, made_us, changed_us, is_scanned=not is_noticed, profiling=profiling)
 
     def _note_double(self, place: Place, known: Place) -> None:

@@ -1,0 +1,148 @@
+"""Work on roots: one that hangs holds up no other, shown on a file system that never answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from profagent_wire.v1 import board_pb2 as wire
+from profagentd import disks
+from profagentd.disks import THREADS, Patience, on_disk
+from tests.daemon.daemon_process import AICORE_DONE, content, make_job, running
+from tests.daemon.wire_client import Client, connect, following
+from tests.fakes.hung_mount import hung_mount
+
+NAME = "aicore.0.model.3.0.1.1.0"
+SOON_S = 10.0
+
+
+class Gate:
+    """Work that ends when it is let."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.running = 0
+        self.most = 0
+
+    def work(self) -> str:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.event.wait(SOON_S)
+        self.running -= 1
+        return "done"
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.event.set()
+
+
+async def test_work_gives_its_value_or_raises() -> None:
+    def fail() -> None:
+        raise FileNotFoundError(2, "gone")
+
+    assert await on_disk(b"/a", os.path.basename, "/x/y") == "y"
+    with pytest.raises(FileNotFoundError):
+        await on_disk(b"/a", fail)
+
+
+async def test_a_root_that_hangs_holds_up_no_other(gate: Gate) -> None:
+    hanging = [asyncio.ensure_future(on_disk(b"/hung", gate.work)) for _ in range(3 * THREADS)]
+    assert await asyncio.wait_for(on_disk(b"/other", os.path.basename, "/x"), SOON_S) == "x"
+    assert gate.most <= THREADS
+    gate.event.set()
+    assert await asyncio.gather(*hanging) == ["done"] * len(hanging)
+
+
+async def test_whoever_is_cancelled_does_not_wait_for_the_thread(gate: Gate) -> None:
+    hanging = asyncio.ensure_future(on_disk(b"/hung", gate.work))
+    await asyncio.sleep(0)
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(hanging, SOON_S)
+    gate.event.set()
+    assert await asyncio.wait_for(on_disk(b"/hung", os.path.basename, "/x"), SOON_S) == "x"
+
+
+async def test_threads_that_have_rested_end_and_others_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disks, "REST_S", 0.01)
+    for _ in range(3):
+        assert await on_disk(b"/resting", os.path.basename, "/x") == "x"
+        for _ in range(1000):
+            if not any("/resting" in thread.name for thread in threading.enumerate()):
+                break
+            await asyncio.sleep(0.01)
+        assert not any("/resting" in thread.name for thread in threading.enumerate())
+
+
+async def test_patience_leaves_late_work_alone_until_it_is_over(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disks, "PATIENCE_S", 0.05)
+    patience = Patience()
+    work = await patience.wait(b"/hung", on_disk(b"/hung", gate.work))
+    assert not work.done()
+    assert patience.is_late(b"/hung")
+    assert (await patience.wait(b"/other", on_disk(b"/other", os.path.basename, "/x"))).result() == "x"
+    gate.event.set()
+    assert await work == "done"
+    assert not patience.is_late(b"/hung")
+
+
+def _complete(root: Path, number: int) -> Path:
+    job = make_job(root, number)
+    (job / "data" / NAME).write_bytes(bytes(256))
+    (job / "data" / f"{NAME}.done").write_bytes(AICORE_DONE % 256)
+    return job
+
+
+def _has(client: Client, job: Path) -> Callable[[], bool]:
+    return lambda: client.mirror(job.name) == content(job)
+
+
+async def _copied(address: str, jobs: list[Path]) -> Client:
+    async with following(address) as client:
+        await client.start()
+        await client.until(lambda: all(client.mirror(job.name) == content(job) for job in jobs))
+        return client
+
+
+async def test_a_root_that_hangs_from_the_start_is_waited_for_and_the_other_is_served(tmp_path: Path) -> None:
+    (tmp_path / "good").mkdir()
+    with (
+        hung_mount(tmp_path / "hung") as hung,
+        running("--root", hung, "--root", tmp_path / "good", "--retain", "delivered", "--retain-for", "test") as daemon,
+    ):
+        jobs = [_complete(tmp_path / "good", 0)]
+        async with connect(daemon.address) as stub:
+            described = await asyncio.wait_for(stub.Describe(wire.DescribeRequest()), SOON_S)
+        assert list(described.roots) == [str(hung), str(tmp_path / "good")]
+        await asyncio.wait_for(_copied(daemon.address, jobs), 3 * SOON_S)
+        begun = time.monotonic()
+        assert await asyncio.to_thread(daemon.stop) == 0
+        assert time.monotonic() - begun < SOON_S
+
+
+async def test_a_root_that_hangs_later_keeps_its_logs_waiting_and_no_others(tmp_path: Path) -> None:
+    roots = [tmp_path / "bad", tmp_path / "good"]
+    jobs = [_complete(root, number) for number, root in enumerate(roots)]
+    with running("--root", roots[0], "--root", roots[1]) as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(lambda: all(client.mirror(job.name) == content(job) for job in jobs))
+            with hung_mount(jobs[0]):
+                # More than the root has threads would be waiting for it, of this client and of others.
+                for number in range(10, 14):
+                    made = _complete(roots[1], number)
+                    await client.until(_has(client, made), SOON_S)
+                    await _copied(daemon.address, [made])
+                beats = len(client.heartbeats)
+                await client.until(lambda: len(client.heartbeats) > beats, SOON_S)
+            (jobs[0] / "data" / f"{NAME}9").write_bytes(b"again")
+            await client.until(_has(client, jobs[0]))
