@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from profagent.formats.names import parse_log_name
+from profagent.formats.schedule import ByTime
 from profagent.ingest.changes import JobChanges
+from profagent.ingest.choosing import ChoosingDecoder
 from profagent.ingest.decode import REMEMBERED_LOGS, JobDecoder
 from profagent.ingest.mirror import JobMirror, digest_of
 from profagent.store.sessions import SessionStart
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
+    from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
 
 T = TypeVar("T")
@@ -36,6 +40,8 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         remembered_logs: int = REMEMBERED_LOGS,
         counter_map: CounterMap | None = None,
         marked_map: CounterMap | None = None,
+        keeping: Keeping | None = None,
+        interval: int | None = None,
     ) -> None:
         self.folder = folder
         self.job = job
@@ -43,6 +49,8 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         self.remembered_logs = remembered_logs
         self.counter_map = counter_map
         self.marked_map = marked_map
+        self.keeping = keeping
+        self.interval = interval
         self._loop = asyncio.new_event_loop()
         self._open(always_new=False)
 
@@ -106,6 +114,8 @@ class JobCopy(AbstractContextManager["JobCopy"]):
     def end(self) -> None:
         """The JOB has ended."""
         unsettled = self.run(self.session.unsettled_logs(self.job))
+        if isinstance(self.keeping, ByTime):
+            unsettled = sorted({*unsettled, *self.run(self.session.undecoded_logs(self.job))})
         orphans = self.run(self.session.orphan_dones(self.job))
         self.apply(self.decoder.end(unsettled, orphans), state="finished")
         self.run(self.session.note_full_rings(self.job))
@@ -132,9 +142,15 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         self.mirror = JobMirror(mirror, incoming=self.folder / "incoming", superseded=self.folder / "superseded")
         for path, offset in self.query("SELECT path, offset FROM log WHERE kind IN ('aicore', 'aicpu', 'acl_api')"):
             self.mirror.cut(path, offset)
-        self.decoder = JobDecoder(
-            self.mirror, self.counter_map, marked_map=self.marked_map, remembered_logs=self.remembered_logs
+        decoder = partial(
+            JobDecoder,
+            counter_map=self.counter_map,
+            marked_map=self.marked_map,
+            remembered_logs=self.remembered_logs,
         )
+        self.decoder: JobDecoder | ChoosingDecoder = decoder(self.mirror)
+        if self.keeping is not None:
+            self.decoder = ChoosingDecoder(self.mirror, self.keeping, self.interval, decoder)
         self._started_logs: dict[str, tuple[int, int]] = {}
 
     def _close(self) -> None:

@@ -8,11 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profagent.commands.counter_maps import simulated_map
 from profagent.formats.names import parse_log_name
+from profagent.formats.schedule import ByTime, EachNth, Keeping, Schedule
 from tests.fakes.dumps import Dump, dump, imported
 from tests.fakes.job_copy import JobCopy
 from tests.fakes.small_job import SMALL_JOB, aicore_done
@@ -125,6 +127,53 @@ def test_any_order_and_any_restart_give_the_rows_of_an_import(acts: list[Act], r
         assert_same(found, expected())
         for path, data in SMALL_JOB.items():
             assert copy.mirror.read(path) == data
+
+
+# By step, and by the time that the last `.done` tells; some inferences have none.
+KEEPINGS = (
+    Schedule(wait=0, warmup=7, active=2),
+    EachNth(7),
+    ByTime(6_000, 1_000_000),
+    ByTime(1, 1_000_000),
+)
+
+
+@cache
+def chosen(keeping: Keeping) -> Dump:
+    """What files in their order give, when only some inferences are kept."""
+    with tempfile.TemporaryDirectory() as folder, JobCopy(Path(folder), counter_map=MAP, keeping=keeping) as copy:
+        for path, data in SMALL_JOB.items():
+            copy.send(path, data)
+        for path in SMALL_JOB:
+            if path + ".done" in SMALL_JOB:
+                copy.complete(path)
+        copy.end()
+        return dump(copy.database)
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(acts=histories(), remembered=st.sampled_from([1, 5, 1024]), keeping=st.sampled_from(KEEPINGS))
+def test_any_order_and_any_restart_choose_the_same_inferences(
+    acts: list[Act], remembered: int, keeping: Keeping
+) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        JobCopy(Path(folder), remembered_logs=remembered, counter_map=MAP, keeping=keeping) as copy,
+    ):
+        for act in acts:
+            play(copy, act)
+        copy.end()
+        assert_same(dump(copy.database), chosen(keeping))
+
+
+@pytest.mark.parametrize("keeping", KEEPINGS, ids=str)
+def test_what_is_chosen_has_the_rows_of_an_import(keeping: Keeping) -> None:
+    found, whole = chosen(keeping), expected()
+    assert found["api_records"] == whole["api_records"]
+    assert found["layers"] == whole["layers"]
+    for view in ("op_records", "aicpu_records"):
+        assert set(found[view]) <= set(whole[view])
+    assert 0 < len(found["inferences"]) < len(whole["inferences"])
 
 
 def assert_same(found: Dump, expected: Dump) -> None:

@@ -13,7 +13,7 @@ from profagent.errors import FormatError
 from profagent.formats.done import parse_done
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.formats.schedule import ByTime, step_of
-from profagent.ingest.changes import Chosen, LogAdvanced
+from profagent.ingest.changes import Chosen, ContentLedger, LogAdvanced, LogReset
 from profagent.ingest.states import DONE_SUFFIX
 
 if TYPE_CHECKING:
@@ -83,6 +83,11 @@ class ChoosingDecoder:
         if keeps:
             yield from self._decoder.begin(path, generation, offset)
             return
+        self._decoder.forget(path)
+        if offset == 0:
+            yield LogReset(path)
+        if self._decoder.is_announced(path):
+            yield ContentLedger(path + DONE_SUFFIX, ())
         yield from _passed_over(path, keeps)
         yield LogAdvanced(path, generation, offset)
 
@@ -90,8 +95,9 @@ class ChoosingDecoder:
         """Bytes of a data log at `offset`."""
         if self.keeps(path):
             yield from self._decoder.append(path, generation, offset, data)
-        else:
-            yield LogAdvanced(path, generation, offset + len(data))
+            return
+        self._decoder.forget(path)
+        yield LogAdvanced(path, generation, offset + len(data))
 
     def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
         """The board vouches for a data log."""

@@ -101,6 +101,10 @@ class JobDecoder:
         """Drop what is in memory of a log."""
         self._logs.forget(path)
 
+    def is_announced(self, path: str) -> bool:
+        """Whether a data log has a `.done` that parses."""
+        return self._logs.done_of(path) is not None
+
     def decode_again(self, path: str) -> Iterator[Change]:
         """All rows of a data log that were not written, or are to be written anew, from its bytes."""
         name = parse_log_name(path)
