@@ -11,8 +11,10 @@ from random import Random
 
 import pytest
 
+from profagentd.simulate import SimulationOptions, write_job
 from profagentd.simulate.job import JobWriter, job_name
 from tests.daemon.simulated_job import FileEvents
+from tests.fakes.small_disk import small_disk
 
 
 @pytest.fixture
@@ -72,3 +74,23 @@ def test_a_file_is_closed_before_the_next_one_is_opened(tmp_path: Path) -> None:
         ("aicore.done", "created"),
         ("aicore.done", "closed"),
     ]
+
+
+def test_a_full_disk_loses_what_has_no_room_and_the_done_announces_it_all_the_same(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 256 * 1024) as disk:
+        job = write_job(disk, SimulationOptions(layers=100), 30)
+        data = [each for each in (job / "data").glob("aicore*") if each.suffix != ".done"]
+        sizes = {each: each.stat().st_size for each in data}
+        assert len(data) == 30
+        assert sorted(sizes.values())[:3] == [0, 0, 0]
+        whole = max(sizes, key=lambda each: sizes[each])
+        assert f"file_len:{sizes[whole]}\n" in Path(f"{whole}.done").read_text("ascii")
+
+
+def test_what_had_no_room_is_counted(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 64 * 1024) as disk:
+        writer = JobWriter.create(disk, Random(1))
+        for number in range(4):
+            writer.append(f"aicore.{number}", bytes(32 * 1024))
+        written = sum(file.stat().st_size for file in disk.rglob("aicore*"))
+        assert writer.lost_bytes == 4 * 32 * 1024 - written > 0

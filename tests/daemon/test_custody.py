@@ -1,0 +1,172 @@
+"""A real daemon that deletes: for whom, when, and what its clients are told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from profagent_wire.v1 import board_pb2 as wire
+from tests.daemon.daemon_process import AICORE_DONE, content, make_job, running
+from tests.daemon.wire_client import Client, connect, digest, following
+from tests.fakes.small_disk import small_disk
+
+NAME = "aicore.0.model.3.0.1.1.0"
+TABLES = {b"info.json.0"}
+# Much longer than the daemon takes when it may delete.
+LONG_S = 3.0
+
+
+def complete_job(root: Path) -> Path:
+    job = make_job(root)
+    (job / "data" / NAME).write_bytes(bytes(1024))
+    (job / "data" / f"{NAME}.done").write_bytes(AICORE_DONE % 1024)
+    return job
+
+
+async def until_gone(job: Path) -> None:
+    for _ in range(400):
+        if set(content(job)) == TABLES:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(content(job).keys())
+
+
+async def until_written(file: Path) -> None:
+    for _ in range(400):
+        if await asyncio.to_thread(file.exists):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(file)
+
+
+async def copied(client: Client, job: Path, consumer: str) -> None:
+    """Follow until the client has it all, and has said so."""
+    await client.start(consumer)
+    await client.until(lambda: client.has(NAME) and client.copy(NAME).is_complete)
+    await client.until(lambda: bytes(client.copy(NAME).data) == bytes(1024) and client.open_logs == 0)
+    assert job.name in client.jobs
+
+
+async def test_logs_go_when_every_consumer_has_them_and_nobody_is_told_of_a_loss(tmp_path: Path) -> None:
+    job = complete_job(tmp_path)
+    arguments = ("--retain", "delivered", "--retain-for", "a", "--retain-for", "b")
+    with running("--root", tmp_path, *arguments) as daemon:
+        async with following(daemon.address) as first, following(daemon.address) as second:
+            await copied(first, job, "a")
+            await asyncio.sleep(LONG_S)
+            assert len(content(job)) == 3
+            await copied(second, job, "b")
+            hearing = [asyncio.ensure_future(client.until_ended()) for client in (first, second)]
+            await until_gone(job)
+            await asyncio.sleep(0.5)
+            for client, heard in zip((first, second), hearing):
+                heard.cancel()
+                assert client.losses == []
+                assert not client.copy(NAME).is_removed
+                assert client.jobs[job.name].state == wire.JOB_STATE_OPEN
+
+
+async def test_a_consumer_that_is_not_named_releases_nothing(tmp_path: Path) -> None:
+    job = complete_job(tmp_path)
+    with running("--root", tmp_path, "--retain", "delivered", "--retain-for", "a") as daemon:
+        async with following(daemon.address) as client:
+            await copied(client, job, "watch")
+            await asyncio.sleep(LONG_S)
+    assert len(content(job)) == 3
+
+
+async def test_after_a_restart_what_a_client_holds_is_delivered_again_without_its_bytes(tmp_path: Path) -> None:
+    job = complete_job(tmp_path)
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            await copied(client, job, "a")
+            copies = client.copies
+    with running("--root", tmp_path, "--retain", "delivered", "--retain-for", "a") as daemon:
+        async with following(daemon.address) as client:
+            client.copies = copies
+            await client.start("a")
+            hearing = asyncio.ensure_future(client.until_ended())
+            await until_gone(job)
+            hearing.cancel()
+            assert client.copy(NAME).starts[-1] == wire.START_REASON_SAME
+            assert client.losses == []
+        # It comes back once more: what is deleted is not asked for, and not missed.
+        async with following(daemon.address) as client:
+            client.copies = copies
+            await client.start("a")
+            await client.until(lambda: job.name in client.jobs and client.jobs[job.name].caught_up)
+            assert client.losses == []
+            assert digest(bytes(client.copy(NAME).data)) == digest(bytes(1024))
+
+
+async def test_an_acknowledgement_of_an_earlier_completion_delivers_nothing(tmp_path: Path) -> None:
+    job = complete_job(tmp_path)
+    with running("--root", tmp_path, "--retain", "delivered", "--retain-for", "a") as daemon:
+        async with following(daemon.address) as client:
+            client.acknowledges = False
+            await client.start("a")
+            await client.until(lambda: client.has(NAME) and client.copy(NAME).completed == 1)
+            (job / "data" / NAME).write_bytes(bytes(1024) + b"more")
+            await client.until(lambda: client.copy(NAME).completed == 2)
+            handle = next(each for each, key in client._open.items() if key == client.key(NAME))
+            earlier = wire.Acknowledgement(handle=handle, generation=1, offset=1024, complete=True)
+            await client.say(wire.ClientMessage(acknowledge=wire.Acknowledge(logs=[earlier])))
+            await asyncio.sleep(LONG_S)
+    assert (job / "data" / NAME).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "policy"),
+    [
+        ((), None),
+        (("--retain", "delivered", "--retain-for", "a"), wire.RETENTION_POLICY_DELIVERED),
+        (("--retain", "min_free", "--min-free", "5MB", "--retain-for", "a"), wire.RETENTION_POLICY_MIN_FREE),
+    ],
+)
+async def test_the_policy_is_described(tmp_path: Path, arguments: tuple[str, ...], policy: int | None) -> None:
+    with running("--root", tmp_path, *arguments) as daemon:
+        async with connect(daemon.address) as stub:
+            description = await stub.Describe(wire.DescribeRequest())
+    assert {"retention", "kept-losses"} <= set(description.capabilities)
+    assert description.HasField("retention") == (policy is not None)
+    assert policy is None or description.retention.policy == policy
+    assert description.retention.min_free_bytes == (5_000_000 if "5MB" in arguments else 0)
+
+
+async def test_kept_losses_are_told_on_each_stream_and_after_a_restart(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with small_disk(tmp_path / "board", 1 << 20) as disk:
+        job = make_job(disk)
+        ids = set()
+        for start in range(2):
+            with running("--root", disk, "--state", state) as daemon:
+                if not start:
+                    (disk / "fill").write_bytes(bytes(disk_room(disk)))
+                for _ in range(2):
+                    async with following(daemon.address) as client:
+                        await client.start()
+                        await client.until(has_losses(client))
+                        (loss,) = client.losses[:1]
+                        ids.add(loss.id)
+                        assert (loss.reason, loss.job_name, loss.handle) == ("disk-full", job.name, 0)
+                        assert 0 < loss.from_wall_us <= loss.to_wall_us
+                await until_written(state / "losses.jsonl")
+            (disk / "fill").unlink(missing_ok=True)
+    assert len(ids) == 1
+    (line,) = (state / "losses.jsonl").read_text().splitlines()
+    assert json.loads(line)["id"] in ids
+
+
+def has_losses(client: Client) -> Callable[[], bool]:
+    return lambda: bool(client.losses)
+
+
+def disk_room(disk: Path) -> int:
+    """Bytes that fit."""
+    found = os.statvfs(disk)
+    return found.f_bavail * found.f_frsize
