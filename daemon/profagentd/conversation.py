@@ -233,6 +233,8 @@ class Conversation:
         return any(done)
 
     async def _tell_jobs(self) -> bool:
+        if self._stream.has_removed_jobs:
+            await self._tell_released(at_once=True)
         views = self._stream.take_statuses()
         for view in views:
             await self._write(wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle)))

@@ -164,6 +164,11 @@ class Stream:
 
     # What is to be done
 
+    @property
+    def has_removed_jobs(self) -> bool:
+        """Whether there are JOBs whose end the client does not know yet."""
+        return any(view.job.state is JobState.REMOVED for view in self._views.values())
+
     def take_statuses(self) -> list[JobView]:
         """JOBs whose status the client must be told, each asked for once."""
         due = [view for view in self._views.values() if view.status_due and self._may_tell(view)]
