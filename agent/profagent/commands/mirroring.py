@@ -13,7 +13,7 @@ from profagent.ingest.changes import Chosen, Entry, LinkLedger, LogRemoved
 from profagent.ingest.choosing import ChoosingDecoder
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.loss import refusal, removal_entry, told_loss
-from profagent.ingest.mirror import DIGEST_BYTES, checked_path, syncfs
+from profagent.ingest.mirror import checked_path, syncfs
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 # JOBs with open files and decoding state; those of any other are opened and built again when it goes on.
 REMEMBERED_JOBS = 16
-# No file has this digest: what is held is of an earlier one.
-OF_NO_FILE = bytes(DIGEST_BYTES)
 # A file that was copied before is not the one that is there now.
 _ANOTHER_FILE = frozenset({"different", "recreated"})
 
@@ -101,13 +99,12 @@ class BoardMirrors:
             if not known.kept and self._has_passed(job, path, log, known):
                 holdings.append(Holding(log.handle, known.generation, known.offset, known.digest or b""))
                 continue
+            if not log.snapshot:
+                self._job(job).mirror.take_back(path, known.generation)
             digest = self._job(job).mirror.prefix_digest(path, known.offset)
             if log.snapshot and digest != known.digest:
                 # It was rewritten and took its place, and the process died before its rows were: it comes again.
                 holdings.append(Holding(log.handle, known.generation))
-            elif digest is None and known.offset and self._job(job).mirror.is_set_aside(path, known.generation):
-                # The board's file was made anew, and the process died before it could say so.
-                holdings.append(Holding(log.handle, known.generation, known.offset, OF_NO_FILE))
             elif digest is None:
                 holdings.append(Holding(log.handle, known.generation))
                 # A file without committed bytes may be gone for a moment: it is made anew when it begins again.

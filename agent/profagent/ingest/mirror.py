@@ -155,9 +155,13 @@ class JobMirror:
                 os.close(handle)
         return None if left else digest.digest()
 
-    def is_set_aside(self, path: str, generation: int) -> bool:
-        """Whether a later generation of this file was begun."""
-        return _stands(self._superseded / f"{path}.{generation}")
+    def take_back(self, path: str, generation: int) -> None:
+        """Undo what set a committed generation aside: the one after it was begun, and never committed."""
+        self._forget(path)
+        kept = self._superseded / f"{path}.{generation}"
+        with _translated(f"cannot write {path} into the mirror", self.directory):
+            if _stands(kept):
+                kept.replace(self.directory / path)
 
     def close(self) -> None:
         """Close every open file."""

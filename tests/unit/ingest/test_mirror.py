@@ -101,8 +101,18 @@ def test_an_earlier_generation_is_set_aside(mirror: JobMirror, tmp_path: Path) -
     put(mirror, LOG, b"two", generation=2)
     put(mirror, LOG, b"three", generation=3)
     assert mirror.read(LOG) == b"three"
-    assert [mirror.is_set_aside(LOG, generation) for generation in (1, 2, 3)] == [True, True, False]
     assert files(tmp_path / "superseded") == {f"{LOG}.1": b"one", f"{LOG}.2": b"two"}
+
+
+def test_a_generation_that_was_set_aside_and_not_followed_by_a_committed_one_is_taken_back(
+    mirror: JobMirror, tmp_path: Path
+) -> None:
+    put(mirror, LOG, b"one")
+    put(mirror, LOG, b"two", generation=2)
+    mirror.take_back(LOG, 1)
+    mirror.take_back(LOG, 1)
+    assert mirror.read(LOG) == b"one"
+    assert files(tmp_path / "superseded") == {}
 
 
 def test_a_generation_that_is_begun_again_after_a_crash_does_not_replace_what_was_set_aside(

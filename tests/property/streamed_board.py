@@ -1,0 +1,121 @@
+"""A board of one JOB whose files change as a test says, behind the daemon's real stream, without gRPC and waiting."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profagent_wire.v1 import board_pb2 as wire
+from profagentd import messages, requests
+from profagentd.board import Job
+from profagentd.budget import Budgets
+from profagentd.clock import Moment
+from profagentd.opening import Place
+from profagentd.state import Activity, JobState
+from profagentd.stream import PAGE_ENTRIES, Stream
+from profagentd.turns import take_turns
+
+if TYPE_CHECKING:
+    from profagentd.changes import Touch
+
+JOB = "JOB" + "A" * 29
+LOGS_AT_A_TIME = 3
+
+
+class StreamedBoard:
+    """The JOB's directory, and at most one stream about it."""
+
+    def __init__(self, root: Path) -> None:
+        self.directory = root / JOB
+        (self.directory / "data").mkdir(parents=True)
+        self._skew_s = 0.0
+        self._job = self._new_job(root)
+        self._stream: Stream | None = None
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether there is a stream."""
+        return self._stream is not None
+
+    def open(self) -> list[wire.ServerMessage]:
+        """A client has come, to this daemon or to a new one: it keeps nothing; its first messages."""
+        self._stream = Stream(Budgets())
+        self._stream.job_changed_state(self._job)
+        version = messages.protocol()
+        description = wire.Description(identity="streamed", protocol=version)
+        welcome = wire.ServerMessage(welcome=wire.Welcome(description=description, heartbeat_us=4_000_000))
+        return [welcome, *self._statuses(self._stream), wire.ServerMessage(jobs_listed=wire.JobsListed())]
+
+    def close(self) -> None:
+        """The client is gone, or the daemon is."""
+        self._stream = None
+
+    def receive(self, message: wire.ClientMessage) -> None:
+        """What the client says. Raises Refusal."""
+        assert self._stream is not None, "only who follows can speak"
+        if message.WhichOneof("message") != "open":
+            requests.apply(message, self._stream)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass on the board."""
+        self._skew_s += seconds
+
+    def touch(self, path: str, touch: Touch) -> None:
+        """What the kernel tells of a name."""
+        if self._stream is not None:
+            self._stream.names_changed(self._job, {path.encode(): touch})
+
+    def change_state(self, state: JobState) -> None:
+        """The JOB has another state."""
+        self._job.state = state
+        if self._stream is not None:
+            self._stream.job_changed_state(self._job)
+
+    def turn(self) -> list[wire.ServerMessage]:
+        """What the daemon does in one turn, as its conversation does it."""
+        stream = self._stream
+        assert stream is not None, "nobody follows"
+        said = [*self._statuses(stream), *self._announced(stream), *self._sent(stream)]
+        if stream.window.has_released:
+            released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
+            said.append(wire.ServerMessage(released=released))
+        return said or [
+            wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle, caught_up=True))
+            for view in stream.take_caught_up()
+        ]
+
+    def _statuses(self, stream: Stream) -> list[wire.ServerMessage]:
+        return [
+            wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle))
+            for view in stream.take_statuses()
+        ]
+
+    def _announced(self, stream: Stream) -> list[wire.ServerMessage]:
+        names = stream.next_names(self._now.monotonic)
+        if names is None:
+            return []
+        logs, losses = stream.looked(names, names.look(), self._now)
+        said = [wire.ServerMessage(announced=messages.announced(logs))] if logs else []
+        if any(stream.window.is_leaving(log) for log in logs):
+            released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
+            said.insert(0, wire.ServerMessage(released=released))
+        return said + list(messages.batches(losses))
+
+    def _sent(self, stream: Stream) -> list[wire.ServerMessage]:
+        turns = stream.take_turns(LOGS_AT_A_TIME, self._now.monotonic)
+        steps = take_turns(turns, self._now)
+        stream.window.put_back(turn.log for turn in turns[len(steps) :])
+        events = [
+            event for turn, step in zip(turns, steps, strict=False) for event in stream.window.stepped(turn.log, step)
+        ]
+        return list(messages.batches(events))
+
+    @property
+    def _now(self) -> Moment:
+        return Moment(time.monotonic() + self._skew_s, time.time_ns() // 1000 + int(self._skew_s * 1e6))
+
+    def _new_job(self, root: Path) -> Job:
+        now = self._now
+        place = Place(bytes(root), JOB.encode())
+        return Job(place, now.wall_us, now.wall_us, Activity(now.monotonic, 60.0), is_scanned=False)

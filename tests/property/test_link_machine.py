@@ -1,0 +1,382 @@
+"""Whatever happens to link, host, daemon and files: the mirror is a prefix of the board's file, at last it is the file.
+
+Both ends are the real ones, without gRPC: the daemon's stream over real files, the host's link and its recording.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from profagent.commands.capture import Capture
+from profagent.commands.conversation import Conversation
+from profagent.commands.recording import Recording, RecordingOptions
+from profagent.commands.workspace import Workspace
+from profagent.errors import DiskFullError, UnreachableError
+from profagent.ingest.commit import Step
+from profagent.link.states import State
+from profagent.link.translate import from_wire, to_wire
+from profagent.store.store import Store
+from profagentd.changes import Touch
+from profagentd.state import JobState
+from tests.fakes.small_job import aicore_done
+from tests.property.streamed_board import JOB, StreamedBoard
+
+if TYPE_CHECKING:
+    from profagent.ingest.changes import JobChanges
+    from profagent.link.messages import Board, ClientMessage, JobStatus
+    from profagent_wire.v1 import board_pb2 as wire
+
+# Tests of the commit rule sync for real; here nothing is killed but processes that are none.
+FOLDER = "/dev/shm"
+DATA = ("data/aicore.0.m.3.0.1.1.0", "data/aicore.0.m.3.0.1.1.1", "data/acl_api.0.m.0")
+SNAPSHOTS = ("info.json.0", "data/m.0.layer.info", "data/simulated.txt")
+LONG_S = 1000.0
+SIZES = st.sampled_from([1, 100, 256, 257, 1000])
+# Messages that the host hears after a change; what has come of an odd number of them is handed on.
+HEARD = st.sampled_from([0, 2, 5, 9, 19])
+
+
+def _sequences(file: bytearray) -> list[int]:
+    """The first word of each whole record."""
+    return [int.from_bytes(file[at : at + 4], "little") for at in range(0, len(file) - 255, 256)]
+
+
+class Died(Exception):  # noqa: N818 - an event of the test
+    """The host's process ends here."""
+
+
+class Observer:
+    """Nobody looks."""
+
+    def linked(self, board: Board, role: str) -> None: ...
+
+    def unlinked(self, error: Any, wait_s: float) -> None: ...
+
+    def remark(self, text: str) -> None: ...
+
+    def changed(self, changes: Sequence[JobChanges]) -> None: ...
+
+    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None: ...
+
+
+class Wire:
+    """The host's stream: what it says is heard by the board at once."""
+
+    def __init__(self, board: StreamedBoard) -> None:
+        self._board = board
+
+    async def send(self, message: ClientMessage) -> None:
+        self._board.receive(to_wire(message))
+
+
+class Host:
+    """The host's process: all of it goes when it dies."""
+
+    def __init__(self, folder: Path) -> None:
+        self.workspace = Workspace(folder)
+        self.fails: tuple[Step, Exception] | None = None
+        self.store = Store(self.workspace.database)
+        options = RecordingOptions(lambda: 1)
+        self.recording = Recording(self.workspace, self.store, options, reached=self._reached)
+        self.capture = Capture(
+            "board:1",
+            self.recording,
+            Observer(),
+            wants=lambda *_: True,
+            consumer="test",
+            gather_s=0.0,
+            stop=asyncio.Event(),
+            is_patient=True,
+        )
+
+    def conversation(self, board: StreamedBoard) -> Conversation:
+        channel: Any = None
+        stream: Any = Wire(board)
+        return Conversation(self.capture, channel, stream)
+
+    def _reached(self, step: Step) -> None:
+        if self.fails is not None and self.fails[0] is step:
+            fails, self.fails = self.fails[1], None
+            raise fails
+
+
+class LinkMachine(RuleBasedStateMachine):
+    """A board whose files change, a host that follows it, and whatever can happen to both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(dir=FOLDER))
+        self.runner = asyncio.Runner()
+        self.board = StreamedBoard(self.folder / "root")
+        self.letter = 0
+        # By path: each file that ever stood there. The last one stands there now, unless the path is `gone`.
+        self.files: dict[str, list[bytearray]] = {}
+        self.gone: set[str] = set()
+        # Files of which something was in the mirror, committed.
+        self.arrived: dict[tuple[str, int], int] = {}
+        self.said: deque[wire.ServerMessage] = deque()
+        self._start()
+
+    # What happens to files
+
+    @rule(path=st.sampled_from(DATA), size=SIZES, heard=HEARD)
+    def grow(self, path: str, size: int, heard: int) -> None:
+        is_new = path in self.gone or path not in self.files
+        if is_new:
+            self.files.setdefault(path, []).append(bytearray())
+            self.gone.discard(path)
+        more = self._bytes(size)
+        self.files[path][-1] += more
+        with (self.board.directory / path).open("ab") as file:
+            file.write(more)
+        self.board.touch(path, Touch.MADE | Touch.WRITTEN if is_new else Touch.WRITTEN)
+        self._hear_some(heard)
+
+    @rule(path=st.sampled_from(DATA), size=SIZES, heard=HEARD)
+    def make_anew(self, path: str, size: int, heard: int) -> None:
+        if path not in self.files or path in self.gone:
+            return
+        (self.board.directory / path).unlink()
+        self.board.touch(path, Touch.DELETED)
+        self.gone.add(path)
+        self.grow(path, size, heard)
+
+    @rule(path=st.sampled_from(DATA), size=SIZES, heard=HEARD)
+    def shrink(self, path: str, size: int, heard: int) -> None:
+        if path not in self.files or path in self.gone or len(self.files[path][-1]) <= size:
+            return
+        self.files[path].append(bytearray(self._bytes(size)))
+        (self.board.directory / path).write_bytes(self.files[path][-1])
+        self.board.touch(path, Touch.WRITTEN)
+        self._look()
+        self._hear_some(heard)
+
+    @rule(path=st.sampled_from(DATA), heard=HEARD)
+    def remove(self, path: str, heard: int) -> None:
+        if path not in self.files or path in self.gone:
+            return
+        (self.board.directory / path).unlink()
+        self.gone.add(path)
+        self.board.touch(path, Touch.DELETED)
+        self._hear_some(heard)
+
+    @rule(path=st.sampled_from(DATA[:2]), heard=HEARD)
+    def finish(self, path: str, heard: int) -> None:
+        if path in self.files and path not in self.gone:
+            self.rewrite(f"{path}.done", aicore_done(len(self.files[path][-1])), heard)
+            self.board.pass_time(0.5)
+            self._hear_some(heard)
+
+    @rule(path=st.sampled_from(SNAPSHOTS), content=st.binary(max_size=40), heard=HEARD)
+    def rewrite(self, path: str, content: bytes, heard: int) -> None:
+        is_new = path not in self.files
+        self.files.setdefault(path, []).append(bytearray(content))
+        (self.board.directory / path).write_bytes(content)
+        self.board.touch(path, Touch.MADE | Touch.WRITTEN if is_new else Touch.WRITTEN)
+        self._hear_some(heard)
+
+    # What happens to both ends and between them
+
+    @rule()
+    def cut(self) -> None:
+        if self.talking is not None:
+            self._lose(UnreachableError("cut", hint="wait"))
+
+    @precondition(lambda self: self.last_batch is not None and self.talking is not None)
+    @rule()
+    def send_twice(self) -> None:
+        assert self.last_batch is not None
+        self.said.appendleft(self.last_batch)
+        self._hear()
+
+    @rule(step=st.sampled_from(list(Step)))
+    def run_out_of_disk(self, step: Step) -> None:
+        self.host.fails = (step, DiskFullError("full", hint="make room"))
+
+    @rule(step=st.sampled_from(list(Step)))
+    def die_at(self, step: Step) -> None:
+        self.host.fails = (step, Died())
+
+    @rule()
+    def die(self) -> None:
+        self._stop()
+        self._start()
+
+    # What holds
+
+    @invariant()
+    def the_mirror_holds_beginnings_of_the_boards_files(self) -> None:
+        rows = self._query("SELECT CAST(path AS TEXT), generation, offset FROM log")
+        # What is set aside of a generation that the database has is one that was begun and not committed.
+        aside = self.host.workspace.root / "superseded" / "streamed" / JOB
+        committed = {path: offset for path, at, offset in rows if not (aside / f"{path}.{at}").exists()}
+        for path, files in self.files.items():
+            mirrored = self._mirrored(path)
+            if mirrored is not None:
+                numbers = [number for number, file in enumerate(files) if file.startswith(mirrored)]
+                assert numbers, f"{path}: {mirrored[:20]!r}… of {len(mirrored)} bytes was never there"
+                size = min(committed.get(path, 0), len(mirrored))
+                if size and path in DATA:
+                    self.arrived[path, numbers[-1]] = size
+
+    def teardown(self) -> None:
+        try:
+            self.host.fails = None
+            self._quiesce()
+            self._check()
+        finally:
+            self._stop()
+            self.runner.close()
+            shutil.rmtree(self.folder)
+
+    def _check(self) -> None:
+        self.the_mirror_holds_beginnings_of_the_boards_files()
+        for path, files in self.files.items():
+            if path not in self.gone:
+                assert self._mirrored(path) == bytes(files[-1]), path
+                assert path not in DATA[:2] or self._sequences(path) == _sequences(files[-1]), path
+        told = set(self._query("SELECT CAST(path AS TEXT), reason FROM ledger_entry JOIN log USING (log)"))
+        noted = {path for path, _ in told}
+        for (path, number), size in self.arrived.items():
+            file = bytes(self.files[path][number])
+            if number < len(self.files[path]) - 1 and (self.arrived.keys() & self._later(path, number)):
+                assert told & {(path, "different"), (path, "recreated")}, f"{path}: nobody says that it was made anew"
+                kept = any(aside.startswith(file[:size]) for aside in self._set_aside(path))
+                assert kept, f"{path}: what came of file {number} is gone"
+            elif path in self.gone and size < len(file):
+                assert path in noted, f"{path}: {len(file) - size} bytes were removed, and nobody says so"
+
+    # Inside
+
+    def _bytes(self, size: int) -> bytes:
+        """Bytes that no other file has."""
+        self.letter += 1
+        return bytes([self.letter]) * size
+
+    def _mirrored(self, path: str) -> bytes | None:
+        file = self.host.workspace.board_mirror("streamed") / JOB / path
+        return file.read_bytes() if file.exists() else None
+
+    def _later(self, path: str, number: int) -> set[tuple[str, int]]:
+        return {(path, later) for later in range(number + 1, len(self.files[path]))}
+
+    def _sequences(self, path: str) -> list[int]:
+        """What the rows say of each record's number, its first word."""
+        rows = (
+            "SELECT sequence FROM aicore JOIN part ON part = record >> 24 JOIN log USING (log) WHERE path = ?"
+            " ORDER BY first_record, record"
+        )
+        return [number for (number,) in self.runner.run(self.host.store.query(rows, (path,)))]
+
+    def _set_aside(self, path: str) -> list[bytes]:
+        root = self.host.workspace.root / "superseded" / "streamed" / JOB
+        return [file.read_bytes() for file in root.glob(f"{path}.*")]
+
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.runner.run(self.host.store.query(sql))
+
+    def _start(self) -> None:
+        self.host = Host(self.folder / "workspace")
+        self.runner.run(self.host.store.__aenter__())
+        self.talking: Conversation | None = None
+        self.last_batch: wire.ServerMessage | None = None
+
+    def _stop(self) -> None:
+        self._hang_up()
+        self.runner.run(self.host.store.__aexit__(None, None, None))
+
+    def _connect(self) -> None:
+        if self.talking is None:
+            link = self.host.capture.link
+            assert link.state is State.WAITING
+            if link.tick(self._late()) and link.state is State.WAITING:
+                link.room(True, self._late())
+            self.said = deque(self.board.open())
+            self.talking = self.host.conversation(self.board)
+            self._let(self.talking.open())
+
+    def _hear_some(self, messages: int) -> None:
+        """Let the host hear the next messages, at most, and take what has come of them, or not yet."""
+        for _ in range(messages):
+            self._connect()
+            if not self._hear():
+                break
+        if messages % 2 and self.talking is not None:
+            self._let(self.talking.flush())
+
+    def _hear(self) -> bool:
+        """Let the host hear the board's next message; whether there was one."""
+        if self.talking is None:
+            return False
+        if not self.said:
+            self.said.extend(self.board.turn())
+        if not self.said:
+            return False
+        said = self.said.popleft()
+        if said.WhichOneof("message") == "batch":
+            self.last_batch = said
+        message = from_wire(said)
+        assert message is not None
+        self._let(self.talking.take(message))
+        return True
+
+    def _let(self, happen: Any) -> None:
+        """Let something happen to the host, with whatever becomes of its link and of itself."""
+        try:
+            self.runner.run(happen)
+        except UnreachableError as error:
+            self._lose(error)
+        except DiskFullError as error:
+            self.host.capture.link.full(error, self._late())
+            self._hang_up()
+        except Died:
+            self.die()
+
+    def _lose(self, error: UnreachableError) -> None:
+        self.host.capture.link.lost(error, self._late())
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        self.talking = self.last_batch = None
+        self.said.clear()
+        self.board.close()
+
+    def _late(self) -> float:
+        async def now() -> float:
+            return asyncio.get_running_loop().time()
+
+        # Whatever is waited for has come.
+        self._waited_s = getattr(self, "_waited_s", 0.0) + LONG_S
+        return self.runner.run(now()) + self._waited_s
+
+    def _look(self) -> None:
+        """The daemon looks before more happens."""
+        if self.board.is_followed:
+            for _ in range(2):
+                self.said.extend(self.board.turn())
+
+    def _quiesce(self) -> None:
+        """Nothing happens any more, and the host hears all there is; then the JOB ends."""
+        for state in (JobState.OPEN, JobState.FINISHED):
+            self.board.change_state(state)
+            for _ in range(3):
+                self._connect()
+                while self._hear() or self.said:
+                    pass
+                if self.talking is not None:
+                    self._let(self.talking.flush())
+                self.board.pass_time(1.0)
+
+
+LinkMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None, derandomize=True)
+TestLinkMachine = LinkMachine.TestCase
