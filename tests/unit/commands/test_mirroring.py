@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.mirroring import OF_NO_FILE, REMEMBERED_JOBS, BoardMirrors
+from profagent.commands.mirroring import REMEMBERED_JOBS, BoardMirrors
 from profagent.commands.workspace import Workspace
 from profagent.errors import ProtocolError
 from profagent.ingest.changes import ContentLedger, LinkLedger, LogRemoved, Redecoded, SegmentRecords
@@ -151,12 +151,13 @@ def test_a_log_that_the_mirror_does_not_have_is_fetched_again(mirrors: BoardMirr
     assert (entry.grade, entry.reason) == ("note", "mirror-changed")
 
 
-def test_a_file_made_anew_before_it_could_be_committed_is_asked_for_as_another_one(mirrors: BoardMirrors) -> None:
+@pytest.mark.parametrize("other", [b"", bytes(len(DATA)), bytes(2 * len(DATA))], ids=["empty", "as long", "longer"])
+def test_a_file_made_anew_and_not_committed_is_none_that_is_held(mirrors: BoardMirrors, other: bytes) -> None:
     _arrived(mirrors)
-    mirrors.take(_events(Started(1, 2, 0, "recreated"), offset=0))
+    mirrors.take(_events(Started(1, 2, 0, "recreated"), Chunk(1, 2, 0, other, 0), offset=len(other)))
     ((holding,), lost) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(1, len(DATA), complete=False)})
     assert (holding.generation, holding.offset, lost) == (1, len(DATA), [])
-    assert holding.prefix_digest == OF_NO_FILE
+    assert holding.prefix_digest == digest_of(DATA)
 
 
 def test_a_log_of_which_nothing_was_committed_may_be_gone(mirrors: BoardMirrors) -> None:
