@@ -52,9 +52,12 @@ async def copied(client: Client, job: Path, consumer: str) -> None:
     assert job.name in client.jobs
 
 
-async def test_logs_go_when_every_consumer_has_them_and_nobody_is_told_of_a_loss(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [(), ("--scan",)], ids=["inotify", "scan"])
+async def test_logs_go_when_every_consumer_has_them_and_nobody_is_told_of_a_loss(
+    tmp_path: Path, how: tuple[str, ...]
+) -> None:
     job = complete_job(tmp_path)
-    arguments = ("--retain", "delivered", "--retain-for", "a", "--retain-for", "b")
+    arguments = ("--retain", "delivered", "--retain-for", "a", "--retain-for", "b", *how)
     with running("--root", tmp_path, *arguments) as daemon:
         async with following(daemon.address) as first, following(daemon.address) as second:
             await copied(first, job, "a")

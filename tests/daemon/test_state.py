@@ -125,3 +125,14 @@ def test_a_removed_job_stays_removed(activity: Activity) -> None:
     assert activity.is_settled
     assert not activity.wants_survey
     assert not activity.wants_npu(500.0)
+
+
+def test_names_that_go_finish_what_waited_for_them_and_open_nothing(activity: Activity) -> None:
+    activity.see(102.0)
+    activity.survey(complete=False, begun=102.0)
+    activity.lose()
+    assert activity.wants_survey
+    activity.survey(complete=True, begun=102.0)
+    activity.lose()
+    assert state(activity) is JobState.FINISHED
+    assert not activity.wants_survey
