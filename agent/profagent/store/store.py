@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from profagent.errors import SameBoardError, StoreError
 from profagent.ingest.disk import disk_full, is_full_database
 from profagent.store.database import open_for_writing
+from profagent.store.group import WriteGroup
 from profagent.store.sessions import begin_session
 from profagent.store.stored_session import StoredSession
 from profagent.store.writer import Writer
@@ -36,6 +37,7 @@ class Store:
         self._durable = durable
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="profagent-store")
         self._connection: sqlite3.Connection | None = None
+        self.group = WriteGroup()
         # Where each board that a session was begun of was reached, by the board's identity.
         self._addresses: dict[str, str] = {}
 

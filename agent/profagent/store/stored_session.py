@@ -83,8 +83,8 @@ class StoredSession:
         self._writer = writer
 
     async def apply(self, changes: Sequence[JobChanges]) -> None:
-        """Write changes in one durable transaction."""
-        await self._store.run(lambda _: self._writer.apply(changes))
+        """Write changes in one durable transaction, which other sessions that wait may share."""
+        await self._store.run(self._store.group.write, self._store.group.add(self._writer, changes))
 
     async def end(self, ended_us: int) -> None:
         """Mark the session as finished: no later record goes on with it."""

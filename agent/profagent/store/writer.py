@@ -213,18 +213,16 @@ class Writer:
 
     def apply(self, batches: Sequence[JobChanges]) -> None:
         """Write everything in one transaction; on an error nothing of it."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            for batch in batches:
-                self._apply(batch)
-            self._connection.execute("COMMIT")
-        except BaseException:
-            # SQLite has rolled back by itself when the disk is full.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            # Numbers that were handed out in the transaction are void.
-            self._jobs.clear()
-            raise
+        write_together(self._connection, [(self, batches)])
+
+    def write(self, batches: Sequence[JobChanges]) -> None:
+        """Write everything in the transaction that is open."""
+        for batch in batches:
+            self._apply(batch)
+
+    def forget(self) -> None:
+        """Numbers that were handed out in the transaction are void."""
+        self._jobs.clear()
 
     def _apply(self, batch: JobChanges) -> None:
         if not batch.job:
@@ -265,3 +263,19 @@ class Writer:
         ).fetchone()
         self._connection.execute("INSERT OR IGNORE INTO session_job VALUES (?, ?)", (self.session, job))
         return int(job)
+
+
+def write_together(connection: sqlite3.Connection, writes: Sequence[tuple[Writer, Sequence[JobChanges]]]) -> None:
+    """Write what several sessions have in one transaction; on an error nothing of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for writer, batches in writes:
+            writer.write(batches)
+        connection.execute("COMMIT")
+    except BaseException:
+        # SQLite has rolled back by itself when the disk is full.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        for writer, _ in writes:
+            writer.forget()
+        raise
