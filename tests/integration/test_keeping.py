@@ -195,6 +195,25 @@ def test_a_recording_that_was_killed_goes_on_with_its_grid(
         assert counts_of(mirrored(workspace, source.name)) == kept
 
 
+def test_dropped_logs_count_as_delivered_on_the_board(root: Path, workspace: Path, tmp_path: Path) -> None:
+    job = simulated(root, 20, layers=5)
+    expected = only(imported_rows(job, tmp_path / "copy"), lambda count: count % 3 == 0)
+    retain = ("--retain", "delivered", "--retain-for", "lab", "--state", tmp_path / "state")
+    arguments: tuple[str | Path, ...] = ("--workspace", workspace, "--backlog", "--consumer", "lab")
+    with (
+        running("--root", root, "--quiet-after", "1", *retain) as board,
+        started("record", "--board", board.address, *arguments, "--every", "3", "--mirror", "kept") as host,
+    ):
+        # Names only: files go while they are listed.
+        assert eventually(lambda: not any("aicore." in path.name for path in job.glob("data/*")))
+        host.interrupt()
+    database = workspace / "profagent.db"
+    found = rows_of(database, job.name)
+    for view in ("inferences", "op_records", "api_records"):
+        assert found[view] == expected[view]
+    assert query(database, "SELECT losses, sampled, passed_over FROM sessions") == [(0, 20, 13)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -10,6 +10,7 @@ import pytest
 
 from profagent.errors import StoreError
 from profagent.store.database import SCHEMA_VERSION, migrate, open_for_writing
+from tests.fakes.dumps import check
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> object:
@@ -104,6 +105,28 @@ def test_a_database_of_version_1_becomes_what_a_new_one_is_and_keeps_its_rows(tm
         assert pragma(old, "user_version") == SCHEMA_VERSION
         assert columns(old) == columns(new)
         assert old.execute("SELECT name, frequency_mhz, caught_up FROM job").fetchall() == [("JOB", 700, 0)]
+
+
+def test_samples_of_version_1_are_counted(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "old.db")) as old:
+        old.executescript(Path(__file__).with_name("schema_1.sql").read_text("utf-8"))
+        old.execute("INSERT INTO board VALUES (1, 'b', '', '')")
+        old.execute("INSERT INTO session VALUES (1, 1, 'record', '', 1, NULL, 0, '', '', NULL)")
+        old.execute("INSERT INTO job VALUES (1, 1, 'JOB', '/root', 'open', 700)")
+        old.executemany("INSERT INTO model VALUES (?, 1, ?, 0)", [(1, "m"), (2, "n")])
+        samples = [(1, 1, 0, 0), (1, 1, 5, 0), (1, 1, 15, 0), (1, 1, 0, 1), (2, 2, 0, 0), (2, 4, 8, 0)]
+        old.executemany(
+            "INSERT INTO inference (session, model, device_id, batch_num, input_pic_num, current_pic_count, stretch,"
+            " complete) VALUES (1, ?, 0, 1, ?, ?, ?, 1)",
+            samples,
+        )
+        old.commit()
+    with closing(open_for_writing(tmp_path / "old.db")) as old:
+        figures = old.execute("SELECT sampled, input_pic_num, due FROM sampling").fetchall()
+        assert figures == [(3, 1, None), (2, 0, None)]
+        assert old.execute("SELECT * FROM sample_gap").fetchall() == [(1, 5, 1), (1, 10, 1), (2, 8, 1)]
+        old.execute("DELETE FROM inference")
+        check(old)
 
 
 def test_a_migration_that_fails_changes_nothing() -> None:
