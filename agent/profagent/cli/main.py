@@ -81,7 +81,11 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         result = group.main(args=arguments, prog_name="profagent", standalone_mode=False)
     except ProfagentError as error:
-        click.echo(f"profagent: {error}\n  {error.hint}", err=True)
+        from profagent.export.table import printable  # noqa: PLC0415 - `--help` imports next to nothing
+
+        # What a board or a file said may stand in it.
+        for line in (f"profagent: {error}", f"  {error.hint}"):
+            click.echo(printable(line), err=True)
         return error.exit_code
     except click.UsageError as error:
         error.show()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from profagent.export.table import printable
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -16,7 +18,7 @@ T = TypeVar("T")
 
 def tell(text: str) -> None:
     """A remark for the person at the terminal."""
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
 
 
 def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:

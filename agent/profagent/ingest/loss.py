@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 LONGEST_REASON = 64
 LONGEST_DETAIL = 1000
-LARGEST_FIGURE = 2**63 - 1
+# More than any board's disk holds; sums of what is lost stay numbers of the database.
+LARGEST_FIGURE = 2**48
+LARGEST_TIME_US = 2**62
 REMOVED_UNSEEN = "removed-unseen"
 
 # Nothing that existed as bytes of a log is gone in these cases.
@@ -25,7 +27,7 @@ _NOTES = frozenset({"not-a-file"})
 
 def loss_entry(reason: str, detail: str, lost_bytes: int) -> Entry:
     """An entry for a Loss of the wire; what took no byte of a log is a note."""
-    return Entry("note" if reason in _NOTES else "loss", reason, detail, count=max(lost_bytes, 1))
+    return Entry("note" if reason in _NOTES else "loss", reason, detail, count=_known(lost_bytes) or 1)
 
 
 def told_loss(happened: Happened, loss: Loss) -> tuple[str, Change]:
@@ -67,17 +69,17 @@ def refusal(job: str, error: UnsupportedBoardError) -> tuple[UnsupportedBoardErr
 def _kept(loss: Loss) -> KeptLoss:
     """A figure that is 0, or more than can be, is not known."""
     reason, detail = display_text(loss.reason)[:LONGEST_REASON], display_text(loss.detail)[:LONGEST_DETAIL]
-    entry = loss_entry(reason, detail, _known(loss.lost_bytes) or 0)
+    entry = loss_entry(reason, detail, loss.lost_bytes)
     return KeptLoss(
         loss.id,
         entry,
         loss.job_name if is_job_name(loss.job_name) else "",
         lost_logs=_known(loss.lost_logs),
         lost_bytes=_known(loss.lost_bytes),
-        from_us=_known(loss.from_wall_us),
-        to_us=_known(loss.to_wall_us),
+        from_us=_known(loss.from_wall_us, LARGEST_TIME_US),
+        to_us=_known(loss.to_wall_us, LARGEST_TIME_US),
     )
 
 
-def _known(figure: int) -> int | None:
-    return figure if 0 < figure <= LARGEST_FIGURE else None
+def _known(figure: int, largest: int = LARGEST_FIGURE) -> int | None:
+    return figure if 0 < figure <= largest else None

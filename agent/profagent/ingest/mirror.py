@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagent.errors import FormatError, StoreError
+from profagent.errors import FormatError, ProtocolError, StoreError
 from profagent.ingest.disk import disk_full, is_full
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ LONGEST_PATH_BYTES = 1024
 LONGEST_NAME_BYTES = 255
 # A link stands there, or something that is no file: nothing that this mirror made.
 _NOT_OURS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO})
+# What a board names cannot all be: a log `a` and a log `a/b`, or a name that this file system does not take.
+_IN_THE_WAY = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG})
 # A fifo would block in open without O_NONBLOCK; regular files do not care.
 _OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
@@ -292,6 +294,11 @@ def _translated(what: str, place: Path) -> Iterator[None]:
     except OSError as error:
         if is_full(error):
             raise disk_full(place) from error
+        if error.errno in _IN_THE_WAY:
+            raise ProtocolError(
+                f"{what}: another of the board's logs stands where its directory should be, or it is too long a name",
+                hint="remove what is odd from the JOB directory on the board",
+            ) from error
         raise StoreError(
             f"{what}: {error.strerror}", hint="check the disk, its free space and the permissions of the workspace"
         ) from error

@@ -28,6 +28,7 @@ M = TypeVar("M")
 
 DEFAULT_PORT = 50151
 CALL_TIMEOUT_S = 10.0
+UPGRADE = "upgrade profagent on both ends"
 LARGEST_MESSAGE_BYTES = 4 << 20
 # A half-open link is found within the sum of both, and by heartbeats before; the daemon allows a ping each 5 s.
 PING_MS = 10_000
@@ -49,6 +50,8 @@ _REFUSED_HANDSHAKE = re.compile(
     r"certificate|unknown_ca|access_denied|handshake_failure|wrong_version_number|protocol_version|peer name",
     re.IGNORECASE,
 )
+# gRPC's words for a message over LARGEST_MESSAGE_BYTES, and for bytes that are no message.
+_BROKEN = re.compile(r"message larger than max|deserializing", re.IGNORECASE)
 _FINAL_CODES = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
 
 
@@ -207,6 +210,8 @@ def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError:
             f"the board at {address} and this host do not trust each other: {details}",
             hint="check both ends' keys and certificates, and the board's clock",
         )
+    if _BROKEN.search(details):
+        return ProtocolError(f"the board at {address} broke the protocol: {details}", hint=UPGRADE)
     if error.code() in _FINAL_CODES:
-        return ProtocolError(f"the board at {address} refused: {details}", hint="upgrade profagent on both ends")
+        return ProtocolError(f"the board at {address} refused: {details}", hint=UPGRADE)
     return UnreachableError.at(address, details)

@@ -42,6 +42,7 @@ class Following:
         self._pending_bytes = 0
         self._states: dict[int, tuple[str, bool]] = {}
         self._selected: set[int] = set()
+        self._taken: dict[str, int] = {}  # handles by name, of selected JOBs that are not removed
         self.flush_at: float | None = None
 
     def receive(self, message: ServerMessage, now: float) -> list[Action]:
@@ -73,6 +74,7 @@ class Following:
             return []
         self._selected -= {*handles}
         for handle in handles:
+            self._taken.pop(self._session.jobs[handle].name, None)
             self._choice.refuse(self._session.jobs[handle].name)
         actions: list[Action] = [Send(Select(unfollow=handles)), *self._show()]
         return actions if self._selected else [*actions, Close(refused[self._session.jobs[handles[0]].name])]
@@ -109,21 +111,20 @@ class Following:
     def _job(self, job: JobStatus) -> list[Action]:
         actions: list[Action] = []
         if job.handle not in self._selected:
-            if job.state == REMOVED or self._is_taken(job.name) or not self._choice.follows(job):
+            if job.state == REMOVED or job.name in self._taken or not self._choice.follows(job):
                 return []
             self._selected.add(job.handle)
+            # Of several directories of this name that exist, the first is followed.
+            self._taken[job.name] = job.handle
             actions += [Know(job), Send(Select((job.handle,)))]
         # Whoever hears that a JOB has caught up takes what follows as new.
         if self._states.get(job.handle) == (job.state, job.caught_up):
             return [*actions, *self._show()]
         self._states[job.handle] = (job.state, job.caught_up)
+        if job.state == REMOVED and self._taken.get(job.name) == job.handle:
+            del self._taken[job.name]
         caught_up = job.caught_up or job.state == REMOVED
         return [*actions, *self.flush(), *self._show(), ChangeState(job, caught_up)]
-
-    def _is_taken(self, name: str) -> bool:
-        """Whether another directory of this JOB name is followed: of several that exist, the first is."""
-        others = (self._session.jobs[handle] for handle in self._selected)
-        return any(job.name == name and job.state != REMOVED for job in others)
 
     def _show(self) -> list[Action]:
         if not self._choice.was_listed:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # A link that held for so long was a good one: the next loss is the first of its kind.
 SETTLED_S = LONGEST_S
+# Streams, one after the other, that end by breaking the protocol before anything of them was taken.
+MOST_BREACHES = 5
 ROOM_S = 2.0
 # Behind by more than a second or two of full rate; and not any more.
 LAGGING_BYTES = 16 << 20
@@ -65,6 +67,7 @@ class Link:
         self._begun = 0.0
         self._was_welcomed = False  # by this link or an earlier one
         self._attempt = 0
+        self._breaches = 0
 
     @property
     def due(self) -> float | None:
@@ -108,7 +111,8 @@ class Link:
             case Heartbeat():
                 return [*actions, *self._lag(message.lag_bytes)]
             case Goodbye():
-                return self._goodbye(message, now)
+                # What is told once is not told again to the next stream.
+                return [*self._following.flush(), *self._goodbye(message, now)]
         return actions
 
     def held(self, holdings: Sequence[Holding]) -> list[Action]:
@@ -120,7 +124,7 @@ class Link:
 
         A link over which something came was a good one: the next loss is the first of its kind.
         """
-        self._attempt = 0
+        self._attempt = self._breaches = 0
         actions = self._following.drop(refused)
         if actions and isinstance(actions[-1], Close) and self.state is not State.CLOSED:
             self._follow(Cause.FAILED)
@@ -130,7 +134,9 @@ class Link:
         """The stream failed, or never came to be; of one that is over already this is nothing new."""
         if not self.has_stream:
             return []
-        if not (self._is_tried_again(error) or self._is_patient):
+        self._breaches = self._breaches + 1 if isinstance(error, ProtocolError) else 0
+        is_hopeless = self._breaches >= MOST_BREACHES
+        if is_hopeless or not (self._is_tried_again(error) or self._is_patient):
             self._follow(Cause.FAILED)
             return [Close(error)]
         if isinstance(error, RefusedError):

@@ -6,12 +6,14 @@ raises ProtocolError: the stream is of no use any more, what was durable before 
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Never
 
 from profagent.errors import ProtocolError
+from profagent.formats.names import display_text, is_job_name
 from profagent.link.messages import (
     PROTOCOL,
     Announced,
@@ -36,7 +38,10 @@ LARGEST_ENTRIES = 1000
 LARGEST_PATH_BYTES = 1024
 LARGEST_CHUNK_BYTES = 256 << 10
 LARGEST_OFFSET = 2**63 - 1
+# More than any board's disk holds; sums of what is lost stay numbers of the database.
+LARGEST_SIZE = 2**48
 LARGEST_JOBS = 100_000
+LONGEST_SHOWN_BYTES = 256
 _CHUNK_SEED = struct.Struct("<QQQ")
 
 
@@ -87,6 +92,7 @@ class Session:
         self.board: Board | None = None
         self.jobs: dict[int, JobStatus] = {}
         self._logs: dict[int, FollowedLog] = {}
+        self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each of them
 
     def receive(self, message: ServerMessage) -> list[SessionEvent]:
         """Check a message; returns what it says with handles resolved. Raises ProtocolError."""
@@ -105,7 +111,7 @@ class Session:
             case Released():
                 self._check_entries(message.handles)
                 for handle in message.handles:
-                    self._logs.pop(handle, None)
+                    self._forget(handle)
         return [message]
 
     def hold(self, holding: Holding) -> None:
@@ -114,7 +120,7 @@ class Session:
         if log is None:
             return
         if holding.skip:
-            del self._logs[holding.handle]
+            self._forget(holding.handle)
         else:
             self._logs[holding.handle] = replace(log, held=(holding.generation, holding.offset))
 
@@ -126,6 +132,8 @@ class Session:
         self.board = board
 
     def _job(self, status: JobStatus) -> None:
+        if not is_job_name(status.name):
+            self._refuse(f"it names a JOB {display_text(status.name[:40])!r}")
         known = self.jobs.get(status.handle)
         if known is not None and known.name != status.name:
             self._refuse(f"JOB handle {status.handle} changed its name")
@@ -146,8 +154,16 @@ class Session:
         if len(self._logs) >= LARGEST_LOGS:
             self._refuse(f"it announced more than {LARGEST_LOGS:,} logs at a time")
         followed = FollowedLog(log.handle, job.name, log.path, log.snapshot)
+        if (job.name, log.path) in self._paths:
+            self._refuse(f"{_shown(followed)} has two handles at a time")
+        self._paths.add((job.name, log.path))
         self._logs[log.handle] = followed
         return followed
+
+    def _forget(self, handle: int) -> None:
+        log = self._logs.pop(handle, None)
+        if log is not None:
+            self._paths.remove((log.job, log.path))
 
     def _event(self, event: LogEvent) -> Happened:
         if isinstance(event, Loss) and event.handle not in self._logs:
@@ -158,7 +174,7 @@ class Session:
             self._refuse(f"{type(event).__name__} names the unknown log handle {event.handle}")
         log = self._followed(log, event)
         if isinstance(event, Removed):
-            del self._logs[event.handle]
+            self._forget(event.handle)
         else:
             self._logs[event.handle] = log
         return Happened(log.job, log, event)
@@ -171,6 +187,8 @@ class Session:
                 return self._grown(log, event)
             case Completed() if log.generation == 0 or (event.generation, event.size) != (log.generation, log.offset):
                 self._refuse(f"{_shown(log)} is complete with {event.size} bytes, {log.offset} came")
+            case Removed() if max(event.sent, event.size) > LARGEST_SIZE:
+                self._refuse(f"{_shown(log)} is removed with {event.size} bytes, of which {event.sent} were sent")
         return log
 
     def _started(self, log: FollowedLog, event: Started) -> FollowedLog:
@@ -202,4 +220,4 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def _shown(log: FollowedLog) -> str:
-    return f"{log.job}/{log.path.decode('utf-8', 'backslashreplace')}"
+    return f"{log.job}/{display_text(os.fsdecode(log.path[:LONGEST_SHOWN_BYTES]))}"

@@ -1,15 +1,24 @@
-"""Between the wire's protobuf messages and plain values; protobuf objects stop here."""
+"""Between the wire's protobuf messages and plain values; protobuf objects stop here.
+
+Texts of a board are shown to people: they are cut to a length, and nothing in them can steer a terminal.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from profagent.errors import ProtocolError
+from profagent.formats.names import display_text
 from profagent.link import messages as m
 from profagent_wire.v1 import board_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+LONGEST_TEXT = 1000
+LONGEST_LIST = 64
+# A database's integer has 63 bits, and the difference of two clocks must be one.
+LARGEST_TIME_US = 2**62
 
 _STATES = {
     pb.JOB_STATE_OPEN: "open",
@@ -58,16 +67,16 @@ def from_wire(message: pb.ServerMessage) -> m.ServerMessage | None:
 def board_from_wire(description: pb.Description) -> m.Board:
     """A board's description."""
     return m.Board(
-        identity=description.identity,
-        hostname=description.hostname,
-        boot_id=description.boot_id,
-        model=description.model,
-        daemon_version=description.daemon_version,
+        identity=_text(description.identity),
+        hostname=_text(description.hostname),
+        boot_id=_text(description.boot_id),
+        model=_text(description.model),
+        daemon_version=_text(description.daemon_version),
         protocol=(description.protocol.major, description.protocol.minor),
-        capabilities=tuple(description.capabilities),
+        capabilities=_texts(description.capabilities),
         simulated=description.simulated,
-        sdk_version=description.sdk_version,
-        roots=tuple(description.roots),
+        sdk_version=_text(description.sdk_version),
+        roots=_texts(description.roots),
         quiet_after_us=description.quiet_after_us,
         clocks=clocks_from_wire(description.clocks),
         retention=_retention(description.retention) if description.HasField("retention") else None,
@@ -76,7 +85,12 @@ def board_from_wire(description: pb.Description) -> m.Board:
 
 
 def clocks_from_wire(clocks: pb.Clocks) -> m.Clocks:
-    """A pair of clocks."""
+    """A pair of clocks. Raises ProtocolError for times that no clock shows."""
+    latest = max(clocks.wall_us, clocks.monotonic_us)
+    if latest > LARGEST_TIME_US:
+        raise ProtocolError(
+            f"the board broke the protocol: a clock shows {latest} microseconds", hint="upgrade profagentd on the board"
+        )
     return m.Clocks(clocks.wall_us, clocks.monotonic_us)
 
 
@@ -84,20 +98,28 @@ def job_from_wire(job: pb.JobStatus) -> m.JobStatus:
     """A JOB's status."""
     state = _STATES.get(job.state, "unknown")
     profiling = _profiling(job.profiling) if job.HasField("profiling") else None
-    return m.JobStatus(job.handle, job.name, job.directory, state, job.caught_up, profiling)
+    return m.JobStatus(job.handle, job.name, _text(job.directory), state, job.caught_up, profiling)
+
+
+def _text(said: str) -> str:
+    return display_text(said[:LONGEST_TEXT])
+
+
+def _texts(said: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(_text, said[:LONGEST_LIST]))
 
 
 def _retention(retention: pb.Retention) -> m.Retention:
     return m.Retention(
         _POLICIES.get(retention.policy, "unknown"),
-        tuple(retention.retain_for),
+        _texts(retention.retain_for),
         retention.min_free_bytes,
         retention.may_delete_undelivered,
     )
 
 
 def _profiling(found: pb.Profiling) -> m.Profiling:
-    return m.Profiling(found.path, found.interval, found.aicpu, found.acl_api, found.aic_metrics)
+    return m.Profiling(*map(_text, (found.path, found.interval, found.aicpu, found.acl_api, found.aic_metrics)))
 
 
 def _holding(log: m.Holding) -> pb.Holding:
@@ -145,8 +167,8 @@ def _loss(loss: pb.Loss) -> m.Loss:
     return m.Loss(
         handle=loss.handle,
         job=loss.job,
-        reason=loss.reason,
-        detail=loss.detail,
+        reason=_text(loss.reason),
+        detail=_text(loss.detail),
         lost_bytes=loss.lost_bytes,
         id=loss.id,
         job_name=loss.job_name,
@@ -157,9 +179,8 @@ def _loss(loss: pb.Loss) -> m.Loss:
 
 
 def _heartbeat(beat: pb.Heartbeat) -> m.Heartbeat:
-    return m.Heartbeat(
-        clocks_from_wire(beat.clocks), beat.cpu_us, beat.rss_bytes, tuple(beat.free_bytes), beat.lag_bytes
-    )
+    free_bytes = tuple(beat.free_bytes[:LONGEST_LIST])
+    return m.Heartbeat(clocks_from_wire(beat.clocks), beat.cpu_us, beat.rss_bytes, free_bytes, beat.lag_bytes)
 
 
 def _welcome(welcome: pb.Welcome) -> m.Welcome:
@@ -184,5 +205,5 @@ _READERS: dict[str, Callable[[Any], m.ServerMessage]] = {
     "batch": _batch,
     "released": lambda released: m.Released(tuple(released.handles)),
     "heartbeat": _heartbeat,
-    "goodbye": lambda goodbye: m.Goodbye(goodbye.reason, goodbye.retry_after_us),
+    "goodbye": lambda goodbye: m.Goodbye(_text(goodbye.reason), goodbye.retry_after_us),
 }

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import KeptLoss
 
 # A daemon keeps its newest 1,000; a board that tells ever more would fill the database.
-LARGEST_NUMBER = 10_000
+LARGEST_NUMBER = 2_000
 TOO_MANY = Entry("note", "too-many-losses", f"the board has told of {LARGEST_NUMBER:,} losses: others are not listed")
 _FIGURES = ("job_name", "lost_logs", "lost_bytes", "from_us", "to_us")
 

@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 
     from profagent.store.logs import LogRow
 
+LONGEST_REASON = 64
+LONGEST_DETAIL = 1000
+# More than any board's disk holds; the sum of many is still a number of the database.
+LARGEST_COUNT = 2**48
+# What happened on the way is told one by one up to so many, of each JOB, of the board and of each log; the rest is
+# counted.
+MOST_TOLD = 1000
+MOST_TOLD_OF_A_LOG = 100
+MORE = "more"
+
 _INSERT = (
     "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, first, last, count)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -44,12 +54,18 @@ class LedgerRows:
     def add(self, row: LogRow | None, entry: Entry) -> None:
         """Add what happened on the way; a board that tells it again after a reconnection adds nothing."""
         log, entry = None if row is None else row.log, _displayed(entry)
+        where, number = self._of(log)
         told = self._connection.execute(
-            "SELECT 1 FROM ledger_entry WHERE job IS ? AND log IS ? AND origin = 'link' AND reason = ? AND detail = ?"
+            f"SELECT 1 FROM ledger_entry WHERE {where} AND origin = 'link' AND reason = ? AND detail = ?"  # noqa: S608
             " AND (job IS NOT NULL OR session = ?)",
-            (self._job, log, entry.reason, entry.detail, self._session),
+            (number, entry.reason, entry.detail, self._session),
         ).fetchone()
-        if told is None:
+        if told is not None:
+            return
+        is_many = self._count_told(log) >= (MOST_TOLD if log is None else MOST_TOLD_OF_A_LOG)
+        if is_many:
+            self._add_more(entry)
+        else:
             self._add(log, "link", entry)
 
     def void(self, row: LogRow) -> None:
@@ -63,6 +79,29 @@ class LedgerRows:
             "DELETE FROM ledger_entry WHERE job = ? AND log IS NULL AND origin = 'link' AND reason = ?",
             (self._job, reason),
         )
+
+    def _of(self, log: int | None) -> tuple[str, int | None]:
+        """A condition that an index serves, and its parameter: entries of a log, or those that are about none."""
+        return ("log IS NULL AND job IS ?", self._job) if log is None else ("log = ?", log)
+
+    def _count_told(self, log: int | None) -> int:
+        where, number = self._of(log)
+        counted = self._connection.execute(
+            f"SELECT count(*) FROM ledger_entry WHERE {where} AND origin = 'link'",  # noqa: S608 - constant text
+            (number,),
+        )
+        return int(counted.fetchone()[0])
+
+    def _add_more(self, entry: Entry) -> None:
+        """Count an entry with others that have no row of their own."""
+        counted = self._connection.execute(
+            "UPDATE ledger_entry SET count = min(count + ?, ?)"
+            " WHERE session = ? AND log IS NULL AND job IS ? AND reason = ? AND grade = ?",
+            (entry.count, LARGEST_COUNT, self._session, self._job, MORE, entry.grade),
+        )
+        if not counted.rowcount:
+            detail = "beyond those that are told one by one; count is the sum of theirs"
+            self._add(None, "link", Entry(entry.grade, MORE, detail, count=entry.count))
 
     def _exchange(self, log: int | None, known: dict[Entry, int], wanted: Sequence[Entry]) -> None:
         """Bring the rows that are known, by their numbers, to what is wanted."""
@@ -89,4 +128,9 @@ class LedgerRows:
 
 
 def _displayed(entry: Entry) -> Entry:
-    return replace(entry, detail=display_text(entry.detail))
+    detail = display_text(entry.detail)[:LONGEST_DETAIL]
+    return replace(entry, reason=display_text(entry.reason)[:LONGEST_REASON], detail=detail, count=_figure(entry.count))
+
+
+def _figure(count: int) -> int:
+    return min(count, LARGEST_COUNT)

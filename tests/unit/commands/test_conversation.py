@@ -393,7 +393,9 @@ def test_a_removed_job_is_over() -> None:
 async def test_every_job_that_there_is_is_told_to_the_sink() -> None:
     async with talking() as talk:
         talk.unwanted.add(OTHER_JOB)
-        talk.stream.say(_job(), _job("finished", name=OTHER_JOB, handle=2), _job("removed", name="JOBX", handle=3))
+        talk.stream.say(
+            _job(), _job("finished", name=OTHER_JOB, handle=2), _job("removed", name="JOB" + "X" * 29, handle=3)
+        )
         talk.stream.say(JobsListed())
         await talk.observer.until(("jobs", [(JOB, "open", False)]))
         assert talk.sink.jobs_listed == [JOB, OTHER_JOB]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.errors import FormatError, StoreError
+from profagent.errors import FormatError, ProtocolError, StoreError
 from profagent.ingest.mirror import OPEN_FILES, JobMirror, checked_path, digest_of, syncfs
 
 LOG = "data/aicore.0.m.3.0.1.1.0"
@@ -196,13 +196,13 @@ def test_something_else_than_a_file_is_no_file(mirror: JobMirror) -> None:
     for path in (LOG, "pipe", "pipe/below", "none"):
         assert mirror.read(path) is None
         assert mirror.prefix_digest(path, 0) is None
-    with pytest.raises(StoreError, match="cannot write"):
+    with pytest.raises(ProtocolError, match="cannot write"):
         mirror.begin(LOG, 1, 0, snapshot=False)
 
 
-def test_a_name_below_a_file_is_an_error_of_ours(mirror: JobMirror) -> None:
+def test_a_name_below_a_file_is_told_as_the_boards_fault(mirror: JobMirror) -> None:
     put(mirror, "data/x", b"1")
-    with pytest.raises(StoreError, match="cannot write data/x/y") as caught:
+    with pytest.raises(ProtocolError, match="cannot write data/x/y") as caught:
         mirror.begin("data/x/y", 1, 0, snapshot=False)
     assert caught.value.hint
 

@@ -131,9 +131,18 @@ def test_more_logs_than_the_contract_allows_are_refused() -> None:
     session = listed()
     handles = range(1, LARGEST_LOGS + 1)
     for start in range(0, LARGEST_LOGS, 1000):
-        session.receive(Announced(tuple(log(handle) for handle in handles[start : start + 1000])))
+        session.receive(Announced(tuple(log(handle, b"%d" % handle) for handle in handles[start : start + 1000])))
     with pytest.raises(ProtocolError, match="more than 4,096 logs"):
-        session.receive(Announced((log(LARGEST_LOGS + 1),)))
+        session.receive(Announced((log(LARGEST_LOGS + 1, b"more"),)))
+
+
+def test_a_path_has_one_handle_at_a_time() -> None:
+    session = listed()
+    session.receive(Announced((log(1),)))
+    session.hold(Holding(1, skip=True))
+    session.receive(Announced((log(2),)))
+    with pytest.raises(ProtocolError, match="two handles"):
+        session.receive(Announced((log(3),)))
 
 
 @pytest.mark.parametrize(

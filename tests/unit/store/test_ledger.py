@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from profagent.ingest.changes import ContentLedger, Entry, LinkLedger, LogAdvanced, LogReset
+from profagent.store import ledger as module
 from tests.unit.store.rows import AICORE, AICPU, Rows
+
+if TYPE_CHECKING:
+    import pytest
 
 GAP = Entry("note", "sequence-gap", "records missing", 0, 512, 3)
 TORN = Entry("loss", "torn-record", "the last record has 44 bytes", 256, 300)
@@ -76,3 +82,11 @@ def test_details_are_text_for_people(rows: Rows) -> None:
     rows.apply(ContentLedger(AICORE, (odd,)))
     rows.apply(ContentLedger(AICORE, (odd,)))
     assert rows.query("SELECT detail FROM ledger") == [("data/\\xff\\x1b[31m",)]
+
+
+def test_what_is_told_without_end_is_counted(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TOLD", 3)
+    for number in range(6):
+        rows.apply(LinkLedger(None, Entry("loss", "unreadable", f"file {number}", count=2**60)))
+    found = rows.query("SELECT reason, count(*), max(count) FROM ledger GROUP BY reason ORDER BY reason")
+    assert found == [("more", 1, 2**48), ("unreadable", 3, 2**48)]

@@ -1,0 +1,454 @@
+"""A board that means harm, against the real commands: nothing leaves the mirror, memory is bounded, and it is told."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from profagent_wire.v1 import board_pb2 as wire
+from tests.fakes.malicious_board import (
+    GOOD,
+    JOB,
+    RECORDS,
+    Message,
+    Script,
+    Talk,
+    announced,
+    batch,
+    chunk,
+    completed,
+    greeted,
+    job,
+    listed,
+    malicious,
+    names,
+    selected,
+    started,
+    welcome,
+    whole,
+    with_log,
+)
+from tests.integration.host import Ended, profagent
+from tests.integration.host import started as command
+from tests.integration.rows import query
+
+LARGEST = 2**64 - 1
+MEMORY_LIMIT_BYTES = 300_000_000
+CHUNK_BYTES = 256 << 10
+# What moves a cursor, colours, clears, sets titles, or turns text around.
+STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp"
+
+
+class Scene:
+    """A workspace among files that are none of a board's business."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workspace = folder / "around" / "workspace"
+        self.workspace.mkdir(parents=True)
+        for name in ("secret", "around/secret", "around/evil"):
+            (folder / name).write_bytes(b"mine")
+        self._before = self._around()
+
+    def _around(self) -> dict[str, bytes | None]:
+        return {
+            str(path): path.read_bytes() if path.is_file() else None
+            for path in self.folder.rglob("*")
+            if self.workspace not in path.parents and path != self.workspace
+        }
+
+    @property
+    def database(self) -> Path:
+        return self.workspace / "profagent.db"
+
+    def mirrored(self) -> list[str]:
+        """Paths of all that is in the JOB's mirror."""
+        root = self.workspace / "mirror" / "evil" / JOB
+        return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+    def check(self, ended: Ended) -> None:
+        """What holds however it ended."""
+        assert self._around() == self._before
+        assert {path.name for path in self.workspace.iterdir()} <= {
+            "lock", "profagent.db", "profagent.db-wal", "profagent.db-shm", "mirror", "incoming", "superseded"
+        }  # fmt: skip
+        assert not any(path.is_symlink() for path in self.workspace.rglob("*"))
+        assert "Traceback" not in ended.err
+        assert not STEERING.search(ended.out + ended.err)
+        if self.database.exists():
+            with closing(sqlite3.connect(self.database)) as connection:
+                assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            told = profagent("sessions", "--workspace", self.workspace)
+            assert told.code == 0, told.err
+            assert not STEERING.search(told.out + told.err)
+
+    def record(self, address: str, *arguments: str) -> Ended:
+        ended = profagent("record", "--board", address, "--workspace", self.workspace, "--backlog", *arguments)
+        self.check(ended)
+        return ended
+
+    def watch(self, address: str, *arguments: str, until: str | None = None) -> Ended:
+        """Watch until it ends by itself, or until a line on either side says so."""
+        with command("watch", "--board", address, "--from-start", *arguments) as host:
+            if until is not None:
+                host.err.until(until)
+                host.process.send_signal(signal.SIGINT)
+            ended = host.ended()
+        self.check(ended)
+        return ended
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def after_log(*messages: Message) -> Script:
+    """A script that is honest until the host has said what it holds of one data log."""
+
+    def play(talk: Talk) -> Iterator[Message]:
+        yield from selected(talk)
+        yield announced(GOOD)
+        talk.until("holdings")
+        yield from messages
+        yield from talk.beats()
+
+    return play
+
+
+def after_open(*messages: Message) -> Script:
+    """A script that plays from its first message."""
+
+    def play(talk: Talk) -> Iterator[Message]:
+        talk.until("open")
+        yield from messages
+        yield from talk.beats()
+
+    return play
+
+
+def after_select(*messages: Message) -> Script:
+    """A script that is honest until a JOB is selected."""
+
+    def play(talk: Talk) -> Iterator[Message]:
+        yield from selected(talk)
+        yield from messages
+        yield from talk.beats()
+
+    return play
+
+
+def damaged(event: wire.Event) -> wire.Event:
+    event.chunk.crc ^= 1
+    return event
+
+
+LOGS = [b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(5000)]
+MANY = [announced(*LOGS[first : first + 1000], first=first + 1) for first in range(0, 5000, 1000)]
+STRAY = wire.AnnouncedLog(handle=1, job=9, path=b"a", kind=wire.LOG_KIND_DATA)
+BREACHES: dict[str, tuple[Script, str]] = {
+    "a message before Welcome": (after_open(listed()), "came before Welcome"),
+    "two Welcomes": (after_open(welcome(), welcome()), "Welcome came twice"),
+    "another major": (after_open(welcome(protocol=wire.ProtocolVersion(major=7))), "protocol 7.0"),
+    "a clock beyond time": (after_open(welcome(clocks=wire.Clocks(wall_us=LARGEST))), f"{LARGEST} microseconds"),
+    "a false JOB name": (after_open(welcome(), job("../../evil")), "names a JOB '../../evil'"),
+    "a JOB name with a newline": (after_open(welcome(), job(JOB + "\n")), "names a JOB"),
+    "a handle of another JOB": (after_select(job("JOB" + "B" * 29)), "changed its name"),
+    "a log of no JOB": (after_select(Message(announced=wire.Announced(logs=[STRAY]))), "unknown JOB"),
+    "a kind of log that is none": (after_select(announced(b"data/a", kind=77)), "kind 77"),
+    "a path of 1,025 bytes": (after_select(announced(b"a/" * 512 + b"b")), "path of 1025 bytes"),
+    "a page of 1,001 logs": (after_select(announced(*(b"%d" % n for n in range(1001)))), "1,001 entries"),
+    "too many logs": (after_select(*MANY), "more than 4,096 logs"),
+    "two logs of one path": (after_select(announced(GOOD, GOOD)), "two handles"),
+    "a handle used twice": (after_log(announced(b"data/other")), "announced twice"),
+    "a start at 2^63": (after_log(batch(started(offset=2**63))), "started at"),
+    "a generation of 2^64-1": (after_log(batch(started(generation=LARGEST))), "started at"),
+    "a chunk before its start": (after_log(batch(chunk(RECORDS))), "goes on at byte 0"),
+    "an offset out of order": (after_log(batch(started(), chunk(RECORDS, 256))), "byte 256 instead of 0"),
+    "bytes that overlap": (after_log(batch(started(), chunk(RECORDS), chunk(RECORDS, 512))), "byte 512 instead of 768"),
+    "an offset of 2^63": (after_log(batch(started(), chunk(RECORDS, 2**63))), f"byte {2**63}"),
+    "a negative offset": (after_log(batch(started(), chunk(RECORDS, LARGEST - 255))), f"byte {LARGEST - 255}"),
+    "a chunk of 300 KiB": (after_log(batch(started(), chunk(bytes(300 << 10)))), "chunk of 307200 bytes"),
+    "a damaged chunk": (after_log(batch(started(), damaged(chunk(RECORDS)))), "damaged on the way"),
+    "a size that lies": (after_log(batch(started(), chunk(RECORDS), completed(RECORDS, size=2**62))), "768 came"),
+    "a removal that lies": (
+        after_log(batch(wire.Event(removed=wire.Removed(handle=1, generation=1, sent=0, size=LARGEST)))),
+        f"removed with {LARGEST} bytes",
+    ),
+    "events of no log": (after_log(batch(started(77))), "unknown log handle 77"),
+    "a message of 5 MiB": (after_log(batch(started(), chunk(bytes(5 << 20)))), "larger than max"),
+    "a path that ends in escapes": (after_log(announced(*([b"data/\x1b[2J"] * 2), first=5)), "two handles"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("breach", BREACHES)
+def test_what_breaks_the_protocol_ends_the_session_with_what_it_was(breach: str, scene: Scene) -> None:
+    script, text = BREACHES[breach]
+    with malicious(script) as board:
+        for ended in (scene.record(board.address), scene.watch(board.address)):
+            assert ended.code == 3
+            assert text in ended.err
+            assert len(ended.err) < 10_000
+
+
+def test_a_board_that_does_it_again_and_again_is_left(scene: Scene) -> None:
+    def play(talk: Talk) -> Iterator[Message]:
+        yield from with_log(talk)
+        yield batch(started(), chunk(RECORDS, 2**63))
+        yield from talk.beats()
+
+    with malicious(play) as board:
+        ended = scene.record(board.address)
+        assert board.streams == 5
+    assert ended.code == 3
+    assert ended.err.count("broke the protocol") == 5
+
+
+BAD_PATHS = [
+    b"../../evil", b"..", b".", b"", b"/etc/passwd", b"data/../../../evil", b"data//a", b"data/", b"data/./a",
+    b"data/a\0b", b"x" * 256, b"data/" + b"y" * 256, b"a/" * 511 + b"..",
+]  # fmt: skip
+
+
+def bad_paths(talk: Talk) -> Iterator[Message]:
+    yield from greeted(talk)
+    yield announced(GOOD, *BAD_PATHS, size=2**62)
+    talk.until("holdings")
+    yield whole()
+    yield job(state=wire.JOB_STATE_FINISHED, caught_up=True)
+    yield from talk.beats()
+
+
+def test_a_path_that_leads_elsewhere_is_not_taken_and_all_else_is(scene: Scene) -> None:
+    with malicious(bad_paths) as board:
+        ended = scene.record(board.address, "--until-finished")
+        assert ended.code == 4
+        scene.watch(board.address, until="watching")
+    assert scene.mirrored() == [GOOD.decode()]
+    reasons = query(scene.database, "SELECT reason, count(*) FROM ledger WHERE grade = 'loss' GROUP BY reason")
+    assert reasons == [("bad-path", len({*BAD_PATHS}))]
+
+
+COLLISIONS = {
+    "a file in a file's place": [b"data/a", b"data/a/b"],
+    "a directory in a file's place": [b"data/a/b", b"data/a"],
+    "a file where data is": [b"data", GOOD],
+}
+
+
+@pytest.mark.parametrize("kind", [wire.LOG_KIND_DATA, wire.LOG_KIND_SNAPSHOT], ids=["data", "snapshots"])
+@pytest.mark.parametrize("collision", COLLISIONS)
+def test_paths_that_cannot_both_be_are_told(collision: str, kind: int, scene: Scene) -> None:
+    paths = COLLISIONS[collision]
+
+    def play(talk: Talk) -> Iterator[Message]:
+        yield from with_log(talk, *paths, kind=kind)
+        for handle in range(1, len(paths) + 1):
+            yield whole(handle=handle)
+            talk.until("acknowledge")
+        yield from talk.beats()
+
+    with malicious(play) as board:
+        ended = scene.record(board.address, "--for", "5")
+    assert "stands where" in ended.err
+
+
+OWN_NAMES = [b"profagent.db", b"lock", b"sqlite/profagent.db", b".generation", b"data/a", b"data/a.1", b"data/a.1.1"]
+
+
+def test_names_of_our_own_are_as_good_as_any(scene: Scene) -> None:
+    def play(talk: Talk) -> Iterator[Message]:
+        yield from with_log(talk, *OWN_NAMES)
+        for generation in (1, 2, 3):
+            yield batch(
+                *itertools.chain.from_iterable(
+                    (
+                        started(handle, generation, reason=wire.START_REASON_RECREATED),
+                        chunk(b"%d" % handle, 0, handle, generation),
+                        completed(b"%d" % handle, handle, generation),
+                    )
+                    for handle in range(1, len(OWN_NAMES) + 1)
+                )
+            )
+        yield job(state=wire.JOB_STATE_FINISHED, caught_up=True)
+        yield from talk.beats()
+
+    with malicious(play) as board:
+        assert scene.record(board.address, "--until-finished").code == 0
+    root = scene.workspace / "mirror" / "evil" / JOB
+    assert {path: (root / os.fsdecode(path)).read_bytes() for path in OWN_NAMES} == {
+        path: b"%d" % handle for handle, path in enumerate(OWN_NAMES, 1)
+    }
+
+
+def test_what_a_board_says_moves_no_cursor(scene: Scene) -> None:
+    def play(talk: Talk) -> Iterator[Message]:
+        talk.until("open")
+        texts = {"hostname": ESCAPE, "model": ESCAPE, "daemon_version": ESCAPE, "sdk_version": ESCAPE}
+        yield replace_directory(welcome(roots=[ESCAPE], capabilities=[ESCAPE] * 1000, **texts))
+        yield job()
+        yield listed()
+        talk.until("select")
+        loss = wire.Loss(job=1, reason=ESCAPE, detail=ESCAPE * 1000)
+        kept = wire.Loss(id=7, reason=ESCAPE, detail=ESCAPE, job_name=ESCAPE, from_wall_us=LARGEST, lost_bytes=LARGEST)
+        yield batch(wire.Event(loss=loss), wire.Event(loss=kept))
+        path = f"data/aicore.0.{ESCAPE}.3.0.1.1.0".encode()
+        yield announced(path, path + b".done")
+        talk.until("holdings")
+        yield whole()
+        yield Message(goodbye=wire.Goodbye(reason=ESCAPE, retry_after_us=LARGEST))
+
+    with malicious(play) as board:
+        recorded = scene.record(board.address, "--for", "3")
+        assert "says goodbye" in recorded.err
+        assert recorded.code == 4
+        scene.watch(board.address, until="says goodbye")
+        scene.watch(board.address, "--records", "--json", until="says goodbye")
+    shown = profagent("show", "--workspace", scene.workspace, "--session", "1")
+    assert not STEERING.search(shown.out + shown.err)
+
+
+def replace_directory(message: Message) -> Message:
+    """The message, from a board whose identity climbs."""
+    message.welcome.description.identity = "../../" + ESCAPE
+    return message
+
+
+@pytest.mark.parametrize("role", [wire.ROLE_VIEWER, wire.ROLE_OPERATOR, 99])
+def test_a_role_that_is_claimed_changes_nothing_here(role: int, scene: Scene) -> None:
+    def play(talk: Talk) -> Iterator[Message]:
+        talk.until("open")
+        yield welcome(role=role, heartbeat_us=2**60)
+        yield job()
+        yield listed()
+        talk.until("select")
+        yield announced(GOOD)
+        talk.until("holdings")
+        yield whole()
+        yield Message(released=wire.Released(handles=[5, 6, 7]))
+        yield job(state=wire.JOB_STATE_FINISHED, caught_up=True)
+        yield from talk.beats()
+
+    with malicious(play) as board:
+        assert scene.record(board.address, "--until-finished").code == 0
+    assert scene.mirrored() == [GOOD.decode()]
+
+
+def test_a_heartbeat_of_ages_does_not_make_the_host_deaf(scene: Scene) -> None:
+    def play(talk: Talk) -> Iterator[Message]:
+        talk.until("open")
+        yield welcome(heartbeat_us=2**60)
+        yield listed()
+        for _ in talk.beats():
+            pass  # nothing is said
+
+    with malicious(play) as board:
+        assert "has gone silent" in scene.record(board.address, "--for", "17").err
+
+
+@pytest.mark.parametrize("wall_us", [0, 2**62, LARGEST])
+def test_a_clock_that_is_none_is_told_or_kept_and_breaks_nothing(wall_us: int, scene: Scene) -> None:
+    clocks = wire.Clocks(wall_us=wall_us, monotonic_us=wall_us)
+    with malicious(after_log(whole()), clocks=clocks) as board:
+        assert scene.record(board.address, "--for", "3").code in (0, 3)
+    samples = query(scene.database, "SELECT count(*) FROM clock_sample")
+    assert samples == [(0,)] or wall_us < LARGEST
+
+
+def test_garbage_in_files_of_good_names_is_kept_as_it_is(scene: Scene) -> None:
+    garbage = bytes(range(256)) * 5 + b"\xff" * 77
+    paths = [
+        GOOD, GOOD + b".done", b"data/aicpu.0.m.3.0.1.1.18446744073709551615", b"data/acl_api.0.m.3",
+        b"data/acl_api.0.n.4", b"data/acl_api.0.m.3.done", b"data/acl_api.0.n.4.done", b"info.json.0",
+        b"data/m.0.net.info", b"data/m.0.layer.info", b"data/cont.0.m.0.1.1.0",
+    ]  # fmt: skip
+    huge = b"file_len:9223372036854775807\nstart_time:9223372036854775807\nend_time:9223372036854775807\npid:1\ntid:1\n"
+
+    def play(talk: Talk) -> Iterator[Message]:
+        yield from with_log(talk, *paths)
+        for handle, path in enumerate(paths, 1):
+            yield whole(huge if b"acl_api" in path and path.endswith(b".done") else garbage, handle)
+        yield job(state=wire.JOB_STATE_FINISHED, caught_up=True)
+        yield from talk.beats()
+
+    with malicious(play) as board:
+        assert scene.record(board.address, "--until-finished").code in (0, 4)
+        scene.watch(board.address, until="watching")
+    assert scene.mirrored() == sorted(path.decode() for path in paths)
+
+
+# Memory
+
+
+def peak_bytes(scene: Scene, address: str, verb: str, seconds: str, *arguments: str) -> int:
+    """The most memory that a command has had, of those that end by themselves or after some seconds."""
+    where = ("--workspace", scene.workspace) if verb == "record" else ("--from-start",)
+    with command(verb, "--board", address, *where, *arguments) as host:
+        with suppress(subprocess.TimeoutExpired):
+            host.process.wait(float(seconds))
+        status = Path(f"/proc/{host.process.pid}/status").read_text("ascii")
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert peak, "it goes on for as long as the board does"
+        host.process.send_signal(signal.SIGINT)
+        ended = host.ended()
+    scene.check(ended)
+    return int(peak[1]) * 1024
+
+
+def endless_log(talk: Talk) -> Iterator[Message]:
+    """A data log and a snapshot that never end."""
+    yield from greeted(talk)
+    yield announced(GOOD, size=2**62)
+    yield announced(b"data/m.0.layer.info", b"data/n.0.layer.info", first=2, kind=wire.LOG_KIND_SNAPSHOT, size=2**62)
+    talk.until("holdings")
+    yield batch(started(1), started(2), started(3))
+    for offset in itertools.count(0, CHUNK_BYTES):
+        for handle in (1, 2, 3):
+            yield batch(chunk(bytes(CHUNK_BYTES), offset, handle))
+
+
+def endless_jobs(talk: Talk) -> Iterator[Message]:
+    """JOBs without end, of which nothing is asked."""
+    talk.until("open")
+    yield welcome()
+    for handle, name in enumerate(names(), 1):
+        yield job(name, handle, state=wire.JOB_STATE_QUIET)
+
+
+def endless_losses(talk: Talk) -> Iterator[Message]:
+    """Losses without end, of the JOB, of the board and kept, each another one."""
+    yield from greeted(talk)
+    for first in itertools.count(1, 300):
+        yield batch(
+            *itertools.chain.from_iterable(
+                (
+                    wire.Event(loss=wire.Loss(job=1, reason=f"r{number}", detail=f"{number}" * 50, lost_bytes=LARGEST)),
+                    wire.Event(loss=wire.Loss(reason="unreadable", detail=f"{number}", lost_bytes=2**48)),
+                    wire.Event(loss=wire.Loss(id=number, reason="disk-full", detail=f"{number}", lost_logs=LARGEST)),
+                )
+                for number in range(first, first + 300)
+            )
+        )
+
+
+ENDLESS = {"log": endless_log, "jobs": endless_jobs, "losses": endless_losses}
+
+
+@pytest.mark.parametrize(
+    ("what", "verb"), [("log", "record"), ("log", "watch"), ("jobs", "record"), ("jobs", "watch"), ("losses", "watch")]
+)
+def test_what_never_ends_does_not_fill_the_memory(what: str, verb: str, scene: Scene) -> None:
+    with malicious(ENDLESS[what]) as board:
+        peak = peak_bytes(scene, board.address, verb, "5")
+    print(f"{verb}, endless {what}: {peak / 1e6:.0f} MB")
+    assert peak < MEMORY_LIMIT_BYTES
