@@ -1,0 +1,112 @@
+"""Another minor version works, older or newer, on either side; another major one is refused with both versions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from profagent.errors import ProtocolError
+from profagent.link.messages import Holding, Welcome
+from profagent.link.session import Announcement, Happened, Session
+from profagent.link.translate import from_wire
+from profagent_wire.v1 import board_pb2 as wire
+from profagent_wire.v1.board_pb2_grpc import BoardStub
+from tests.integration.board import content, running, sample
+from tests.unit.link.board import BOARD
+
+STREAMS = Path(__file__).parents[1] / "data" / "streams"
+# A field, number 1000 and of two bytes, that no version knows yet.
+UNKNOWN = b"\xc2\x3e\x02hi"
+
+
+def recorded(name: str) -> Iterator[bytes]:
+    """The messages of a recorded stream."""
+    data, at = (STREAMS / name).read_bytes(), 0
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        yield data[at + 4 : at + 4 + size]
+        at += 4 + size
+
+
+def copied(messages: Iterator[bytes]) -> dict[bytes, bytes]:
+    """What a host of today makes of a daemon's messages."""
+    session, copies = Session(), dict[bytes, bytes]()
+    for data in messages:
+        message = from_wire(wire.ServerMessage.FromString(data))
+        for event in session.receive(message) if message else ():
+            if isinstance(event, Announcement):
+                for log in event.logs:
+                    session.hold(Holding(log.handle))
+                    copies[log.path] = b""
+            if isinstance(event, Happened) and event.log is not None:
+                copies[event.log.path] += getattr(event.event, "data", b"")
+    return copies
+
+
+@pytest.mark.parametrize("more", [b"", UNKNOWN], ids=["1.0", "newer than today"])
+def test_a_daemon_of_another_minor_version_is_understood(tmp_path: Path, more: bytes) -> None:
+    job = sample(tmp_path, "runtime-reload")
+    later = [UNKNOWN, *(data + more for data in recorded("server-1.0"))] if more else [*recorded("server-1.0")]
+    assert copied(iter(later)) == content(job)
+
+
+@pytest.mark.parametrize("more", [b"", UNKNOWN], ids=["1.0", "newer than today"])
+async def test_a_client_of_another_minor_version_is_served(tmp_path: Path, more: bytes) -> None:
+    job = sample(tmp_path, "runtime-reload")
+    opened, select, _, acknowledge = (wire.ClientMessage.FromString(data + more) for data in recorded("client-1.0"))
+    told = [wire.ServerMessage.FromString(data) for data in recorded("server-1.0")]
+    paths = {log.handle: log.path for message in told for log in message.announced.logs}
+    copies: dict[bytes, bytes] = {}
+    handles: dict[bytes, int] = {}
+    released: set[int] = set()
+    complete: set[int] | None = None  # handles that the client has acknowledged as complete
+    with running("--root", tmp_path) as board:
+        async with grpc.aio.insecure_channel(board.address) as channel:
+            call: Any = BoardStub(channel).Follow()  # type: ignore[call-arg]
+            await call.write(opened)
+            if more:
+                await call.write(wire.ClientMessage.FromString(more))
+            await call.write(select)
+            while released != complete:
+                message = await call.read()
+                assert isinstance(message, wire.ServerMessage)
+                released |= {*message.released.handles}
+                for log in message.announced.logs:
+                    handles[log.path], copies[log.path] = log.handle, b""
+                if message.announced.logs:
+                    held = [wire.Holding(handle=log.handle) for log in message.announced.logs]
+                    await call.write(wire.ClientMessage(holdings=wire.Holdings(logs=held)))
+                by_handle = {handle: path for path, handle in handles.items()}
+                for event in message.batch.events:
+                    if event.HasField("chunk"):
+                        copies[by_handle[event.chunk.handle]] += event.chunk.data
+                if message.job_status.caught_up and complete is None:
+                    # Handles are the stream's own: the recorded client's are those of the same logs.
+                    for durable in acknowledge.acknowledge.logs:
+                        durable.handle = handles[paths[durable.handle]]
+                    complete = {durable.handle for durable in acknowledge.acknowledge.logs if durable.complete}
+                    await call.write(acknowledge)
+            call.cancel()
+    assert copies == content(job)
+
+
+async def test_a_client_of_another_major_version_is_refused_with_both_versions(tmp_path: Path) -> None:
+    with running("--root", tmp_path) as board:
+        async with grpc.aio.insecure_channel(board.address) as channel:
+            call: Any = BoardStub(channel).Follow()  # type: ignore[call-arg]
+            version = wire.ProtocolVersion(major=2, minor=7)
+            await call.write(wire.ClientMessage(open=wire.Open(protocol=version, consumer="test", client="test")))
+            assert await call.code() is grpc.StatusCode.FAILED_PRECONDITION
+            assert await call.details() == "the client speaks protocol 2.7, this daemon 1.1"
+
+
+def test_a_daemon_of_another_major_version_is_refused_with_both_versions() -> None:
+    with pytest.raises(ProtocolError, match=r"it speaks protocol 2\.7, this profagent 1\.1"):
+        Session().receive(Welcome(replace(BOARD, protocol=(2, 7)), 4_000_000))
