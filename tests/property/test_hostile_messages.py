@@ -1,0 +1,91 @@
+"""On any messages whatever, a session and a daemon's stream go on or refuse, and raise nothing else."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profagent.errors import ProtocolError
+from profagent.link.messages import Holding
+from profagent.link.session import LARGEST_LOGS, Announcement, Session
+from profagent.link.translate import from_wire
+from profagent_wire.v1 import board_pb2 as wire
+from profagentd import requests
+from profagentd.budget import Budgets
+from profagentd.refusal import Refusal
+from profagentd.stream import Stream
+from tests.fakes.malicious_board import GOOD, announced, batch, chunk, completed, job, listed, started, welcome
+
+u32 = st.sampled_from([0, 1, 2, 3, 77, 2**32 - 1])
+u64 = st.sampled_from([0, 1, 3, 2**48, 2**62, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)
+data = st.binary(max_size=8)
+path = st.sampled_from([GOOD, b"..", b"/a", b"a\0b", b"data/a", b"data/a/b"]) | st.binary(max_size=40)
+removed = st.builds(wire.Removed, handle=u32, generation=u64, sent=u64, size=u64).map(lambda m: wire.Event(removed=m))
+loss = st.builds(wire.Loss, handle=u32, job=u32, reason=st.text(max_size=9), lost_bytes=u64, id=u64)
+events = st.one_of(
+    st.builds(started, u32, u64, u64),
+    st.builds(chunk, data, u64, u32, u64),
+    st.builds(completed, data, u32, u64, size=u64),
+    removed,
+    loss.map(lambda m: wire.Event(loss=m)),
+)
+honest = [welcome(), job(), listed(), announced(GOOD), batch(started(), chunk(b"abc"), completed(b"abc"))]
+messages = st.one_of(
+    st.sampled_from(honest),
+    st.builds(welcome, st.sampled_from([0, 1, 2, 77]), u64, hostname=st.text(max_size=9)),
+    st.builds(announced, path, first=u32.filter(lambda first: first < 2**32 - 1)),
+    st.lists(events, max_size=4).map(lambda each: batch(*each)),
+    st.lists(u32, max_size=4).map(lambda each: wire.ServerMessage(released=wire.Released(handles=each))),
+)
+
+
+@st.composite
+def damaged(draw: Any, whole: bytes) -> bytes:
+    """The bytes of a message, some of them others."""
+    changed = bytearray(whole)
+    for _ in range(draw(st.integers(1, 3))):
+        if changed:
+            changed[draw(st.integers(0, len(changed) - 1))] = draw(st.integers(0, 255))
+    return bytes(changed)
+
+
+encoded = messages.map(lambda message: message.SerializeToString())
+
+
+@settings(max_examples=200)
+@given(st.lists(encoded | encoded.flatmap(damaged) | st.binary(max_size=60), max_size=12), st.booleans())
+def test_any_messages_of_a_board(received: list[bytes], is_welcomed: bool) -> None:
+    session = Session()
+    first = [message.SerializeToString() for message in honest] if is_welcomed else []
+    with suppress(DecodeError, ProtocolError):
+        for each in [*first, *received]:
+            message = from_wire(wire.ServerMessage.FromString(each))
+            for event in session.receive(message) if message is not None else ():
+                for log in event.logs if isinstance(event, Announcement) else ():
+                    session.hold(Holding(log.handle))
+    assert len(session._logs) == len(session._paths) <= LARGEST_LOGS
+
+
+holdings = st.builds(wire.Holding, handle=u32, skip=st.booleans(), generation=u64, offset=u64, prefix_digest=data)
+acks = st.builds(wire.Acknowledgement, handle=u32, generation=u64, offset=u64, complete=st.booleans())
+said = st.one_of(
+    st.builds(wire.Select, follow=st.lists(u32), unfollow=st.lists(u32)).map(lambda m: wire.ClientMessage(select=m)),
+    st.lists(holdings).map(lambda logs: wire.ClientMessage(holdings=wire.Holdings(logs=logs))),
+    st.lists(acks).map(lambda logs: wire.ClientMessage(acknowledge=wire.Acknowledge(logs=logs))),
+).map(lambda message: message.SerializeToString())
+
+
+@settings(max_examples=200)
+@given(st.lists(said | said.flatmap(damaged) | st.binary(max_size=60), max_size=12))
+def test_any_messages_of_a_client(received: list[bytes]) -> None:
+    budgets = Budgets()
+    stream, before = Stream(budgets), budgets.logs.common
+    with suppress(DecodeError, Refusal):
+        for each in received:
+            requests.apply(wire.ClientMessage.FromString(each), stream)
+    stream.close()
+    assert budgets.logs.common == before
