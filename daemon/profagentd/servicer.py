@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import grpc.aio
 
 from profagent_wire.seal import DamagedError
 from profagent_wire.v1 import board_pb2 as wire
@@ -147,6 +148,9 @@ class Servicer(BoardServicer):
             refusal = raised
         except DamagedError as error:
             refusal = Refusal(Fault.DAMAGED, str(error))
+        except grpc.aio.InternalError:
+            # gRPC's word for a message that was under way when the client left.
+            _LOGGER.info("%s left while it was sent to", context.peer())
         finally:
             self._conversations.discard(conversation)
         if refusal:
