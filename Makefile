@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTOC := .venv-protoc/bin/python
 
 .NOTPARALLEL:
-.PHONY: help demo test check protos check-protos bench bench-growth pins clean
+.PHONY: help demo test check protos check-protos bench soak bench-growth pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -36,6 +36,9 @@ bench: .venv/ready .venv-bench/ready ## measure, and print the figures
 
 bench-growth: .venv/ready ## measure with up to 50 million rows stored; takes 9 GB of TMPDIR
 	@$(BIN)/python -m pytest tests/bench/growth_of_rows.py --capture=no --timeout=0
+
+soak: .venv/ready ## run at full rate under faults for SOAK_S seconds (600)
+	@PYTHONPATH=protos:daemon:agent:. $(BIN)/python -m tests.soak.soak --seconds $(or $(SOAK_S),600)
 
 pins: ## pin the requirements anew
 	@tools/pin $(PYTHON) $$(tools/find_python39)

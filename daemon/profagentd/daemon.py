@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from profagentd import __version__
 from profagentd.board import Board
-from profagentd.clock import Clock, SystemClock
 from profagentd.config import DaemonConfig, policy_of, real_roots
 from profagentd.custody import Custody
 from profagentd.describe import identify
@@ -31,6 +30,8 @@ from profagentd.watch import Watch
 if TYPE_CHECKING:
     import grpc
 
+    from profagentd.clock import Clock
+
 _LOGGER = logging.getLogger(__name__)
 
 # Threads for reading files and directories.
@@ -39,7 +40,7 @@ THREADS = 4
 STATE_DIRECTORY = Path("/var/lib/profagentd")
 
 
-async def serve(config: DaemonConfig, simulation: SimulationOptions | None) -> None:
+async def serve(config: DaemonConfig, simulation: SimulationOptions | None, clock: Clock) -> None:
     """Serve until SIGTERM or SIGINT. Raises DaemonError when it cannot."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -50,11 +51,10 @@ async def serve(config: DaemonConfig, simulation: SimulationOptions | None) -> N
         if simulation and not config.roots:
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="profagentd-"))
             config = replace(config, roots=(directory,))
-        await _run(config, simulation, stop)
+        await _run(config, simulation, clock, stop)
 
 
-async def _run(config: DaemonConfig, simulation: SimulationOptions | None, stop: asyncio.Event) -> None:
-    clock = SystemClock()
+async def _run(config: DaemonConfig, simulation: SimulationOptions | None, clock: Clock, stop: asyncio.Event) -> None:
     board = Board(clock, config.quiet_after_s)
     watch = Watch(real_roots(config.roots), config.depth, clock, board, scan=config.scan, acl_json=config.acl_json)
     losses = KeptLosses(_losses_directory(config, simulation))

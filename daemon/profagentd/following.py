@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from profagentd.clock import Moment
 
 CHUNK_BYTES = 256 * 1024
+# In such pieces they are sent, so that over a slow link none takes so long that its host takes it for dead.
+PIECE_BYTES = 64 * 1024
 # A log that was not changed for so long has stopped changing.
 STABLE_S = 0.3
 # A snapshot that was caught while it was written is read again after this.
@@ -203,6 +205,7 @@ class _Look:
         self._send(os.pread(self._descriptor, size, self._log.sent))
 
     def _send(self, data: bytes) -> None:
-        if data:
-            self._events.append(Chunk(self._log.handle, self._log.generation, self._log.sent, data))
-            self._log.took(data)
+        for at in range(0, len(data), PIECE_BYTES):
+            piece = data[at : at + PIECE_BYTES]
+            self._events.append(Chunk(self._log.handle, self._log.generation, self._log.sent, piece))
+            self._log.took(piece)

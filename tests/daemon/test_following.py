@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profagentd.events import Chunk, Completed, Event, Loss, Removed, Started, StartReason
-from profagentd.following import CHUNK_BYTES, COMPARE_BYTES, STABLE_S, Step, advance
+from profagentd.following import CHUNK_BYTES, COMPARE_BYTES, PIECE_BYTES, STABLE_S, Step, advance
 from profagentd.log import Log, Phase
 from profagentd.logs import kind_of
 from profagentd.opening import OpenJob, Place
@@ -111,7 +111,8 @@ def test_a_large_log_comes_in_chunks_of_which_a_look_sends_one(data: Bench) -> N
     data.hold()
     step = data.look()
     assert step.again
-    assert [len(event.data) for event in step.events if isinstance(event, Chunk)] == [CHUNK_BYTES]
+    pieces = [(event.offset, len(event.data)) for event in step.events if isinstance(event, Chunk)]
+    assert pieces == [(at, PIECE_BYTES) for at in range(0, CHUNK_BYTES, PIECE_BYTES)]
     assert data.events() == [Chunk(7, 1, CHUNK_BYTES, bytes(5))]
 
 

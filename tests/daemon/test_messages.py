@@ -110,10 +110,10 @@ def test_nothing_gives_no_batch() -> None:
     assert sizes() == []
 
 
-def test_a_batch_holds_256_kib_at_most() -> None:
-    half = Chunk(1, 1, 0, bytes(128 * 1024))
+def test_a_batch_holds_64_kib_at_most() -> None:
+    half = Chunk(1, 1, 0, bytes(32 * 1024))
     assert sizes(half, half, half) == [2, 1]
-    assert sizes(Chunk(1, 1, 0, bytes(256 * 1024)), Chunk(2, 1, 0, b"x"), Removed(1, 1, 1, 1)) == [1, 2]
+    assert sizes(Chunk(1, 1, 0, bytes(64 * 1024)), Chunk(2, 1, 0, b"x"), Removed(1, 1, 1, 1)) == [1, 2]
 
 
 def test_a_batch_holds_a_thousand_events_at_most() -> None:

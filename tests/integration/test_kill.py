@@ -19,7 +19,7 @@ from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 if TYPE_CHECKING:
     from tests.daemon.daemon_process import Daemon
 
-KILLS = 8
+KILLS = 10
 RATE = 50
 
 
@@ -130,7 +130,8 @@ def test_a_daemon_that_is_killed_and_comes_back_is_followed_on(root: Path, tmp_p
             time.sleep(moments.uniform(0.1, 1.0))
             first.process.kill()
             first.process.wait()
-            for restart in range(2, 5):
+            for restart in range(2, KILLS + 1):
+                # It is killed when the context is left.
                 with running("--root", root, listen=first.address):
                     host.err.until("recording", restart)
                     time.sleep(moments.uniform(0.0, 0.6))
@@ -139,5 +140,25 @@ def test_a_daemon_that_is_killed_and_comes_back_is_followed_on(root: Path, tmp_p
                 assert board.stop() == 0
                 ended = host.ended()
     assert ended.code == 0, ended.err
-    assert ended.err.count("next attempt") >= 4
+    assert ended.err.count("next attempt") >= KILLS
+    _check(root, workspace, RATE)
+
+
+def test_both_are_killed_and_go_on(root: Path, tmp_path: Path) -> None:
+    workspace, moments = tmp_path / "workspace", random.Random(22)
+    with simulating(root, 300) as board, running("--root", root) as first:
+        arguments = ("--board", first.address, "--workspace", workspace)
+        first.process.kill()
+        first.process.wait()
+        for kill in range(KILLS):
+            with running("--root", root, listen=first.address) as daemon, started("record", *arguments) as host:
+                host.err.until("recording")
+                time.sleep(moments.uniform(0.0, 0.6))
+                # One goes before the other, which is killed when the context is left.
+                (daemon if kill % 2 else host).process.kill()
+        with running("--root", root, listen=first.address):
+            # Asked to end, the simulated board finishes its JOB first.
+            assert board.stop() == 0
+            ended = profagent("record", *arguments, "--until-finished", "--json")
+    assert (ended.code, ended.document["session"]) == (0, 1), ended.err
     _check(root, workspace, RATE)

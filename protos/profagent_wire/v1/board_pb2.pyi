@@ -740,7 +740,7 @@ global___Holding = Holding
 
 @typing.final
 class Batch(google.protobuf.message.Message):
-    """Several things about logs, in order. Gathered for at most 50 ms or 256 KiB."""
+    """Several things about logs, in order. Gathered for at most 50 ms or 64 KiB."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

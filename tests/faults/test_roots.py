@@ -1,0 +1,193 @@
+"""What befalls directories of JOBs: they go and come back, notices overflow, thousands of files come at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.board import SAMPLES, GrowingJob, content, eventually, running, simulated
+from tests.integration.host import Host, started
+from tests.integration.rows import imported_rows, link_ledger, query, rows_of
+
+FILES = 10_000
+# Each inference of this network leaves two files, and the model some more.
+INFERENCES = FILES // 2
+QUEUE = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text("ascii"))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+@pytest.fixture(scope="module")
+def large_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished JOB of 10,000 files."""
+    job = simulated(tmp_path_factory.mktemp("large"), INFERENCES, model="mobilenetv2", layers=1)
+    assert len(content(job)) >= FILES
+    return job
+
+
+class Recording:
+    """A `record` that goes on until it is told otherwise, and its daemon."""
+
+    def __init__(self, host: Host, workspace: Path, daemon_pid: int, *, ends_itself: bool) -> None:
+        self.host = host
+        self.database = workspace / "profagent.db"
+        self.daemon_pid = daemon_pid
+        self._workspace = workspace
+        self._ends_itself = ends_itself
+
+    def holds(self, job: Path, timeout_s: float = 60.0) -> bool:
+        """Wait until the mirror is what stands in a directory."""
+        return eventually(lambda: self._mirror(job.name) == content(job), timeout_s)
+
+    def is_told(self, job: str, state: str) -> bool:
+        """Wait until the JOB's state has come to the database."""
+        return eventually(lambda: query(self.database, "SELECT state FROM job WHERE name = ?", job) == [(state,)])
+
+    def check_end(self, job: Path, folder: Path, ledger: list[tuple[str | None, str, str]]) -> None:
+        """The JOB has finished: mirror and rows are the board's."""
+        if not self._ends_itself:
+            assert self.holds(job)
+            assert self.is_told(job.name, "finished")
+        ended = self.host.ended() if self._ends_itself else self.host.interrupt()
+        assert ended.code == 0, ended.err
+        assert self._mirror(job.name) == content(job)
+        assert rows_of(self.database, job.name) == imported_rows(job, folder / "imported")
+        assert link_ledger(self.database, job.name) == ledger
+
+    def _mirror(self, job: str) -> dict[bytes, bytes]:
+        found = list(self._workspace.glob(f"mirror/*/{job}"))
+        return content(found[0]) if found else {}
+
+
+@contextmanager
+def recording(root: Path, workspace: Path, *options: str, ends_itself: bool = False) -> Iterator[Recording]:
+    """With `ends_itself` it ends when every JOB has finished, or was removed."""
+    arguments = ("--workspace", workspace, "--backlog", *(("--until-finished",) if ends_itself else ()))
+    with (
+        running("--root", root, *options) as daemon,
+        started("record", "--board", daemon.address, *arguments) as host,
+    ):
+        host.err.until("recording")
+        yield Recording(host, workspace, daemon.process.pid, ends_itself=ends_itself)
+
+
+def mount(*arguments: str | Path) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+@contextmanager
+def unmounted_at_last(target: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", target], check=False, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("watching", [(), ("--scan",)], ids=["inotify", "scan"])
+@pytest.mark.parametrize("how", [(), ("--lazy",)], ids=["unmounted", "detached"])
+def test_a_root_that_is_unmounted_and_mounted_again_goes_on(
+    root: Path, tmp_path: Path, how: tuple[str, ...], watching: tuple[str, ...]
+) -> None:
+    """While it is away its JOB is told as removed; when it is back, what is held of it is known again."""
+    (tmp_path / "disk").mkdir()
+    mount("-t", "tmpfs", "tmpfs", tmp_path / "disk")
+    with unmounted_at_last(tmp_path / "disk"), unmounted_at_last(root):
+        mount("--bind", tmp_path / "disk", root)
+        job = GrowingJob(SAMPLES["runtime-json"], tmp_path / "disk", 4)
+        data = job.paths("data/*")
+        with recording(root, tmp_path / "workspace", *watching) as recorded:
+            job.write("info.json.0")
+            for _ in job.grow(data[::2]):
+                pass
+            for _ in job.grow(data[1::2], until=dict.fromkeys(data[1::2], 100)):
+                pass
+            assert recorded.holds(job.directory)
+            assert eventually(lambda: subprocess.run(["umount", *how, root], check=False).returncode == 0)
+            assert recorded.is_told(job.directory.name, "removed")
+            for _ in job.grow(data[1::2]):
+                pass
+            mount("--bind", tmp_path / "disk", root)
+            for path in (*job.paths("*"), *job.paths("data/*.done")):
+                job.write(path)
+            recorded.check_end(job.directory, tmp_path, [])
+        generations = "SELECT DISTINCT generation FROM log WHERE kind IN ('aicore', 'aicpu', 'acl_api')"
+        assert query(tmp_path / "workspace" / "profagent.db", generations) == [(1,)]
+
+
+def test_another_disk_in_the_roots_place_is_served(root: Path, tmp_path: Path) -> None:
+    """A file system that is really gone, and one with a copy of its files and more."""
+    first, second = SAMPLES["runtime-json"], simulated(tmp_path / "source", 3)
+    with unmounted_at_last(root):
+        mount("-t", "tmpfs", "tmpfs", root)
+        job = Path(shutil.copytree(first, root / first.name))
+        with recording(root, tmp_path / "workspace") as recorded:
+            assert recorded.holds(job)
+            assert eventually(lambda: subprocess.run(["umount", root], check=False).returncode == 0)
+            assert recorded.is_told(first.name, "removed")
+            mount("-t", "tmpfs", "tmpfs", root)
+            shutil.copytree(first, job)
+            shutil.copytree(second, root / second.name)
+            assert recorded.holds(second)
+            recorded.check_end(job, tmp_path, [])
+
+
+@pytest.mark.timeout(180)
+def test_notices_that_overflow_are_made_up_for(root: Path, tmp_path: Path, large_job: Path) -> None:
+    """The daemon stands still while more happens than the kernel keeps notices of."""
+    with recording(root, tmp_path / "workspace", ends_itself=True) as recorded:
+        small = GrowingJob(SAMPLES["runtime-json"], root, 1)
+        small.write("info.json.0")
+        early, late = (small.paths("data/*")[part::2] for part in (0, 1))
+        for _ in small.grow(early):
+            pass
+        assert recorded.holds(small.directory)
+        with standing_still(recorded.daemon_pid):
+            for number in range(QUEUE // 2 + 1):
+                (root / str(number)).mkdir()
+                (root / str(number)).rmdir()
+            for _ in small.grow(late):
+                pass
+            for path in (*small.paths("*"), *small.paths("data/*.done")):
+                small.write(path)
+            other = Path(shutil.copytree(SAMPLES["small"], root / SAMPLES["small"].name))
+        assert recorded.holds(other)
+        recorded.check_end(small.directory, tmp_path, [])
+
+
+@contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("how", ["before", "renamed", "while followed"])
+def test_ten_thousand_files_at_once(root: Path, tmp_path: Path, large_job: Path, how: str) -> None:
+    name = large_job.name
+    if how == "before":
+        shutil.copytree(large_job, root / name)
+    with recording(root, tmp_path / "workspace", ends_itself=True) as recorded:
+        if how == "renamed":
+            shutil.copytree(large_job, tmp_path / name)
+            (tmp_path / name).rename(root / name)
+        elif how == "while followed":
+            job = root / name
+            (job / "data").mkdir(parents=True)
+            shutil.copy(large_job / "simulated", job / "simulated")
+            assert recorded.holds(job)
+            shutil.copytree(large_job, job, dirs_exist_ok=True)
+        recorded.check_end(root / name, tmp_path, [])

@@ -1,0 +1,201 @@
+"""The soak: a board at full rate, JOB after JOB, over a link that breaks at random, until the time is over.
+
+Run it with `make soak`; `SOAK_S=` says for how long. The exit code is 1 when something differs, or memory or
+descriptors grow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from tests.faults.proxy import Ending, FaultProxy, Way
+from tests.integration.board import content, eventually, running
+from tests.integration.host import Host, started
+from tests.integration.rows import VIEWS, imported_rows, link_ledger, query, rows_of
+from tests.soak.measures import MIB, SHORTEST_SPAN_S, Sample, sampled, settled, trend
+
+RATE = 100
+MODEL = ("--model", "mobilenetv2", "--layers", "100")
+JOB_S = 10.0
+SAMPLE_S = 1.0
+# A descriptor more or less is a connection that is just being made.
+DESCRIPTORS_SLACK = 8
+
+
+@dataclass
+class Watched:
+    """A process that lives as long as the soak, and what was seen of it."""
+
+    name: str
+    pid: int
+    samples: list[Sample] = field(default_factory=list)
+
+    def look(self, at_s: float) -> None:
+        sample = sampled(self.pid, at_s)
+        if sample is not None:
+            self.samples.append(sample)
+
+    def report(self) -> tuple[str, bool]:
+        """A line for people, and whether it is as it should be."""
+        first, last, line = self.samples[0], self.samples[-1], trend(self.samples)
+        middle = settled(self.samples)[0]
+        opens = last.at_s - middle.at_s >= SHORTEST_SPAN_S and last.descriptors > middle.descriptors + DESCRIPTORS_SLACK
+        grows = opens or (line is not None and line.is_growth)
+        text = (
+            f"{self.name}: RSS {first.rss_bytes / MIB:.1f} MiB at the start, {last.rss_bytes / MIB:.1f} at the end"
+            f" (slope {line or 'N/A'}); descriptors {first.descriptors},"
+            f" {middle.descriptors} half-way, {last.descriptors} at the end"
+        )
+        return text + (": GROWS" if grows else ""), not grows
+
+
+class Victim:
+    """A second `record`, with a workspace of its own, that is killed and started again; a context manager."""
+
+    def __init__(self, address: str, workspace: Path) -> None:
+        self.workspace = workspace
+        self._arguments = ("record", "--board", address, "--workspace", workspace)
+        self._life = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._life.enter_context(started(*self._arguments)).err.until("recording")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill_for_good()
+
+    def kill(self) -> None:
+        """SIGKILL, and another one in its place."""
+        self.kill_for_good()
+        self.__enter__()
+
+    def kill_for_good(self) -> None:
+        self._life.close()
+
+
+class Soak:
+    """One run in a folder of its own."""
+
+    def __init__(self, folder: Path, seconds: float, seed: int) -> None:
+        self._folder = folder
+        self._root = folder / "root"
+        self._workspace = folder / "workspace"
+        self._seconds = seconds
+        self._chance = random.Random(seed)
+        self._begun = time.monotonic()
+        self._failures: list[str] = []
+        self._faults: dict[str, int] = {}
+
+    def run(self) -> bool:
+        """Soak; whether all was as it should be."""
+        self._root.mkdir()
+        with ExitStack() as stack:
+            daemon = stack.enter_context(running("--root", self._root))
+            proxy = stack.enter_context(FaultProxy(daemon.address, self._chance.randrange(1 << 32)))
+            where = ("--board", proxy.address, "--workspace", self._workspace)
+            host = stack.enter_context(started("record", *where))
+            host.err.until("recording")
+            watched = [Watched("daemon", daemon.process.pid), Watched("record", host.process.pid)]
+            victim = stack.enter_context(Victim(daemon.address, self._folder / "victim"))
+            while self._elapsed_s < self._seconds:
+                self._job(proxy, victim, watched)
+            self._end(host, watched)
+        return not self._failures
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._begun
+
+    def _job(self, proxy: FaultProxy, victim: Victim, watched: list[Watched]) -> None:
+        """A simulated board runs one model while the link breaks, and its JOB is compared and removed."""
+        arguments = ("--simulate", "--rate", str(RATE), *MODEL, "--seed", str(self._chance.randrange(1 << 30)))
+        known = {*self._root.iterdir()}
+        until = min(self._elapsed_s + JOB_S, self._seconds)
+        with running("--root", self._root, *arguments) as npu:
+            eventually(lambda: bool({*self._root.iterdir()} - known))
+            while self._elapsed_s < until:
+                time.sleep(self._chance.uniform(0.2, SAMPLE_S))
+                for each in watched:
+                    each.look(self._elapsed_s)
+                self._break(proxy, victim)
+            # Asked to end, the simulated board finishes its JOB first.
+            npu.stop()
+        for job in {*self._root.iterdir()} - known:
+            self._compare(job, self._workspace)
+            self._compare(job, victim.workspace)
+
+    def _break(self, proxy: FaultProxy, victim: Victim) -> None:
+        """Some fault, or none."""
+        kind = self._chance.choice(("none", "none", "kill", "cut", "reset", "flip", "delay", "half-close"))
+        faults = proxy.faults
+        faults.delay_s = 0.05 if kind == "delay" else 0.0
+        faults.reset_within_bytes = 2_000_000 if kind == "reset" else None
+        if kind == "flip":
+            faults.flip_each_bytes, faults.flips_left = 200_000, 1
+        elif kind == "kill":
+            victim.kill()
+        elif kind == "cut":
+            proxy.cut(self._chance.choice(list(Ending)))
+        elif kind == "half-close":
+            proxy.half_close(self._chance.choice(list(Way)))
+        self._faults[kind] = self._faults.get(kind, 0) + 1
+
+    def _compare(self, job: Path, workspace: Path) -> None:
+        database, name = workspace / "profagent.db", job.name
+        state = "SELECT count(*) FROM job WHERE name = ? AND state = 'finished'"
+        if not eventually(lambda: query(database, state, name) == [(1,)], 120.0) or not eventually(
+            lambda: _mirrored(workspace, name) == content(job), 60.0
+        ):
+            self._failures.append(f"{name}: the mirror is not the board's")
+            return
+        imported = imported_rows(job, Path(tempfile.mkdtemp(dir=self._folder)))
+        if not eventually(lambda: rows_of(database, name) == imported, 30.0):
+            self._failures.append(f"{name}: the rows are not those of an import")
+        if link_ledger(database, name):
+            self._failures.append(f"{name}: the ledger tells of {link_ledger(database, name)}")
+
+    def _end(self, host: Host, watched: list[Watched]) -> None:
+        ended = host.interrupt()
+        if ended.code:
+            self._failures.append(f"record ended with {ended.code}: {ended.err[-500:]}")
+        database = self._workspace / "profagent.db"
+        counts = {view: query(database, f"SELECT count(*) FROM {view}")[0][0] for view in VIEWS}
+        ledger = query(database, "SELECT grade, reason, sum(count) FROM ledger_entry GROUP BY grade, reason")
+        print(f"records: {counts}, in {query(database, 'SELECT count(*) FROM job')[0][0]} JOBs")
+        print(f"ledger:  {ledger}")
+        print(f"faults:  {self._faults}, {ended.err.count('next attempt')} links lost")
+        for each in watched:
+            line, is_right = each.report()
+            print(line)
+            if not is_right:
+                self._failures.append(line)
+        for failure in self._failures:
+            print(f"FAILED: {failure}")
+
+
+def _mirrored(workspace: Path, job: str) -> dict[bytes, bytes]:
+    found = list(workspace.glob(f"mirror/*/{job}"))
+    return content(found[0]) if found else {}
+
+
+def main() -> int:
+    """Soak as the command line says; the exit code."""
+    parser = argparse.ArgumentParser(description="A board at full rate over a link that breaks at random.")
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    args = parser.parse_args()
+    print(f"seed {args.seed}, {args.seconds:.0f} s, {RATE} inferences/s", flush=True)
+    with tempfile.TemporaryDirectory(prefix="profagent-soak-") as folder:
+        return 0 if Soak(Path(folder), args.seconds, args.seed).run() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

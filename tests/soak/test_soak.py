@@ -1,0 +1,54 @@
+"""The soak runs, and what it measures by is right."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.integration.host import ENVIRONMENT
+from tests.soak.measures import MIB, Sample, sampled, trend
+
+ROOT = Path(__file__).parents[2]
+SOAK_S = 15
+
+
+@pytest.mark.timeout(240)
+def test_a_short_soak_finds_nothing() -> None:
+    command = [sys.executable, "-m", "tests.soak.soak", "--seconds", str(SOAK_S), "--seed", "5"]
+    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([ENVIRONMENT["PYTHONPATH"], str(ROOT)])}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert ended.returncode == 0, ended.stdout
+    for told in ("seed 5", "records: ", "ledger: ", "daemon: RSS ", "record: RSS ", "descriptors "):
+        assert told in ended.stdout
+
+
+def samples(slope_mib_per_s: float, noise_mib: float) -> list[Sample]:
+    noise = np.random.default_rng(3).normal(0, noise_mib * MIB, 300)
+    return [Sample(at, int(100 * MIB + slope_mib_per_s * MIB * at + noise[at]), 20) for at in range(300)]
+
+
+@pytest.mark.parametrize(("slope", "noise", "grows"), [(0.0, 1.0, False), (0.2, 1.0, True), (0.01, 0.1, False)])
+def test_growth_is_a_slope_beyond_noise_and_beyond_a_warm_up(slope: float, noise: float, grows: bool) -> None:
+    found = trend(samples(slope, noise))
+    assert found is not None
+    assert found.is_growth is grows
+    assert found.slope_bytes_per_s == pytest.approx(slope * MIB, abs=0.01 * MIB)
+
+
+def test_few_samples_have_no_trend() -> None:
+    assert trend(samples(0.0, 1.0)[:3]) is None
+
+
+def test_a_process_is_sampled_until_it_is_gone() -> None:
+    own = sampled(os.getpid(), 1.0)
+    assert own is not None
+    assert own.rss_bytes > MIB
+    assert own.descriptors > 2
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert sampled(ended.pid, 1.0) is None
