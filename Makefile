@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTOC := .venv-protoc/bin/python
 
 .NOTPARALLEL:
-.PHONY: help demo test check protos check-protos bench soak bench-growth pins clean
+.PHONY: help demo test check protos check-protos bench soak bench-growth fuzz pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -40,11 +40,16 @@ bench-growth: .venv/ready ## measure with up to 50 million rows stored; takes 9 
 soak: .venv/ready ## run at full rate under faults for SOAK_S seconds (600)
 	@PYTHONPATH=protos:daemon:agent:. $(BIN)/python -m tests.soak.soak --seconds $(or $(SOAK_S),600)
 
+fuzz: .venv-fuzz/ready ## fuzz the formats for FUZZ_S seconds (60)
+	@mkdir -p .fuzz/corpus && find tests/data -type f -size -64k -exec cp --backup=numbered -t .fuzz/corpus {} +
+	@PYTHONPATH=protos:agent .venv-fuzz/bin/python tests/fuzz/formats.py .fuzz/corpus \
+		-max_total_time=$(or $(FUZZ_S),60) -max_len=65536 -timeout=10 -rss_limit_mb=1024 -artifact_prefix=.fuzz/
+
 pins: ## pin the requirements anew
 	@tools/pin $(PYTHON) $$(tools/find_python39)
 
 clean: ## remove environments, caches and build output
-	@rm -rf .venv .venv39 .venv-bench .venv-protoc build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv39 .venv-bench .venv-protoc .venv-fuzz .fuzz build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: requirements/dev.txt tools/make_venv
@@ -64,4 +69,8 @@ clean: ## remove environments, caches and build output
 .venv-bench/ready: requirements/bench.txt tools/make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the benchmarks need Python 3.11: make PYTHON=…")'
 	@tools/make_venv $(PYTHON) .venv-bench requirements/bench.txt
+	@touch $@
+
+.venv-fuzz/ready: requirements/fuzz.txt tools/make_venv
+	@tools/make_venv $(PYTHON) .venv-fuzz requirements/fuzz.txt
 	@touch $@

@@ -1,0 +1,41 @@
+"""Coverage-guided fuzzing of the formats: a parser gives a value, or one of its own errors. For `make fuzz`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+import atheris
+
+with atheris.instrument_imports(include=["profagent"]):
+    from profagent.errors import FormatError, UnsupportedBoardError
+    from profagent.formats.countermap import parse_counter_map
+    from profagent.formats.done import parse_done
+    from profagent.formats.info_json import parse_info_json
+    from profagent.formats.layers import parse_layer_info
+    from profagent.formats.names import LogKind, parse_log_name
+    from profagent.formats.net_info import parse_net_info
+
+FILE = "data/x"
+PARSERS = (
+    lambda data: parse_done(data, LogKind.AICORE, FILE),
+    lambda data: parse_done(data, LogKind.ACL_API, FILE),
+    lambda data: parse_layer_info(data, FILE),
+    lambda data: parse_net_info(data, FILE),
+    lambda data: parse_info_json(data, FILE),
+    lambda data: parse_counter_map(data.decode("utf-8", "surrogateescape"), FILE),
+    lambda data: parse_log_name(os.fsdecode(data)),
+)
+
+
+def parse(data: bytes) -> None:
+    """Give the bytes to every parser."""
+    for parser in PARSERS:
+        with suppress(FormatError, UnsupportedBoardError):
+            parser(data)
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, parse)
+    atheris.Fuzz()
