@@ -156,7 +156,7 @@ class Conversation:
         _LOGGER.info("%s (%s) follows: %s, %s", opened.consumer, opened.client, self._caller, role)
         welcome = messages.welcome(self._site.describe(), self._caller.role, int(HEARTBEAT_S * US_PER_S))
         await self._write(wire.ServerMessage(welcome=welcome))
-        await self._site.ready()
+        await until_first(self._site.ready(), self._beat())
         for job in self._site.board.jobs:
             self._stream.job_changed_state(job)
         take = self._site.custody.taker(opened.consumer) if self.is_operator else None
@@ -170,6 +170,13 @@ class Conversation:
             self._site.custody.losses.remove_listener(self._wake.set)
             self._site.board.remove_listener(self)
             _LOGGER.info("%s left", opened.consumer)
+
+    async def _beat(self) -> None:
+        """Prove that we live while JOBs are looked for; nobody listens yet, so the client's silence does not count."""
+        while True:
+            await self._site.clock.sleep(HEARTBEAT_S)
+            await self._send_heartbeat()
+            self._heard = self._site.clock.monotonic()
 
     async def _read(self) -> None:
         async for message in self._incoming:
