@@ -97,7 +97,7 @@ class Conversation:
     ) -> None:
         self._site = site
         self._caller = caller
-        self._incoming = requests.readable(incoming)
+        self._incoming = incoming
         self._write = write
         self._stream = Stream(site.budgets)
         self._wake = asyncio.Event()

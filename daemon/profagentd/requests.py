@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError
-
 from profagentd import messages
 from profagentd.log import DIGEST_BYTES
 from profagentd.refusal import Fault, Refusal
@@ -20,15 +18,6 @@ if TYPE_CHECKING:
 
 MAX_CLIENT_NAME = 256
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
-
-
-async def readable(incoming: AsyncIterator[wire.ClientMessage]) -> AsyncIterator[wire.ClientMessage]:
-    """The client's messages. Raises Refusal for bytes that are none."""
-    try:
-        async for message in incoming:
-            yield message
-    except DecodeError as error:
-        raise Refusal(Fault.INVALID, "the bytes are no ClientMessage") from error
 
 
 async def opening(incoming: AsyncIterator[wire.ClientMessage]) -> wire.Open:

@@ -134,8 +134,8 @@ async def test_bytes_that_are_no_message_are_refused(daemon: Daemon) -> None:
             with suppress(grpc.aio.AioRpcError):
                 while await call.read() is not grpc.aio.EOF:
                     pass
-            assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert await call.details() == "the bytes are no ClientMessage"
+            assert await call.code() is grpc.StatusCode.DATA_LOSS
+            assert await call.details() == "a message cannot be read: it was damaged on the way"
 
 
 @pytest.mark.parametrize(
