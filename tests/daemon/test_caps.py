@@ -57,8 +57,7 @@ async def is_welcomed(client: Client) -> bool:
     """Whether the daemon lets the stream in."""
     try:
         return await client.call.read() is not grpc.aio.EOF
-    except grpc.aio.AioRpcError as error:
-        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    except grpc.aio.AioRpcError:
         return False
 
 
