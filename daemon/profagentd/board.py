@@ -95,6 +95,11 @@ class Board:
         """Whether the JOB is known."""
         return place in self._jobs
 
+    def rest_s(self, job: Job) -> float:
+        """How long nothing changed in a JOB, as far as it was seen."""
+        self._see(job)
+        return job.activity.rest_s
+
     def add_listener(self, listener: Listener) -> None:
         """Tell it what happens from now on."""
         self._listeners.append(listener)
@@ -197,8 +202,7 @@ class Board:
 
     async def _look_at(self, job: Job) -> None:
         now = self._clock.monotonic()
-        if not job.is_scanned:
-            job.activity.see(now)
+        self._see(job)
         if job.activity.wants_survey and now >= job.next_survey:
             await self._survey(job)
         if job.activity.wants_npu(now):
@@ -208,6 +212,11 @@ class Board:
         self._note_known(job)
         if job.activity.is_settled:
             self._unsettled.pop(job, None)
+
+    def _see(self, job: Job) -> None:
+        """What changes with a notice has not changed until now."""
+        if not job.is_scanned:
+            job.activity.see(self._clock.monotonic())
 
     async def _survey(self, job: Job) -> None:
         begun = self._clock.monotonic()

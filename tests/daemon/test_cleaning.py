@@ -83,7 +83,6 @@ class Bench:
             await asyncio.sleep(0.001)
         keeping.cancel()
         self.clock.advance(QUIET_S)
-        self.board.seen(job.place, self.clock.now)
 
     async def clean(self, after_s: float = SETTLE_S) -> None:
         self.clock.advance(after_s)
