@@ -83,7 +83,7 @@ def captured(scenarios: Mapping[str, Scenario], folder: Path, for_s: float) -> d
         assert eventually(lambda: any(root.iterdir()))
         boards = {name: stack.enter_context(running("--root", root)) for name in scenarios}
         links = {name: stack.enter_context(recording(boards[name].address, folder / name)) for name in scenarios}
-        plays = {name: threads.submit(play, links[name]) for name, play in scenarios.items()}
+        plays = {name: threads.submit(_played, play, links[name]) for name, play in scenarios.items()}
         wait(plays.values(), PLAY_S)
         time.sleep(max(0.0, begun + for_s - time.monotonic()))
         # Asked to end, the simulated board finishes its JOB first.
@@ -92,6 +92,14 @@ def captured(scenarios: Mapping[str, Scenario], folder: Path, for_s: float) -> d
     (job,) = root.iterdir()
     imported = imported_rows(job, folder / "imported")
     return {name: Captured(plays[name].exception(), ends[name], folder / name, job, imported) for name in scenarios}
+
+
+def _played(play: Scenario, link: Link) -> None:
+    """Whether it goes well or not, the link is whole afterwards."""
+    try:
+        play(link)
+    finally:
+        link.proxy.heal()
 
 
 @contextmanager

@@ -64,6 +64,13 @@ class FaultProxy:
         """Let everything pass again."""
         self.stall(frozenset())
 
+    def heal(self) -> None:
+        """No fault any more, in connections that are made from now on and in those that can be mended."""
+        self.faults.delay_s = 0.0
+        self.faults.bytes_per_s = self.faults.reset_within_bytes = None
+        self.faults.flips_left = 0
+        self.resume()
+
     def abandon(self, ways: frozenset[Way] = BOTH) -> int:
         """Let nothing pass ever again in the connections that there are, and close none; how many there were."""
         return self._each(lambda connection: connection.abandon(ways))

@@ -42,6 +42,8 @@ _OPTIONS = (
     ("grpc.enable_retries", 0),
     # Each channel makes a connection of its own, and takes none that is dead without being known to be.
     ("grpc.use_local_subchannel_pool", 1),
+    # What is under way stays small: on a link that becomes slow, proof of life does not wait behind megabytes.
+    ("grpc.http2.bdp_probe", 0),
 )
 _FOLLOW = f"/{pb.DESCRIPTOR.services_by_name['Board'].full_name}/Follow"
 _REFUSED_CODES = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
