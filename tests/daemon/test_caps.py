@@ -42,12 +42,17 @@ def _stub(channel: grpc.aio.Channel) -> BoardAsyncStub:
     return cast("BoardAsyncStub", BoardStub(channel))
 
 
-async def opened(address: str, stack: AsyncExitStack) -> Client:
-    """A stream that was opened, on a connection of its own; it ends with the stack."""
+async def called(address: str, stack: AsyncExitStack) -> Client:
+    """A stream on a connection of its own, on which nothing is said; it ends with the stack."""
     channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=OPTIONS))
     call = channel.stream_stream(FOLLOW, wire.ClientMessage.SerializeToString, wire.ServerMessage.FromString)()
     stack.callback(call.cancel)
-    client = Client(call)
+    return Client(call)
+
+
+async def opened(address: str, stack: AsyncExitStack) -> Client:
+    """The same, with its first message sent."""
+    client = await called(address, stack)
     with suppress(grpc.aio.AioRpcError):  # it may have been refused already
         await client.start()
     return client
@@ -86,7 +91,7 @@ async def test_a_client_has_eight_streams_and_no_more(daemon: Daemon) -> None:
         clients = [await opened(daemon.address, stack) for _ in range(admission.STREAMS_OF_A_CLIENT)]
         for client in clients:
             await client.until(lambda client=client: client.is_listed)  # type: ignore[misc]
-        code, text = await refusal(await opened(daemon.address, stack))
+        code, text = await refusal(await called(daemon.address, stack))
         assert (code, text) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "8 streams of this client are open already")
         clients[0].call.cancel()
         while not await is_welcomed(await opened(daemon.address, stack)):
@@ -100,7 +105,7 @@ async def test_there_are_sixty_four_streams_in_all_whoever_has_them(daemon: Daem
             for _ in range(admission.STREAMS_OF_A_CLIENT):
                 client = await opened(address, stack)
                 await client.until(lambda client=client: client.welcome is not None)  # type: ignore[misc]
-        code, text = await refusal(await opened(daemon.address, stack))
+        code, text = await refusal(await called(daemon.address, stack))
         assert (code, text) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "64 streams are open already")
 
 
