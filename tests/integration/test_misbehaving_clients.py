@@ -15,7 +15,8 @@ from tests.daemon.wire_client import Client, following
 from tests.fakes.misbehaving import BEHAVIOURS, Behaviour, misbehave, never_acknowledges, never_reads
 
 CLIENTS = 50
-LIMIT_BYTES = 64_000_000
+MIB = 1 << 20
+LIMIT_BYTES = 64 * MIB
 # 100 inferences/s of 100 records: 10,000 records/s.
 BOARD = ("--simulate", "--layers", "100", "--rate", "100", "--for", "6", "--log-level", "error")
 PATIENCE_S = 60.0
@@ -67,5 +68,5 @@ async def test_memory_stays_bounded_and_the_one_that_behaves_has_everything(
         assert client.mirror(name) == content(tmp_path / name)
         assert daemon.stop() == 0
     with capsys.disabled():
-        print(f"\ndaemon: {before / 1e6:.1f} MB before, at most {peak / 1e6:.1f} MB while {CLIENTS} misbehave")
+        print(f"\ndaemon: {before / MIB:.1f} MiB before, at most {peak / MIB:.1f} MiB while {CLIENTS} misbehave")
     assert peak < LIMIT_BYTES
