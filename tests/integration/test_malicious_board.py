@@ -445,7 +445,15 @@ ENDLESS = {"log": endless_log, "jobs": endless_jobs, "losses": endless_losses}
 
 
 @pytest.mark.parametrize(
-    ("what", "verb"), [("log", "record"), ("log", "watch"), ("jobs", "record"), ("jobs", "watch"), ("losses", "watch")]
+    ("what", "verb"),
+    [
+        ("log", "record"),
+        ("log", "watch"),
+        ("jobs", "record"),
+        ("jobs", "watch"),
+        ("losses", "record"),
+        ("losses", "watch"),
+    ],
 )
 def test_what_never_ends_does_not_fill_the_memory(what: str, verb: str, scene: Scene) -> None:
     with malicious(ENDLESS[what]) as board:

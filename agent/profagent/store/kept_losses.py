@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent.ingest.changes import Entry
-from profagent.store.ledger import LedgerRows
 
 if TYPE_CHECKING:
     import sqlite3
 
     from profagent.ingest.changes import KeptLoss
+    from profagent.store.ledger import LedgerRows
 
 # A daemon keeps its newest 1,000; a board that tells ever more would fill the database.
 LARGEST_NUMBER = 2_000
@@ -21,10 +21,11 @@ _FIGURES = ("job_name", "lost_logs", "lost_bytes", "from_us", "to_us")
 class KeptLossRows:
     """The kept losses of one board, for the session that hears them now."""
 
-    def __init__(self, connection: sqlite3.Connection, session: int, board: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, session: int, board: int, ledger: LedgerRows) -> None:
         self._connection = connection
         self._session = session
         self._board = board
+        self._ledger = ledger
 
     def write(self, loss: KeptLoss) -> None:
         """Add a loss that is told for the first time, as this session's; bring one that is known up to date."""
@@ -36,7 +37,7 @@ class KeptLossRows:
             return
         (number,) = self._connection.execute("SELECT count(*) FROM kept_loss WHERE board = ?", key[:1]).fetchone()
         if number >= LARGEST_NUMBER:
-            LedgerRows(self._connection, self._session, None).add(None, TOO_MANY)
+            self._ledger.add(None, TOO_MANY)
             return
         entry = loss.entry
         cursor = self._connection.execute(

@@ -37,6 +37,9 @@ class LedgerRows:
         self._connection = connection
         self._session = session
         self._job = job
+        # What is about no log, of which there may be much: reason and detail of entries, and the rows that count more.
+        self._told: set[tuple[str, str]] | None = None
+        self._more: dict[str, int] = {}
 
     def replace_job(self, entries: Sequence[Entry]) -> None:
         """Make `entries` all that follows from the JOB's files together."""
@@ -53,20 +56,22 @@ class LedgerRows:
 
     def add(self, row: LogRow | None, entry: Entry) -> None:
         """Add what happened on the way; a board that tells it again after a reconnection adds nothing."""
-        log, entry = None if row is None else row.log, _displayed(entry)
-        where, number = self._of(log)
-        told = self._connection.execute(
-            f"SELECT 1 FROM ledger_entry WHERE {where} AND origin = 'link' AND reason = ? AND detail = ?"  # noqa: S608
-            " AND (job IS NOT NULL OR session = ?)",
-            (number, entry.reason, entry.detail, self._session),
-        ).fetchone()
-        if told is not None:
+        entry = _displayed(entry)
+        if row is None:
+            self._add_to_job(entry)
             return
-        is_many = self._count_told(log) >= (MOST_TOLD if log is None else MOST_TOLD_OF_A_LOG)
-        if is_many:
-            self._add_more(entry)
+        told = self._connection.execute(
+            "SELECT count(*), ifnull(max(reason = ? AND detail = ?), 0) FROM ledger_entry"
+            " WHERE log = ? AND origin = 'link'",
+            (entry.reason, entry.detail, row.log),
+        )
+        count, is_known = told.fetchone()
+        if is_known:
+            return
+        if count < MOST_TOLD_OF_A_LOG:
+            self._add(row.log, "link", entry)
         else:
-            self._add(log, "link", entry)
+            self._add_more(entry)
 
     def void(self, row: LogRow) -> None:
         """Remove what followed from a log's bytes."""
@@ -79,29 +84,41 @@ class LedgerRows:
             "DELETE FROM ledger_entry WHERE job = ? AND log IS NULL AND origin = 'link' AND reason = ?",
             (self._job, reason),
         )
+        self._told = None
 
-    def _of(self, log: int | None) -> tuple[str, int | None]:
-        """A condition that an index serves, and its parameter: entries of a log, or those that are about none."""
-        return ("log IS NULL AND job IS ?", self._job) if log is None else ("log = ?", log)
-
-    def _count_told(self, log: int | None) -> int:
-        where, number = self._of(log)
-        counted = self._connection.execute(
-            f"SELECT count(*) FROM ledger_entry WHERE {where} AND origin = 'link'",  # noqa: S608 - constant text
-            (number,),
-        )
-        return int(counted.fetchone()[0])
+    def _add_to_job(self, entry: Entry) -> None:
+        """Add what is about no log, but of the JOB or the board."""
+        if self._told is None:
+            rows = self._connection.execute(
+                "SELECT reason, detail FROM ledger_entry WHERE log IS NULL AND job IS ? AND origin = 'link'"
+                " AND (job IS NOT NULL OR session = ?)",
+                (self._job, self._session),
+            )
+            self._told = set(rows)
+        if (entry.reason, entry.detail) in self._told:
+            return
+        if len(self._told) < MOST_TOLD:
+            self._told.add((entry.reason, entry.detail))
+            self._add(None, "link", entry)
+        else:
+            self._add_more(entry)
 
     def _add_more(self, entry: Entry) -> None:
         """Count an entry with others that have no row of their own."""
-        counted = self._connection.execute(
-            "UPDATE ledger_entry SET count = min(count + ?, ?)"
-            " WHERE session = ? AND log IS NULL AND job IS ? AND reason = ? AND grade = ?",
-            (entry.count, LARGEST_COUNT, self._session, self._job, MORE, entry.grade),
-        )
-        if not counted.rowcount:
+        if entry.grade not in self._more:
+            known = self._connection.execute(
+                "SELECT entry FROM ledger_entry"
+                " WHERE session = ? AND log IS NULL AND job IS ? AND reason = ? AND grade = ?",
+                (self._session, self._job, MORE, entry.grade),
+            ).fetchone()
             detail = "beyond those that are told one by one; count is the sum of theirs"
-            self._add(None, "link", Entry(entry.grade, MORE, detail, count=entry.count))
+            self._more[entry.grade] = (
+                known[0] if known else self._add(None, "link", Entry(entry.grade, MORE, detail, count=0))
+            )
+        self._connection.execute(
+            "UPDATE ledger_entry SET count = min(count + ?, ?) WHERE entry = ?",
+            (entry.count, LARGEST_COUNT, self._more[entry.grade]),
+        )
 
     def _exchange(self, log: int | None, known: dict[Entry, int], wanted: Sequence[Entry]) -> None:
         """Bring the rows that are known, by their numbers, to what is wanted."""

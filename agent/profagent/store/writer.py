@@ -210,6 +210,7 @@ class Writer:
         self.session = session
         self.board = board
         self._jobs: OrderedDict[str, JobRows] = OrderedDict()
+        self._ledger = LedgerRows(connection, session, None)
 
     def apply(self, batches: Sequence[JobChanges]) -> None:
         """Write everything in one transaction; on an error nothing of it."""
@@ -223,6 +224,7 @@ class Writer:
     def forget(self) -> None:
         """Numbers that were handed out in the transaction are void."""
         self._jobs.clear()
+        self._ledger = LedgerRows(self._connection, self.session, None)
 
     def _apply(self, batch: JobChanges) -> None:
         if not batch.job:
@@ -235,14 +237,13 @@ class Writer:
             self._connection.execute("UPDATE job SET state = ?, caught_up = ? WHERE job = ?", state)
 
     def _apply_to_board(self, changes: Sequence[Change]) -> None:
-        ledger = LedgerRows(self._connection, self.session, None)
-        kept = KeptLossRows(self._connection, self.session, self.board)
+        kept = KeptLossRows(self._connection, self.session, self.board, self._ledger)
         for change in changes:
             if isinstance(change, KeptLoss):
                 kept.write(change)
             else:
                 assert isinstance(change, LinkLedger), "nothing else is about the board itself"
-                ledger.add(None, change.entry)
+                self._ledger.add(None, change.entry)
 
     def _job(self, name: str, directory: str) -> JobRows:
         rows = self._jobs.get(name)
