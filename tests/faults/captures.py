@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from profagent.commands.keys import Keys
 from tests.faults.proxy import FaultProxy, Way
 from tests.integration.board import content, eventually, running
 from tests.integration.host import Ended, Host, started
@@ -73,16 +74,28 @@ class Captured:
         return link_ledger(self.workspace / "profagent.db", self.job.name)
 
 
-def captured(scenarios: Mapping[str, Scenario], folder: Path, for_s: float) -> dict[str, Captured]:
-    """Record one JOB by a host for each scenario, for so long at least and until each scenario is over."""
+def captured(
+    scenarios: Mapping[str, Scenario], folder: Path, for_s: float, *, encrypted: Collection[str] = ()
+) -> dict[str, Captured]:
+    """Record one JOB by a host for each scenario, for so long at least and until each scenario is over.
+
+    The scenarios in `encrypted` are played on links with mutual TLS.
+    """
+    keys = Keys(folder / "keys")
+    keys.init("lab")
+    tls = dict.fromkeys(encrypted, _tls_arguments(keys.issue_board("board", ("127.0.0.1",)).folder))
+    trusting = dict.fromkeys(encrypted, ("--keys", str(keys.folder)))
     root = folder / "root"
     root.mkdir()
     begun = time.monotonic()
     with ExitStack() as stack, ThreadPoolExecutor(len(scenarios)) as threads:
         npu = stack.enter_context(running("--root", root, "--simulate", "--rate", str(RATE), *MODEL))
         assert eventually(lambda: any(root.iterdir()))
-        boards = {name: stack.enter_context(running("--root", root)) for name in scenarios}
-        links = {name: stack.enter_context(recording(boards[name].address, folder / name)) for name in scenarios}
+        boards = {name: stack.enter_context(running("--root", root, *tls.get(name, ()))) for name in scenarios}
+        links = {
+            name: stack.enter_context(recording(board.address, folder / name, *trusting.get(name, ())))
+            for name, board in boards.items()
+        }
         plays = {name: threads.submit(_played, play, links[name]) for name, play in scenarios.items()}
         wait(plays.values(), PLAY_S)
         time.sleep(max(0.0, begun + for_s - time.monotonic()))
@@ -92,6 +105,11 @@ def captured(scenarios: Mapping[str, Scenario], folder: Path, for_s: float) -> d
     (job,) = root.iterdir()
     imported = imported_rows(job, folder / "imported")
     return {name: Captured(plays[name].exception(), ends[name], folder / name, job, imported) for name in scenarios}
+
+
+def _tls_arguments(board: Path) -> tuple[str, ...]:
+    files = (("--tls-cert", "board.pem"), ("--tls-key", "board.key"), ("--tls-ca", "ca.pem"))
+    return tuple(text for option, name in files for text in (option, str(board / name)))
 
 
 def _played(play: Scenario, link: Link) -> None:

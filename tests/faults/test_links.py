@@ -14,7 +14,7 @@ FOUND_OUT_S = 15.0
 SLACK_S = 10.0
 CAPTURE_S = 60.0
 CUTS = 100
-RESETS = 15
+RESETS = 8
 FLIPS = 15
 STALL_S = 30.0
 TRICKLE_BYTES_PER_S = 10_000
@@ -33,7 +33,7 @@ def cuts(link: Link) -> None:
 def resets_inside_chunks(link: Link) -> None:
     link.proxy.faults.reset_within_bytes = 400_000
     link.proxy.cut(Ending.RST)
-    assert link.proxy.wait_for(lambda: link.proxy.faults.resets >= RESETS)
+    assert link.proxy.wait_for(lambda: link.proxy.faults.resets >= RESETS, 120.0)
     link.proxy.faults.reset_within_bytes = None
 
 
@@ -91,12 +91,16 @@ def flips(link: Link) -> None:
     link.proxy.faults.flip_each_bytes = 60_000
     link.proxy.faults.flips_left = FLIPS
     link.proxy.cut(Ending.RST)
-    assert link.proxy.wait_for(lambda: link.proxy.faults.flips == FLIPS)
+    assert link.proxy.wait_for(lambda: link.proxy.faults.flips == FLIPS, 120.0)
 
 
-SCENARIOS: dict[str, Scenario] = {
-    play.__name__: play for play in (cuts, resets_inside_chunks, stall, half_open, delay, trickle, half_close, flips)
-}
+def flips_under_tls(link: Link) -> None:
+    flips(link)
+    assert link.told("damaged on the way") == 0, "TLS finds them first"
+
+
+PLAIN = (cuts, resets_inside_chunks, stall, half_open, delay, trickle, half_close, flips)
+SCENARIOS: dict[str, Scenario] = {play.__name__: play for play in (*PLAIN, flips_under_tls)}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +108,7 @@ def captures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """The scenarios that are asked for, all at once: most of the time they wait."""
     asked = {item.name for item in request.session.items if item.path == request.path}
     plays = {name: play for name, play in SCENARIOS.items() if f"{TEST}[{name}]" in asked}
-    return captured(plays, tmp_path_factory.mktemp("links"), CAPTURE_S)
+    return captured(plays, tmp_path_factory.mktemp("links"), CAPTURE_S, encrypted=[flips_under_tls.__name__])
 
 
 @pytest.mark.timeout(300)

@@ -62,6 +62,13 @@ def settled(samples: Sequence[Sample]) -> Sequence[Sample]:
     return samples[len(samples) // 2 :]
 
 
+def usual_descriptors(samples: Sequence[Sample]) -> tuple[int, int]:
+    """The median of open descriptors in the first and in the last third of the later half: looking opens some, too."""
+    later = [sample.descriptors for sample in settled(samples)]
+    third = max(1, len(later) // 3)
+    return int(np.median(later[:third])), int(np.median(later[-third:]))
+
+
 def trend(samples: Sequence[Sample]) -> Trend | None:
     """The least-squares line through the later half; None for fewer than three samples there."""
     later = settled(samples)

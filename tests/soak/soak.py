@@ -20,7 +20,7 @@ from tests.faults.proxy import Ending, FaultProxy, Way
 from tests.integration.board import content, eventually, running
 from tests.integration.host import Host, started
 from tests.integration.rows import VIEWS, imported_rows, link_ledger, query, rows_of
-from tests.soak.measures import MIB, SHORTEST_SPAN_S, Sample, sampled, settled, trend
+from tests.soak.measures import MIB, SHORTEST_SPAN_S, Sample, sampled, trend, usual_descriptors
 
 RATE = 100
 MODEL = ("--model", "mobilenetv2", "--layers", "100")
@@ -46,13 +46,13 @@ class Watched:
     def report(self) -> tuple[str, bool]:
         """A line for people, and whether it is as it should be."""
         first, last, line = self.samples[0], self.samples[-1], trend(self.samples)
-        middle = settled(self.samples)[0]
-        opens = last.at_s - middle.at_s >= SHORTEST_SPAN_S and last.descriptors > middle.descriptors + DESCRIPTORS_SLACK
-        grows = opens or (line is not None and line.is_growth)
+        before, after = usual_descriptors(self.samples)
+        is_long = line is not None and line.span_s >= SHORTEST_SPAN_S
+        grows = (is_long and after > before + DESCRIPTORS_SLACK) or (line is not None and line.is_growth)
         text = (
             f"{self.name}: RSS {first.rss_bytes / MIB:.1f} MiB at the start, {last.rss_bytes / MIB:.1f} at the end"
-            f" (slope {line or 'N/A'}); descriptors {first.descriptors},"
-            f" {middle.descriptors} half-way, {last.descriptors} at the end"
+            f" (slope {line or 'N/A'}); descriptors {first.descriptors}"
+            f" at the start, {last.descriptors} at the end, usually {before}, then {after}"
         )
         return text + (": GROWS" if grows else ""), not grows
 

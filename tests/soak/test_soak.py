@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.integration.host import ENVIRONMENT
-from tests.soak.measures import MIB, Sample, sampled, trend
+from tests.soak.measures import MIB, Sample, sampled, trend, usual_descriptors
 
 ROOT = Path(__file__).parents[2]
 SOAK_S = 15
@@ -38,6 +38,12 @@ def test_growth_is_a_slope_beyond_noise_and_beyond_a_warm_up(slope: float, noise
     assert found is not None
     assert found.is_growth is grows
     assert found.slope_bytes_per_s == pytest.approx(slope * MIB, abs=0.01 * MIB)
+
+
+def test_descriptors_are_compared_by_what_is_usual() -> None:
+    opened = [20] * 60 + [90] + [20] * 39
+    assert usual_descriptors([Sample(at, MIB, count) for at, count in enumerate(opened)]) == (20, 20)
+    assert usual_descriptors([Sample(at, MIB, at) for at in range(100)]) == (57, 91)
 
 
 def test_few_samples_have_no_trend() -> None:

@@ -155,8 +155,13 @@ class BoardMirrors:
         syncfs(self._workspace.root)
 
     def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:
-        """What is left to say of a JOB that has ended: of logs that nobody vouched for, of `.done` without data."""
-        return list(self._job(job).decoder.end(unsettled, orphans))
+        """What is left to say of a JOB that has ended: of logs that nobody vouched for, of `.done` without data.
+
+        Its files are closed; one that goes on after all is opened again.
+        """
+        ended = self._job(job)
+        ended.mirror.close()
+        return list(ended.decoder.end(unsettled, orphans))
 
     def forget(self) -> None:
         """Drop what is in memory: the state of each log is built again from its committed bytes."""

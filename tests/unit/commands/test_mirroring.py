@@ -171,6 +171,20 @@ def test_what_was_not_committed_is_cut(mirrors: BoardMirrors) -> None:
     assert (mirrors.root / JOB / PATH).read_bytes() == DATA[:256]
 
 
+def test_files_of_a_job_that_has_ended_are_closed_until_it_goes_on(mirrors: BoardMirrors) -> None:
+    def opened() -> list[Path]:
+        links = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+        return [path for path in links if path.is_relative_to(mirrors.root)]
+
+    _arrived(mirrors)
+    assert opened() == [mirrors.root / JOB / PATH]
+    mirrors.assess(JOB, [], [])
+    assert opened() == []
+    mirrors.take(_events(Chunk(1, 1, len(DATA), DATA, 0), offset=2 * len(DATA)))
+    assert (mirrors.root / JOB / PATH).read_bytes() == 2 * DATA
+    mirrors.close()
+
+
 def test_a_job_that_has_ended_is_assessed(mirrors: BoardMirrors) -> None:
     _arrived(mirrors)
     told = [change for change in mirrors.assess(JOB, [PATH], []) if isinstance(change, ContentLedger)]
