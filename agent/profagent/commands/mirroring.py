@@ -99,6 +99,8 @@ class BoardMirrors:
             if not known.kept and self._has_passed(job, path, log, known):
                 holdings.append(Holding(log.handle, known.generation, known.offset, known.digest or b""))
                 continue
+            # The board goes on with it: it must stay until then, whatever is chosen meanwhile.
+            self._arriving.add((job, path))
             if not log.snapshot:
                 self._job(job).mirror.take_back(path, known.generation)
             digest = self._job(job).mirror.prefix_digest(path, known.offset)
@@ -215,7 +217,10 @@ class BoardMirrors:
                     return list(job.decoder.append(path, event.generation, event.offset, event.data))
             case Completed():
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
-                return [] if is_known else self._completed(job, log, path, event)
+                changes = [] if is_known else self._completed(job, log, path, event)
+                self._arriving.discard((log.job, path))
+                self._note_to_drop(job, log.job, path)
+                return changes
             case Removed():
                 reached.pop(log.handle, None)
                 self._arriving.discard((log.job, path))
@@ -261,8 +266,6 @@ class BoardMirrors:
                 f"the copy of {log.job}/{path} does not have the board's digest",
                 hint="check the disk of the host; the log is copied anew",
             )
-        self._arriving.discard((log.job, path))
-        self._note_to_drop(job, log.job, path)
         return changes
 
     def _has_passed(self, job: str, path: str, log: FollowedLog, known: HeldLog) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from profagent.commands.mirroring import REMEMBERED_JOBS, BoardMirrors
 from profagent.commands.workspace import Workspace
 from profagent.errors import ProtocolError
+from profagent.formats.schedule import ByTime
 from profagent.ingest.changes import ContentLedger, LinkLedger, LogRemoved, Redecoded, SegmentRecords
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Completed, LogEvent, Loss, Removed, Started
@@ -143,6 +144,29 @@ def test_what_is_held_is_told_with_its_digest(mirrors: BoardMirrors) -> None:
     assert (held.generation, held.offset, held.prefix_digest) == (1, 256, digest_of(DATA[:256]))
     assert (unknown.generation, unknown.offset) == (0, 0)
     assert lost == []
+
+
+@pytest.mark.parametrize("is_complete", [False, True], ids=["growing", "complete"])
+def test_what_is_passed_over_before_the_board_goes_on_with_it_stays_until_then(
+    tmp_path: Path, is_complete: bool
+) -> None:
+    mirrors = BoardMirrors(Workspace(tmp_path), "board-1", None, keeping=ByTime(1, 1_000), drops=True)
+    _arrived(mirrors)
+    mirrors.begin_stream()
+    mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(1, len(DATA), is_complete, digest_of(DATA))})
+    done = b"file_len:%d\nstart_time:500\nend_time:900\ncache_hit:3\ncache_mis:1\n" % len(DATA)
+    log = FollowedLog(2, JOB, f"{PATH}.done".encode(), snapshot=True, generation=1, offset=len(done))
+    events = (Started(2, 1, 0, "new"), Chunk(2, 1, 0, done, 0), Completed(2, 1, len(done), digest_of(done)))
+    mirrors.take([Happened(JOB, log, event) for event in events])
+    mirrors.drop()
+    changes, reached = mirrors.take(
+        _events(Started(1, 1, len(DATA), "same"), Completed(1, 1, len(DATA), digest_of(DATA)))
+    )
+    assert Acknowledgement(1, 1, len(DATA), complete=True) in reached
+    assert not any(isinstance(change, SegmentRecords) for change in changes[JOB])
+    mirrors.drop()
+    assert [path.name for path in (mirrors.root / JOB / "data").iterdir()] == [Path(f"{PATH}.done").name]
+    mirrors.close()
 
 
 def test_a_log_that_the_mirror_does_not_have_is_fetched_again(mirrors: BoardMirrors) -> None:
