@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from profagent.formats.layers import MOST_LAYERS
 from profagent_wire.v1 import board_pb2 as wire
+from tests.encoders import layer_item
 from tests.fakes.malicious_board import (
     GOOD,
     JOB,
@@ -441,20 +443,41 @@ def endless_losses(talk: Talk) -> Iterator[Message]:
         )
 
 
-ENDLESS = {"log": endless_log, "jobs": endless_jobs, "losses": endless_losses}
+def endless_tables(talk: Talk) -> Iterator[Message]:
+    """Models without end, each with a table of as many layers as there may be."""
+    yield from greeted(talk)
+    layer = layer_item(1, b"", b"", prof_layer_id=1) + layer_item(1, b"", b"", prof_layer_id=2)
+    table = layer * (MOST_LAYERS // 2)
+    for handle in itertools.count(1):
+        path = b"data/m%d.0.layer.info" % handle
+        yield announced(path, first=handle, kind=wire.LOG_KIND_SNAPSHOT, size=len(table))
+        talk.until("holdings")
+        yield batch(started(handle))
+        for offset in range(0, len(table), CHUNK_BYTES):
+            yield batch(chunk(table[offset : offset + CHUNK_BYTES], offset, handle))
+        yield batch(completed(table, handle))
 
 
-@pytest.mark.parametrize(
-    ("what", "verb"),
-    [
-        ("log", "record"),
-        ("log", "watch"),
-        ("jobs", "record"),
-        ("jobs", "watch"),
-        ("losses", "record"),
-        ("losses", "watch"),
-    ],
-)
+def endless_bad_paths(talk: Talk) -> Iterator[Message]:
+    """Paths without end that lead elsewhere."""
+    yield from greeted(talk)
+    for first in itertools.count(1, 100):
+        yield announced(*(b"../%d" % number for number in range(first, first + 100)), first=first)
+        talk.until("holdings")
+        yield Message(released=wire.Released(handles=range(first, first + 100)))
+
+
+ENDLESS = {
+    "log": endless_log,
+    "jobs": endless_jobs,
+    "losses": endless_losses,
+    "tables": endless_tables,
+    "bad paths": endless_bad_paths,
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+@pytest.mark.parametrize("verb", ["record", "watch"])
 def test_what_never_ends_does_not_fill_the_memory(what: str, verb: str, scene: Scene) -> None:
     with malicious(ENDLESS[what]) as board:
         peak = peak_bytes(scene, board.address, verb, "5")

@@ -12,7 +12,7 @@ from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.ingest.changes import ApiRecords, Entry, JobChanges, LinkLedger
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
 from profagent.ingest.loss import refusal, removal_entry, told_loss
-from profagent.ingest.mirror import checked_path, digest_of
+from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of
 from profagent.link.messages import ENDED_STATES, Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
 if TYPE_CHECKING:
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board, Profiling
     from profagent.link.session import FollowedLog, Happened
 
-# Logs whose state the decoder keeps. What it may ask for again is kept longer: data, `.done` files; tables for good.
+# Logs whose state the decoder keeps. What it may ask for again is kept longer: data, `.done` files; tables longest.
 DECODED_LOGS = 256
 REMEMBERED_FILES = 2 * DECODED_LOGS
 REMEMBERED_BYTES = 64 << 20
-LARGEST_SNAPSHOT_BYTES = 16 << 20
 TABLES = frozenset({LogKind.NET_INFO, LogKind.LAYER_INFO})
 
 
@@ -37,14 +36,18 @@ class RememberedFiles:
     """What decoding may ask for again, in memory: tables of layers, and the files that came last."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, bytes] = {}
+        self._tables: OrderedDict[str, bytes] = OrderedDict()
+        self._tables_size = 0
         self._recent: OrderedDict[str, bytearray] = OrderedDict()
         self._size = 0
 
     def keep(self, path: str, name: LogName, data: bytes) -> None:
         """Remember a snapshot that decoding may need."""
         if name.kind in TABLES:
+            self._tables_size += len(data) - len(self._tables.pop(path, b""))
             self._tables[path] = data
+            while self._tables_size > REMEMBERED_BYTES:
+                self._tables_size -= len(self._tables.popitem(last=False)[1])
         elif name.is_done:
             self.begin(path)
             self.append(path, data)
@@ -74,6 +77,43 @@ class RememberedFiles:
         return [*self._tables, *self._recent]
 
 
+class Arriving:
+    """Small files of which not all has come, by handle."""
+
+    def __init__(self) -> None:
+        self._content: dict[int, bytearray] = {}
+        self._size = 0
+
+    def begin(self, handle: int) -> None:
+        """A file comes from its start."""
+        self.take(handle)
+        self._content[handle] = bytearray()
+
+    def append(self, handle: int, data: bytes) -> bool:
+        """A file goes on; False when it is dropped, because it or all together are too large."""
+        if handle not in self._content:
+            return True
+        self._content[handle] += data
+        self._size += len(data)
+        if len(self._content[handle]) <= LARGEST_CONTENT_BYTES and self._size <= REMEMBERED_BYTES:
+            return True
+        self.take(handle)
+        return False
+
+    def take(self, handle: int) -> bytes | None:
+        """What has come of a file, which is kept here no longer; None of one that is dropped."""
+        content = self._content.pop(handle, None)
+        if content is None:
+            return None
+        self._size -= len(content)
+        return bytes(content)
+
+    def clear(self) -> None:
+        """Nothing of what has come goes on."""
+        self._content.clear()
+        self._size = 0
+
+
 class _Job:
     """One JOB's decoder."""
 
@@ -82,7 +122,7 @@ class _Job:
         self.directory = directory
         self.files = RememberedFiles()
         self.decoder = JobDecoder(self.files, counter_map, marked_map=simulated_map(), remembered_logs=DECODED_LOGS)
-        self.arriving: dict[int, bytearray] = {}
+        self.arriving = Arriving()
         self._begun_us = begun_us
         self._calls_until_us: dict[str, int] = {}
         self._calls_shown_us: dict[str, int] = {}
@@ -220,17 +260,15 @@ def _data(job: _Job, path: str, event: Started | Chunk | Completed) -> Iterable[
 
 def _snapshot(job: _Job, log: FollowedLog, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
     if isinstance(event, Started):
-        job.arriving[log.handle] = bytearray()
-        return ()
-    if log.handle not in job.arriving:
+        job.arriving.begin(log.handle)
         return ()
     if isinstance(event, Chunk):
-        job.arriving[log.handle] += event.data
-        if len(job.arriving[log.handle]) <= LARGEST_SNAPSHOT_BYTES:
+        if job.arriving.append(log.handle, event.data):
             return ()
-        del job.arriving[log.handle]
-        return [LinkLedger(path, Entry("note", "too-large", "a small file has grown past 16 MiB: not read"))]
-    data = bytes(job.arriving.pop(log.handle))
+        return [LinkLedger(path, Entry("note", "too-large", "more than is read of small files: 4 MiB, or 64 in all"))]
+    data = job.arriving.take(log.handle)
+    if data is None:
+        return ()
     name = parse_log_name(path)
     if name is not None:
         job.files.keep(path, name, data)

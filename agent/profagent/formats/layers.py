@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 
 from profagent.errors import FormatError
 from profagent.formats.tlv import Item, Items, iter_items, read_items
@@ -18,6 +18,8 @@ SEGMENT_ID = 0x14B
 LAYER_TYPE = 0x152
 PROF_LAYER_ID = 0x157
 OUTPUT_INDEX = 0x15B
+# A layer takes 9 bytes of a file at least, and some hundred in memory.
+MOST_LAYERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,14 @@ class LayerTable:
 def parse_layer_info(data: bytes, file: str) -> LayerTable:
     """Read a `.layer.info`; raises FormatError where it is not made of items, or a layer's item has the wrong form.
 
-    Items that are no layers are skipped. Names end at their NUL, if any; bytes that are not UTF-8 are escaped.
+    More than MOST_LAYERS are a FormatError too. Items that are no layers are skipped. Names end at their NUL, if any;
+    bytes that are not UTF-8 are escaped.
     """
-    layers = tuple(
-        _read_layer(data, item, file) for item in iter_items(data, 0, len(data), file) if item.id == LAYER_ITEM
-    )
+    items = (item for item in iter_items(data, 0, len(data), file) if item.id == LAYER_ITEM)
+    layers = tuple(_read_layer(data, item, file) for item in islice(items, MOST_LAYERS))
+    one_more = next(items, None)
+    if one_more is not None:
+        raise FormatError(file, one_more.offset, f"{MOST_LAYERS} layers at most", "one more")
     groups = groupby(layers, key=lambda layer: (layer.segment, layer.prof_layer_id))
     return LayerTable(layers, tuple(_run(index, tuple(group)) for index, (_, group) in enumerate(groups)))
 

@@ -14,6 +14,7 @@ from profagent.formats.done import parse_done
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.formats.schedule import ByTime, step_of
 from profagent.ingest.changes import Chosen, ContentLedger, LogAdvanced, LogReset
+from profagent.ingest.joins import small_file
 from profagent.ingest.states import DONE_SUFFIX
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class ChoosingDecoder:
         if not isinstance(self._keeping, ByTime):
             return self._keeping.keeps(step_of(name.inference, self._interval))
         done_path = _aicore_path(path, name) + DONE_SUFFIX
-        done = self._files.read(done_path)
+        done = small_file(self._files, done_path)
         return None if done is None else self._keeps_time(done, done_path)
 
     def tells_time(self, path: str) -> bool:

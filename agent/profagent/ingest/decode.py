@@ -128,7 +128,7 @@ class JobDecoder:
         elif name is None:
             yield ContentLedger(path, (Entry("note", "foreign-file", "not a file of the runtime: kept, not read"),))
         else:
-            yield from self._read(path, name, data)
+            yield from self._read(path, name, data, is_whole=size in (None, len(data)))
         if path == DEVICE_INFO:
             yield ContentLedger(None, ())
         yield LogAdvanced(path, generation, len(data) if size is None else size, complete=True, digest=digest)
@@ -156,11 +156,12 @@ class JobDecoder:
         self._is_marked = True
         yield SimulatedKnown(None if logs.counter_map is None else logs.counter_map.name)
 
-    def _read(self, path: str, name: LogName, data: bytes) -> Iterator[Change]:
+    def _read(self, path: str, name: LogName, data: bytes, *, is_whole: bool) -> Iterator[Change]:
         known: list[Change] = []
         entries: tuple[Entry, ...] = ()
         done = None
         try:
+            _check_whole(path, data, is_whole=is_whole)
             if name.is_done:
                 done = parse_done(data, name.kind, path)
             elif name.kind is LogKind.INFO_JSON:
@@ -223,3 +224,8 @@ class JobDecoder:
 
 def _batches(done: Done | None) -> tuple[int, ...]:
     return () if done is None else done.online_batch_num
+
+
+def _check_whole(path: str, data: bytes, *, is_whole: bool) -> None:
+    if not is_whole:
+        raise FormatError(path, len(data), "the end of a small file", "more")

@@ -10,6 +10,7 @@ from profagent.errors import FormatError
 from profagent.formats.join import LayerJoin
 from profagent.formats.layers import parse_layer_info
 from profagent.formats.net_info import parse_net_info
+from profagent.ingest.mirror import LARGEST_CONTENT_BYTES
 
 if TYPE_CHECKING:
     from profagent.formats.layers import LayerTable
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from profagent.formats.net_info import Net
 
 REMEMBERED_MODELS = 256
+# Of all models that are remembered, beyond the last.
+REMEMBERED_ROWS = 100_000
 
 
 class JobFiles(Protocol):
@@ -36,6 +39,11 @@ class _Tables:
     layers: LayerTable | None
     nets: tuple[Net, ...]
 
+    @property
+    def rows(self) -> int:
+        """How many layers and nets there are."""
+        return (len(self.layers.layers) if self.layers is not None else 0) + len(self.nets)
+
     def join(self) -> LayerJoin | None:
         return LayerJoin(self.layers, self.nets) if self.layers is not None or self.nets else None
 
@@ -46,6 +54,7 @@ class Joins:
     def __init__(self, files: JobFiles) -> None:
         self._files = files
         self._known: OrderedDict[tuple[str, int], tuple[_Tables, LayerJoin | None]] = OrderedDict()
+        self._rows = 0
         # Models whose files came after this was made: until then, rows may have been joined with earlier ones.
         self._told: set[tuple[str, int]] = set()
 
@@ -73,15 +82,25 @@ class Joins:
         return LayerJoin(tables.layers, tables.nets).disagreements() if tables.nets else []
 
     def _remember(self, key: tuple[str, int], tables: _Tables) -> None:
+        if key in self._known:
+            self._rows -= self._known.pop(key)[0].rows
         self._known[key] = (tables, tables.join())
-        self._known.move_to_end(key)
-        if len(self._known) > REMEMBERED_MODELS:
-            self._told.discard(self._known.popitem(last=False)[0])
+        self._rows += tables.rows
+        while len(self._known) > REMEMBERED_MODELS or (self._rows > REMEMBERED_ROWS and len(self._known) > 1):
+            forgotten, (others, _) = self._known.popitem(last=False)
+            self._rows -= others.rows
+            self._told.discard(forgotten)
 
     def _load(self, name: LogName) -> _Tables:
         layers_path, nets_path = layer_info_path(name), f"data/{name.model}.{name.model_id}.net.info"
-        layers, nets = self._files.read(layers_path), self._files.read(nets_path)
+        layers, nets = small_file(self._files, layers_path), small_file(self._files, nets_path)
         return _Tables(_readable_layers(layers, layers_path), _readable_nets(nets, nets_path))
+
+
+def small_file(files: JobFiles, path: str) -> bytes | None:
+    """A small file whole; None where there is none, or one that is too large to be one."""
+    data = files.read(path, LARGEST_CONTENT_BYTES + 1)
+    return None if data is None or len(data) > LARGEST_CONTENT_BYTES else data
 
 
 def layer_info_path(name: LogName) -> str:

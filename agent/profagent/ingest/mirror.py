@@ -30,7 +30,8 @@ OPEN_FILES = 32
 REMEMBERED_PATHS = 8192
 READ_BYTES = 1 << 20
 # No file of the runtime that is read whole comes near it; a foreign one may be of any size.
-LARGEST_CONTENT_BYTES = 64 << 20
+# What is read of a small file: a larger one is none, and what it says is not used.
+LARGEST_CONTENT_BYTES = 4 << 20
 LONGEST_PATH_BYTES = 1024
 LONGEST_NAME_BYTES = 255
 # A link stands there, or something that is no file: nothing that this mirror made.

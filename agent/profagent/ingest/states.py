@@ -13,7 +13,7 @@ from profagent.formats.done import parse_done
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.ingest.changes import InferenceTimed, Redecoded, SegmentRecords
 from profagent.ingest.datalog import DataLog
-from profagent.ingest.joins import Joins
+from profagent.ingest.joins import Joins, small_file
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -112,7 +112,7 @@ class LogStates:
     def done_of(self, data_path: str) -> Done | None:
         """What the `.done` of a data log says; None where there is none that can be read."""
         name = parse_log_name(data_path + DONE_SUFFIX)
-        data = self._files.read(data_path + DONE_SUFFIX)
+        data = small_file(self._files, data_path + DONE_SUFFIX)
         if name is None or data is None:
             return None
         try:

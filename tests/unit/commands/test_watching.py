@@ -129,11 +129,30 @@ async def test_a_loss_of_no_log_is_passed_on() -> None:
 
 
 async def test_a_snapshot_that_is_not_small_is_told_and_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LARGEST_SNAPSHOT_BYTES", 8)
+    monkeypatch.setattr(watching, "LARGEST_CONTENT_BYTES", 8)
     sender = await _sender()
     (change,) = await sender.send("info.json.0", INFO_JSON, snapshot=True)
     assert isinstance(change, LinkLedger)
     assert change.entry.reason == "too-large"
+
+
+def test_small_files_that_come_at_once_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
+    arriving = watching.Arriving()
+    for handle in (1, 2, 3):
+        arriving.begin(handle)
+        assert arriving.append(handle, b"1234") is (handle < 3)
+    assert (arriving.take(1), arriving.take(3)) == (b"1234", None)
+    arriving.begin(4)
+    assert arriving.append(4, b"123456")
+
+
+def test_the_oldest_tables_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
+    files = RememberedFiles()
+    for model in ("a", "b", "c", "c"):
+        _keep(files, f"data/{model}.0.layer.info", b"1234")
+    assert files.names() == ["data/b.0.layer.info", "data/c.0.layer.info"]
 
 
 async def test_data_that_is_not_kept_any_more_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

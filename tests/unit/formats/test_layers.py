@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import FormatError
+from profagent.formats import layers as module
 from profagent.formats.layers import Layer, LayerTable, parse_layer_info
 from tests.encoders import bytes_item, integer_item, layer_item
 
@@ -128,3 +129,11 @@ def test_a_file_that_is_not_made_of_items_is_told() -> None:
     with pytest.raises(FormatError) as caught:
         table_of(b"LAYERDATA")
     assert (caught.value.file, caught.value.offset) == (FILE, 8)
+
+
+def test_a_table_has_no_more_layers_than_any_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_LAYERS", 2)
+    layer = layer_item(1, b"a", prof_layer_id=0)
+    assert len(table_of(layer, layer, integer_item(0x100, 1)).layers) == 2
+    with pytest.raises(FormatError, match="2 layers at most"):
+        table_of(layer, layer, layer)

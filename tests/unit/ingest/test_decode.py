@@ -239,6 +239,11 @@ def test_the_size_of_a_file_may_be_beyond_what_is_read_of_it(copy: JobCopy) -> N
     assert copy.held("data/core").offset == 1 << 40
 
 
+def test_a_small_file_of_which_only_the_beginning_was_read_is_malformed(copy: JobCopy) -> None:
+    copy.apply(copy.decoder.snapshot("data/m.0.layer.info", 1, b"", b"d", size=5 << 20))
+    assert copy.query("SELECT log, reason FROM ledger") == [("data/m.0.layer.info", "malformed")]
+
+
 def test_another_soc_is_refused(copy: JobCopy) -> None:
     data = b'{"DeviceInfo": [{"magic_num": "6A6A", "aic_frequency": "594"}]}'
     with pytest.raises(UnsupportedBoardError, match="Hi3519DV500"):

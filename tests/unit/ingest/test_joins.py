@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from profagent.formats.names import LogName, parse_log_name
+from profagent.ingest import joins as module
 from profagent.ingest.joins import REMEMBERED_MODELS, Joins, layer_info_path
 from tests.encoders import layer_item, net_item
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Files(dict[str, bytes]):
@@ -88,3 +94,19 @@ def test_only_so_many_models_are_remembered() -> None:
     assert files.reads == reads
     joins.of(name_of("m0"))
     assert files.reads > reads
+
+
+def test_many_large_tables_are_not_remembered_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REMEMBERED_ROWS", 5)
+    files = Files({f"data/m{number}.0.layer.info": LAYERS for number in range(4)})
+    joins = Joins(files)
+    for number in (0, 1, 2, 3, 3, 2):
+        joins.of(name_of(f"m{number}"))
+        joins.renew(name_of(f"m{number}"))
+    assert [model for model, _ in joins._known] == ["m3", "m2"]
+
+
+def test_a_table_that_is_too_large_for_one_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_CONTENT_BYTES", len(LAYERS))
+    assert Joins(Files({"data/m.0.layer.info": LAYERS})).of(name_of()) is not None
+    assert Joins(Files({"data/m.0.layer.info": LAYERS + LAYERS})).of(name_of()) is None

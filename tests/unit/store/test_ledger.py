@@ -90,3 +90,22 @@ def test_what_is_told_without_end_is_counted(rows: Rows, monkeypatch: pytest.Mon
         rows.apply(LinkLedger(None, Entry("loss", "unreadable", f"file {number}", count=2**60)))
     found = rows.query("SELECT reason, count(*), max(count) FROM ledger GROUP BY reason ORDER BY reason")
     assert found == [("more", 1, 2**48), ("unreadable", 3, 2**48)]
+
+
+def test_to_tell_without_end_looks_through_the_rows_once(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TOLD", 3)
+    statements: list[str] = []
+    rows.connection.set_trace_callback(statements.append)
+    rows.apply(*(LinkLedger(None, Entry("loss", "unreadable", f"file {number}")) for number in range(50)))
+    rows.apply(*(LinkLedger(None, Entry("loss", "unreadable", f"file {number}")) for number in range(50, 100)))
+    rows.connection.set_trace_callback(None)
+    assert sum("FROM ledger_entry" in each for each in statements) == 2, "what was told, and what counts the rest"
+    assert rows.query("SELECT sum(count) FROM ledger") == [(100,)]
+
+
+def test_what_is_counted_goes_on_after_a_restart(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TOLD", 1)
+    for number in range(4):
+        rows.apply(LinkLedger(None, Entry("loss", "unreadable", f"file {number}")))
+        rows.writer.forget()
+    assert rows.query("SELECT reason, count FROM ledger ORDER BY reason") == [("more", 3), ("unreadable", 1)]
