@@ -131,7 +131,7 @@ def several_lines(summary: dict[str, Any]) -> list[str]:
         if session["session"] is not None:
             lines += summary_lines({**session, "database": summary["database"]})
     total = summary["total"]
-    records = ", ".join(f"{count} {unit}" for unit, count in total["records"].items())
+    records = ", ".join(f"{count} {unit}" for unit, count in total["records"].items()) or "no records"
     reached = f"{total['reached']} of {total['boards']} boards reached"
     return [*lines, f"total: {_verdict(total)}; {reached}; {total['jobs']} JOBs; {records}; {total['bytes']} bytes"]
 

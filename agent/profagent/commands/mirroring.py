@@ -77,13 +77,15 @@ class BoardMirrors:
         self._passing = PassingLogs()
         # By handle: logs that passed through before, and are held no longer.
         self._passed: set[int] = set()
+        # Of these more will come, on this stream or a later one.
         self._arriving: set[tuple[str, str]] = set()
         self._to_drop: list[tuple[str, str]] = []
 
     def cut(self, logs: Iterable[tuple[str, str, int]]) -> None:
-        """Drop bytes past an offset of data logs, given as JOB, path and offset. Raises StoreError."""
+        """Drop bytes past an offset of data logs that still grow, given as JOB, path and offset. Raises StoreError."""
         for job, path, offset in logs:
             self._job(job).mirror.cut(path, offset)
+            self._arriving.add((job, path))
 
     def compare(
         self, job: str, by_path: Mapping[str, FollowedLog], held: Mapping[str, HeldLog]
@@ -123,7 +125,6 @@ class BoardMirrors:
         """A stream begins: its logs come with handles of their own."""
         self._passing.clear()
         self._passed.clear()
-        self._arriving.clear()
 
     def drop(self) -> None:
         """Remove the files of what was passed over and committed. Raises StoreError."""
@@ -308,9 +309,11 @@ class BoardMirrors:
             case Completed():
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
                 passed = self._passing.complete(log, path, event)
+                self._arriving.discard((log.job, path))
                 return [] if is_known else passed
             case Removed():
                 self._passing.forget(log.handle)
+                self._arriving.discard((log.job, path))
                 reached.pop(log.handle, None)
                 return [Chosen(path, kept=False), LogRemoved(path)]
         return []

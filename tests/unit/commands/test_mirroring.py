@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,26 +148,49 @@ def test_what_is_held_is_told_with_its_digest(mirrors: BoardMirrors) -> None:
 
 
 @pytest.mark.parametrize("is_complete", [False, True], ids=["growing", "complete"])
+@pytest.mark.parametrize("is_announced_first", [False, True], ids=["announced later", "announced first"])
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["link", "restart"])
 def test_what_is_passed_over_before_the_board_goes_on_with_it_stays_until_then(
-    tmp_path: Path, is_complete: bool
+    tmp_path: Path, is_complete: bool, is_announced_first: bool, is_restarted: bool
 ) -> None:
-    mirrors = BoardMirrors(Workspace(tmp_path), "board-1", None, keeping=ByTime(1, 1_000), drops=True)
+    mirrors = _keeping_little(tmp_path)
     _arrived(mirrors)
+    if is_complete:
+        mirrors.take(_events(Completed(1, 1, len(DATA), digest_of(DATA))))
+    if is_restarted:
+        mirrors.close()
+        mirrors = _keeping_little(tmp_path)
+        mirrors.cut([] if is_complete else [(JOB, PATH, len(DATA))])
     mirrors.begin_stream()
-    mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(1, len(DATA), is_complete, digest_of(DATA))})
+    held = HeldLog(1, len(DATA), is_complete, digest_of(DATA))
+    if is_announced_first:
+        mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
+    _done_arrived(mirrors)
+    if not is_announced_first:
+        # Whether it is kept has been told by now.
+        ((holding,), lost) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: replace(held, kept=False)})
+        assert (holding.offset, lost) == (len(DATA), [])
+    events = _events(Started(1, 1, len(DATA), "same"), Completed(1, 1, len(DATA), digest_of(DATA)))
+    changes, reached = mirrors.take(events)
+    assert reached == [Acknowledgement(1, 1, len(DATA), complete=True)]
+    assert not any(isinstance(change, SegmentRecords) for change in changes[JOB])
+    mirrors.drop()
+    assert [path.name for path in (mirrors.root / JOB / "data").iterdir()] == [Path(f"{PATH}.done").name]
+    mirrors.close()
+
+
+def _keeping_little(folder: Path) -> BoardMirrors:
+    """What keeps in the mirror what began in the first microsecond of a millisecond."""
+    return BoardMirrors(Workspace(folder), "board-1", None, keeping=ByTime(1, 1_000), drops=True)
+
+
+def _done_arrived(mirrors: BoardMirrors) -> None:
+    """The time of an inference that is passed over."""
     done = b"file_len:%d\nstart_time:500\nend_time:900\ncache_hit:3\ncache_mis:1\n" % len(DATA)
     log = FollowedLog(2, JOB, f"{PATH}.done".encode(), snapshot=True, generation=1, offset=len(done))
     events = (Started(2, 1, 0, "new"), Chunk(2, 1, 0, done, 0), Completed(2, 1, len(done), digest_of(done)))
     mirrors.take([Happened(JOB, log, event) for event in events])
     mirrors.drop()
-    changes, reached = mirrors.take(
-        _events(Started(1, 1, len(DATA), "same"), Completed(1, 1, len(DATA), digest_of(DATA)))
-    )
-    assert Acknowledgement(1, 1, len(DATA), complete=True) in reached
-    assert not any(isinstance(change, SegmentRecords) for change in changes[JOB])
-    mirrors.drop()
-    assert [path.name for path in (mirrors.root / JOB / "data").iterdir()] == [Path(f"{PATH}.done").name]
-    mirrors.close()
 
 
 def test_a_log_that_the_mirror_does_not_have_is_fetched_again(mirrors: BoardMirrors) -> None:
