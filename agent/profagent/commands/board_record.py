@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.commands.capture import Capture
 from profagent.commands.recording import Recording, RecordingOptions
-from profagent.commands.remarks import remarks
+from profagent.commands.remarks import link_gone, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError
 from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
 from profagent.export.sampling_text import keeping_line
@@ -97,7 +97,7 @@ class RecordView:
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """Say that the link is gone."""
         self.away = error
-        self._tell(f"{error}; next attempt in {wait_s:.1f} s")
+        self._tell(link_gone(error, wait_s))
 
     def remark(self, text: str) -> None:
         """Say it."""

@@ -1,13 +1,16 @@
-"""What a person should know about a board when a link to it is open."""
+"""What a person should know about a board when a link to it is open, and when it is gone."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from profagent.errors import RefusedError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from profagent.errors import ProfagentError
     from profagent.link.messages import Board
 
 US_PER_S = 1_000_000
@@ -33,6 +36,12 @@ def remarks(board: Board, role: str, host_wall_us: int) -> Iterator[str]:
             f"the clock of {name} shows {_day(board.clocks.wall_us)}, this host's {_day(host_wall_us)}: times of the"
             " capture are the board's, and a clock past a certificate's end lets nobody in; set it with `date -s`"
         )
+
+
+def link_gone(error: ProfagentError, wait_s: float) -> str:
+    """That a link is gone and tried again; where waiting does not mend it, also what somebody has to do."""
+    line = f"{error}; next attempt in {wait_s:.1f} s"
+    return f"{line}; {error.hint}" if isinstance(error, RefusedError) else line
 
 
 def _day(wall_us: int) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from profagent.commands.beginnings import Beginnings
 from profagent.commands.capture import Capture
 from profagent.commands.recording import Recording, RecordingOptions
-from profagent.commands.remarks import remarks
+from profagent.commands.remarks import link_gone, remarks
 from profagent.commands.watching import Watching
 from profagent.export.live import LiveEvents
 from profagent.formats.names import LogKind
@@ -89,7 +89,7 @@ class WatchView:
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """Say that the link is gone."""
         self.beginnings.link_is_new()
-        self._tell(f"{error}; next attempt in {wait_s:.1f} s")
+        self._tell(link_gone(error, wait_s))
 
     def remark(self, text: str) -> None:
         """Say it."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from profagent.commands.remarks import remarks
+from profagent.commands.remarks import link_gone, remarks
+from profagent.errors import RefusedError, UnreachableError
 from profagent.link.messages import Clocks, Retention
 from tests.unit.link.board import BOARD
 
@@ -54,3 +55,11 @@ def test_a_clock_that_is_far_off_is_named_with_its_day(wall_us: int, shown: str)
     [told] = remarks(replace(BOARD, clocks=Clocks(wall_us, 0)), "operator", NOW_US)
     assert f"shows {shown}, this host's 2023-11-14" in told
     assert "date -s" in told
+
+
+def test_who_waits_with_a_refused_credential_is_told_what_to_do() -> None:
+    assert (
+        link_gone(RefusedError("revoked", hint="issue another"), 40.0)
+        == "revoked; next attempt in 40.0 s; issue another"
+    )
+    assert link_gone(UnreachableError("gone", hint="check it"), 0.5) == "gone; next attempt in 0.5 s"
