@@ -160,11 +160,13 @@ class BoardMirrors:
     def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:
         """What is left to say of a JOB that has ended: of logs that nobody vouched for, of `.done` without data.
 
-        Its files are closed; one that goes on after all is opened again.
+        Nothing of it stays in memory or open; for one that goes on after all both are made again.
         """
         ended = self._job(job)
+        changes = list(ended.decoder.end(unsettled, orphans))
         ended.mirror.close()
-        return list(ended.decoder.end(unsettled, orphans))
+        del self._jobs[job]
+        return changes
 
     def forget(self) -> None:
         """Drop what is in memory: the state of each log is built again from its committed bytes."""
