@@ -136,6 +136,8 @@ KEEPINGS = (
     ByTime(6_000, 1_000_000),
     ByTime(1, 1_000_000),
 )
+# A history may give a `.done` other bytes, and so another time, before its own: only a step is told by the name.
+BY_STEP = KEEPINGS[:2]
 
 
 @cache
@@ -152,7 +154,7 @@ def chosen(keeping: Keeping) -> Dump:
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(acts=histories(), remembered=st.sampled_from([1, 5, 1024]), keeping=st.sampled_from(KEEPINGS))
+@given(acts=histories(), remembered=st.sampled_from([1, 5, 1024]), keeping=st.sampled_from(BY_STEP))
 def test_any_order_and_any_restart_choose_the_same_inferences(
     acts: list[Act], remembered: int, keeping: Keeping
 ) -> None:
