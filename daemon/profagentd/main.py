@@ -79,7 +79,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--delete-undelivered", action="store_true", default=None, help="with --retain min_free: others go, too"
     )
-    parser.add_argument("--state", metavar="DIR", help="where losses are kept over restarts (/var/lib/profagentd)")
+    parser.add_argument("--state", metavar="DIR", help="absolute path, for losses over restarts (/var/lib/profagentd)")
     parser.add_argument("--log-level", choices=LOG_LEVELS, help="what is told on stderr (info)")
     parser.add_argument("--tls-cert", metavar="FILE", help="this board's certificate; with it TLS is demanded")
     parser.add_argument("--tls-key", metavar="FILE", help="its key, mode 0600")

@@ -16,8 +16,19 @@ with atheris.instrument_imports(include=["profagent"]):
     from profagent.formats.layers import parse_layer_info
     from profagent.formats.names import LogKind, parse_log_name
     from profagent.formats.net_info import parse_net_info
+    from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, API_DTYPE, Records, api_magic_faults, view_records
+    from profagent.formats.segments import Splitter
 
 FILE = "data/x"
+
+
+def split(records: Records) -> None:
+    """Find segments and stretches, in two parts as they may come."""
+    splitter, half = Splitter(), len(records) // 2
+    for part in (records[:half], records[half:]):
+        splitter.feed(part["sequence"], part["net"])
+
+
 PARSERS = (
     lambda data: parse_done(data, LogKind.AICORE, FILE),
     lambda data: parse_done(data, LogKind.ACL_API, FILE),
@@ -26,6 +37,9 @@ PARSERS = (
     lambda data: parse_info_json(data, FILE),
     lambda data: parse_counter_map(data.decode("utf-8", "surrogateescape"), FILE),
     lambda data: parse_log_name(os.fsdecode(data)),
+    lambda data: split(view_records(data, AICORE_DTYPE)),
+    lambda data: split(view_records(data, AICPU_DTYPE)),
+    lambda data: api_magic_faults(view_records(data, API_DTYPE)),
 )
 
 

@@ -136,8 +136,6 @@ KEEPINGS = (
     ByTime(6_000, 1_000_000),
     ByTime(1, 1_000_000),
 )
-# A history may give a `.done` other bytes, and so another time, before its own: only a step is told by the name.
-BY_STEP = KEEPINGS[:2]
 
 
 @cache
@@ -154,7 +152,7 @@ def chosen(keeping: Keeping) -> Dump:
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(acts=histories(), remembered=st.sampled_from([1, 5, 1024]), keeping=st.sampled_from(BY_STEP))
+@given(acts=histories(), remembered=st.sampled_from([1, 5, 1024]), keeping=st.sampled_from(KEEPINGS))
 def test_any_order_and_any_restart_choose_the_same_inferences(
     acts: list[Act], remembered: int, keeping: Keeping
 ) -> None:
@@ -163,7 +161,9 @@ def test_any_order_and_any_restart_choose_the_same_inferences(
         JobCopy(Path(folder), remembered_logs=remembered, counter_map=MAP, keeping=keeping) as copy,
     ):
         for act in acts:
-            play(copy, act)
+            # What a JOB's end keeps for want of a time, a `.done` that comes later need not take back.
+            if act.kind != "end" or not isinstance(keeping, ByTime):
+                play(copy, act)
         copy.end()
         assert_same(dump(copy.database), chosen(keeping))
 

@@ -41,6 +41,8 @@ T = TypeVar("T")
 CLOCK_EXCHANGES = 5
 # Within one exchange a board's two clocks differ by no more than that, unless one was set.
 CLOCK_DRIFT_US = 1_000
+# So much may wait for the next batch, which a board need not ever send.
+MOST_COMPLAINTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,8 @@ class Recording:
             answers += holdings
             for entry in lost:
                 self.note(job, entry)
+        if len(self._complaints) >= MOST_COMPLAINTS:
+            await self.session.apply(self._take_complaints())
         return answers
 
     async def _know_interval(self, job: str) -> None:

@@ -149,6 +149,8 @@ class ChoosingDecoder:
                 if not kept:
                     self._decoder.forget(other)
                 yield Chosen(other, kept)
+        # One that said otherwise before was passed over itself.
+        yield Chosen(path, kept)
 
     def _release(self, path: str) -> Iterator[Change]:
         """The rows of an inference's aicpu log, which waited for its time; those of its aicore log came with that."""

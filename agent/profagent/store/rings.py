@@ -33,7 +33,8 @@ def note_full_rings(connection: sqlite3.Connection, session: int, board: int, jo
         (board, job),
     ).fetchall()
     for log, model, job_number in logs:
-        calls = most_calls_between(_call_ends(connection, log), _flushes(connection, model))
+        flushes = _flushes(connection, model)
+        calls = 0 if flushes is None else most_calls_between(_call_ends(connection, log), flushes)
         told = connection.execute("SELECT count FROM ledger_entry WHERE log = ? AND origin = 'ring'", (log,)).fetchone()
         if told is not None and told[0] == calls:
             continue
@@ -56,6 +57,10 @@ def _call_ends(connection: sqlite3.Connection, log: int) -> NDArray[np.float64]:
     return np.sort(np.fromiter((row[0] for row in rows), np.float64))
 
 
-def _flushes(connection: sqlite3.Connection, model: int) -> NDArray[np.float64]:
+def _flushes(connection: sqlite3.Connection, model: int) -> NDArray[np.float64] | None:
+    """When the runtime flushed; None where some samples were passed over, whose times nobody knows."""
+    passed = connection.execute("SELECT 1 FROM sample WHERE model = ? AND NOT kept LIMIT 1", (model,)).fetchone()
+    if passed is not None:
+        return None
     rows = connection.execute("SELECT end_us FROM inference WHERE model = ? AND end_us IS NOT NULL", (model,))
     return np.sort(np.fromiter((row[0] for row in rows), np.float64))

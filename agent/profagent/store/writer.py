@@ -140,6 +140,7 @@ class JobRows:
 
     def _add_segments(self, change: SegmentRecords) -> None:
         row = self._logs.row(change.path)
+        row.is_new = False
         self._records.add_segments(row, change)
         if row.model is not None and change.stretch[-1]:
             self._samples.touch(row.model)
@@ -176,13 +177,14 @@ class JobRows:
 
     def _choose(self, change: Chosen) -> None:
         row = self._logs.row(change.path)
+        if not change.kept and not row.is_new:
+            # Also of one that was passed over before: a `.done` that was never committed may have chosen otherwise.
+            self._void_records(row, change.path, keeps_parts=False)
+            self._ledger.void(row)
         if row.kept == change.kept:
             return
         row.kept = change.kept
         self._connection.execute("UPDATE log SET kept = ? WHERE log = ?", (int(change.kept), row.log))
-        if not change.kept and not row.is_new:
-            self._void_records(row, change.path, keeps_parts=False)
-            self._ledger.void(row)
         name = parse_log_name(change.path)
         if row.model is not None and name is not None and name.inference is not None:
             self._samples.choose(row.model, name, kept=change.kept)
