@@ -123,6 +123,7 @@ class BoardMirrors:
 
     def begin_stream(self) -> None:
         """A stream begins: its logs come with handles of their own."""
+        self._vouched.clear()
         self._passing.clear()
         self._passed.clear()
 
@@ -243,7 +244,7 @@ class BoardMirrors:
                 same = (event.generation, event.size, event.digest) == (known.generation, known.offset, known.digest)
             case _:
                 same = False
-        if not same:
+        if not same or isinstance(event, Completed):
             self._vouched.pop(handle, None)
         return same
 

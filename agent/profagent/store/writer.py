@@ -24,6 +24,7 @@ from profagent.ingest.changes import (
     SimulatedKnown,
     TakenBack,
 )
+from profagent.link.messages import ENDED_STATES
 from profagent.store.inferences import InferenceRows
 from profagent.store.kept_losses import KeptLossRows
 from profagent.store.ledger import LedgerRows
@@ -237,6 +238,9 @@ class Writer:
         if batch.state is not None:
             state = (batch.state, int(batch.caught_up), rows.job)
             self._connection.execute("UPDATE job SET state = ?, caught_up = ? WHERE job = ?", state)
+            if batch.caught_up and batch.state in ENDED_STATES:
+                # Most likely nothing more comes of it.
+                del self._jobs[batch.job]
 
     def _apply_to_board(self, changes: Sequence[Change]) -> None:
         kept = KeptLossRows(self._connection, self.session, self.board, self._ledger)

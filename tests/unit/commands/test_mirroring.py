@@ -98,6 +98,16 @@ def test_a_log_that_is_vouched_for_again_as_it_is_held_changes_nothing(mirrors: 
     assert [len(change.sequence) for change in changes[JOB] if isinstance(change, SegmentRecords)] == [1]
 
 
+def test_what_was_vouched_for_is_remembered_until_it_ends_or_a_stream_begins(mirrors: BoardMirrors) -> None:
+    _arrived(mirrors)
+    held = HeldLog(1, len(DATA), complete=True, digest=digest_of(DATA))
+    for ends in (lambda: mirrors.take(_events(Completed(1, 1, len(DATA), digest_of(DATA)))), mirrors.begin_stream):
+        mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
+        assert [*mirrors._vouched] == [1]
+        ends()
+        assert not mirrors._vouched
+
+
 def test_a_snapshot_that_took_its_place_without_its_rows_is_fetched_again(mirrors: BoardMirrors) -> None:
     path, data = "info.json.0", b"{}"
     log = FollowedLog(1, JOB, path.encode(), snapshot=True)

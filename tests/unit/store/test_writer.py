@@ -119,6 +119,15 @@ def test_only_so_many_jobs_are_remembered(rows: Rows) -> None:
     assert rows.query("SELECT count(*) FROM segment") == [(len(names),)]
 
 
+def test_nothing_is_remembered_of_a_job_that_has_ended(rows: Rows) -> None:
+    rows.apply(LogAdvanced(AICORE, 1, 256), aicore(ticks=(1,)), state="open")
+    assert [*rows.writer._jobs] == [JOB]
+    rows.writer.apply([JobChanges(JOB, "/board", (), "finished", caught_up=True)])
+    assert not rows.writer._jobs
+    rows.apply(LogAdvanced(AICORE, 1, 512), aicore(ticks=(2,), first=1))
+    assert rows.query("SELECT ticks FROM op_records WHERE job = ?", JOB) == [(1,), (2,)]
+
+
 def test_several_jobs_are_written_in_one_transaction(rows: Rows) -> None:
     statements: list[str] = []
     rows.connection.set_trace_callback(statements.append)
