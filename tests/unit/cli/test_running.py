@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 
@@ -54,3 +55,12 @@ def test_errors_pass_as_they_are() -> None:
 def test_remarks_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     tell("a remark")
     assert capsys.readouterr() == ("", "a remark\n")
+
+
+def test_cycles_are_looked_for_seldom_while_a_command_runs() -> None:
+    async def work(_: asyncio.Event) -> int:
+        return gc.get_threshold()[0]
+
+    before = gc.get_threshold()
+    assert run_until_stopped(work) > before[0]
+    assert gc.get_threshold() == before
