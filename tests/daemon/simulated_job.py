@@ -71,7 +71,7 @@ def done(data: bytes) -> dict[str, str]:
 
 
 def aicore(data: bytes) -> list[tuple[int, ...]]:
-    """aicore records as (sequence, ticks, segment)."""
+    """Records of aicore as (sequence, ticks, segment)."""
     assert len(data) % 256 == 0
     return [
         struct.unpack_from("<II", data, offset) + struct.unpack_from("<I", data, offset + 0xFC)
@@ -80,7 +80,7 @@ def aicore(data: bytes) -> list[tuple[int, ...]]:
 
 
 def aicpu(data: bytes) -> list[tuple[int, ...]]:
-    """aicpu records as (sequence, begin, end, segment begin, segment end, segment)."""
+    """Records of aicpu as (sequence, begin, end, segment begin, segment end, segment)."""
     assert len(data) % 128 == 0
     return [
         struct.unpack_from("<I", data, offset)

@@ -40,6 +40,8 @@ class Listening:
 
 
 class Bench:
+    """A board below one root, told of JOBs by hand, and what it says of them."""
+
     def __init__(self, root: Path) -> None:
         self.clock = FakeClock()
         self.board = Board(self.clock, QUIET_S)

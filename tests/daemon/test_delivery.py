@@ -22,6 +22,8 @@ LATER = NOW + SETTLE_S
 
 
 class Bench:
+    """A board of one JOB, and what is known of its delivery to two consumers."""
+
     def __init__(self, root: Path) -> None:
         self.board = Board(FakeClock(), 60.0)
         self.deliveries = Deliveries(("a", "b"))

@@ -61,6 +61,8 @@ class Numbered(Inotify):
 
 
 class Bench:
+    """Notices of directories below one root, by the kernel's own watches, and who hears them."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
         self.hearing = Hearing()

@@ -22,6 +22,8 @@ OPERATOR = b"profagent:role:operator"
 
 
 class Context:
+    """A call of somebody who showed this."""
+
     def __init__(self, **shown: list[bytes]) -> None:
         self._shown = shown
 
@@ -30,6 +32,8 @@ class Context:
 
 
 class Site:
+    """What a conversation takes of the daemon to begin."""
+
     clock = FakeClock()
     budgets = Budgets()
 

@@ -41,6 +41,8 @@ class Told:
 
 
 class Bench:
+    """Rounds over JOBs below one root, on a clock that does not wait."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
         self.clock = FakeClock()

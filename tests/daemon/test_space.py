@@ -49,6 +49,8 @@ def _wrote(descriptor: int) -> bool:
 
 
 class Bench:
+    """The watch of one root's disk and of one that is missing, with the JOBs in it."""
+
     def __init__(self, root: Path) -> None:
         self.root = os.fsencode(root)
         self.disk = root

@@ -1,3 +1,5 @@
+"""The command line as a whole: what it imports, its help, and its exit codes."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Summaries of a capture in lines, and the options of `record` as values."""
+
 from __future__ import annotations
 
 from typing import Any

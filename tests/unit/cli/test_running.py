@@ -1,3 +1,5 @@
+"""A command that runs until a signal ends it."""
+
 from __future__ import annotations
 
 import asyncio

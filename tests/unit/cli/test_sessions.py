@@ -1,3 +1,5 @@
+"""The list of a workspace's sessions."""
+
 from __future__ import annotations
 
 import json

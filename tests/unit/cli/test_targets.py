@@ -1,3 +1,5 @@
+"""What a verb is about: a JOB directory or a session, and which of its inferences."""
+
 from __future__ import annotations
 
 import shutil

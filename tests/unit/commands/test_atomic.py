@@ -1,3 +1,5 @@
+"""Files and folders that come whole or not at all."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,3 +1,5 @@
+"""What had been there before one began to watch, and is passed over."""
+
 from __future__ import annotations
 
 from typing import Any

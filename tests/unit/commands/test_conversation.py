@@ -1,3 +1,5 @@
+"""A conversation with a board over a stream that a test writes."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Where a counter map is from."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Tables and timelines as files of a folder."""
+
 from __future__ import annotations
 
 import csv

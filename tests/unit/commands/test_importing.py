@@ -1,3 +1,5 @@
+"""Importing a JOB directory into its own database."""
+
 from __future__ import annotations
 
 import asyncio

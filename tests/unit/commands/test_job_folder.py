@@ -1,3 +1,5 @@
+"""Our own files in a JOB directory: the database, made anew when it is older than the JOB, and the log."""
+
 from __future__ import annotations
 
 import asyncio

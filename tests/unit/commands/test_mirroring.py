@@ -1,3 +1,5 @@
+"""A board's events become bytes of the mirror, and changes."""
+
 from __future__ import annotations
 
 from dataclasses import replace

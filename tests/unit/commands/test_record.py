@@ -1,3 +1,5 @@
+"""When a capture ends, and what its view tells on the way."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""A capture into mirror and database: what is kept, acknowledged, refused and told."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable

@@ -1,3 +1,5 @@
+"""The tables of `show`, and what is said beside them."""
+
 from __future__ import annotations
 
 import json

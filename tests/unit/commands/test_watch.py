@@ -1,3 +1,5 @@
+"""What `watch` shows, from when on, and how it explains silence."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

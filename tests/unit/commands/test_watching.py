@@ -1,3 +1,5 @@
+"""What of a stream is decoded for someone who watches, and what is remembered for it."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,3 +1,5 @@
+"""Where the workspace is, who may write in it, and its folders."""
+
 from __future__ import annotations
 
 from pathlib import Path

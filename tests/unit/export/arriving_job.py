@@ -28,7 +28,7 @@ def aicore_path(pictures: int = 0, model: str = "m") -> str:
 
 
 def records(*ticks: int, net: int = 0) -> bytes:
-    """aicore records of one segment, with sequence numbers from 0."""
+    """Records on aicore, of one segment, with sequence numbers from 0."""
     return b"".join(aicore_record(number, value, net) for number, value in enumerate(ticks))
 
 

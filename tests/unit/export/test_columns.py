@@ -1,3 +1,5 @@
+"""The columns of the manual's tables, and how their cells are written."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Which events someone who watches is told, and when."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""An inference while it is open: when it is whole, and its figures."""
+
 from __future__ import annotations
 
 from profagent.export.live_inference import Layer, OpenInference, model_fields, rounded

@@ -1,3 +1,5 @@
+"""Live events as lines."""
+
 from __future__ import annotations
 
 from typing import Any

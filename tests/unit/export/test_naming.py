@@ -1,3 +1,5 @@
+"""Names of results: the manual's, kept short, apart and inside their folder."""
+
 from __future__ import annotations
 
 from typing import Any

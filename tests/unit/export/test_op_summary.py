@@ -1,3 +1,5 @@
+"""One row for each record, and their total."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

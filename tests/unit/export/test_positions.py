@@ -1,3 +1,5 @@
+"""Rows of a stream, gathered by position."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

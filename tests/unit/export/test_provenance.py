@@ -1,3 +1,5 @@
+"""What a result says about itself: where it is from, what is missing, what is not verified."""
+
 from __future__ import annotations
 
 import json

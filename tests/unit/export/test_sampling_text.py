@@ -1,3 +1,5 @@
+"""A JOB's sampling, and what was passed over on purpose, as lines."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Tables as CSV and as JSON, in pieces."""
+
 from __future__ import annotations
 
 import csv

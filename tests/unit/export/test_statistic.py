@@ -1,3 +1,5 @@
+"""Records and calls, gathered by name."""
+
 from __future__ import annotations
 
 from typing import Any

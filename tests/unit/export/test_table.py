@@ -1,3 +1,5 @@
+"""Tables for a terminal."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Records and calls as events of a timeline."""
+
 from __future__ import annotations
 
 import json

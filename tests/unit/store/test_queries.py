@@ -1,3 +1,5 @@
+"""What a reader finds in a database, and in which order."""
+
 from __future__ import annotations
 
 import sqlite3

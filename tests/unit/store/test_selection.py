@@ -1,3 +1,5 @@
+"""Which inferences are chosen, and their records."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
