@@ -11,7 +11,6 @@ import ctypes
 import errno
 import hashlib
 import os
-import stat
 from collections import OrderedDict
 from contextlib import contextmanager
 from functools import lru_cache
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, ProtocolError, StoreError
 from profagent.ingest.disk import disk_full, is_full
+from profagent.ingest.regular_files import content, make_anew, move, opened, pread, stands, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,13 +34,8 @@ READ_BYTES = 1 << 20
 LARGEST_CONTENT_BYTES = 4 << 20
 LONGEST_PATH_BYTES = 1024
 LONGEST_NAME_BYTES = 255
-# A link stands there, or something that is no file: nothing that this mirror made.
-_NOT_OURS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO})
 # What a board names cannot all be: a log `a` and a log `a/b`, or a name that this file system does not take.
 _IN_THE_WAY = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG})
-# A fifo would block in open without O_NONBLOCK; regular files do not care.
-_OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MAKE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
 
 
 @lru_cache(REMEMBERED_PATHS)
@@ -93,7 +88,7 @@ class JobMirror:
                 if not snapshot:
                     self._set_aside(path, generation)
                 file = self._file(path, snapshot=snapshot)
-                self._keep(file, _make_anew(file))
+                self._keep(file, make_anew(file))
             elif snapshot:
                 # Nothing comes: it is there already.
                 (self._incoming / path).unlink(missing_ok=True)
@@ -103,18 +98,18 @@ class JobMirror:
     def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
         """Write bytes at `offset`, which is where the file ends."""
         with _translated(f"cannot write {path} into the mirror", self.directory):
-            _write_all(self._handle(path, snapshot=snapshot), offset, data)
+            write_all(self._handle(path, snapshot=snapshot), offset, data)
 
     def finish_snapshot(self, path: str) -> bytes | None:
         """Let a snapshot that has arrived whole take its place; returns what it begins with, None when none came."""
         with _translated(f"cannot write {path} into the mirror", self.directory):
             arrived = self._file(path, snapshot=True)
             handle = self._open.get(arrived)
-            content = _read(arrived, LARGEST_CONTENT_BYTES) if handle is None else _pread(handle, LARGEST_CONTENT_BYTES)
-            if content is not None:
+            data = content(arrived, LARGEST_CONTENT_BYTES) if handle is None else pread(handle, LARGEST_CONTENT_BYTES)
+            if data is not None:
                 self._forget(path)
-                _replace(arrived, self._file(path))
-            return content
+                move(arrived, self._file(path))
+            return data
 
     def cut(self, path: str, offset: int) -> None:
         """Drop bytes of a data file past `offset`: they were written but not committed."""
@@ -131,7 +126,7 @@ class JobMirror:
     def read(self, path: str, size: int | None = None) -> bytes | None:
         """The first `size` bytes of a mirrored file, or all; None when there is no such file."""
         with _translated(f"cannot read {path} in the mirror", self.directory):
-            return _read(self._file(path), size)
+            return content(self._file(path), size)
 
     def names(self) -> list[str]:
         """Paths of all mirrored files of this JOB."""
@@ -147,7 +142,7 @@ class JobMirror:
         left = offset
         with _translated(f"cannot read {path} in the mirror", self.directory):
             # By its name: another file may have been put in the place of one that is open here.
-            handle = _opened(self._file(path), os.O_RDONLY)
+            handle = opened(self._file(path), os.O_RDONLY)
             if handle is None:
                 return None
             try:
@@ -163,7 +158,7 @@ class JobMirror:
         self._forget(path)
         kept = self._superseded / f"{path}.{generation}"
         with _translated(f"cannot write {path} into the mirror", self.directory):
-            if _stands(kept):
+            if stands(kept):
                 kept.replace(self.directory / path)
 
     def close(self) -> None:
@@ -174,7 +169,7 @@ class JobMirror:
 
     def _cut(self, path: str, offset: int) -> int:
         """Cut the file to `offset` bytes; returns its size before, 0 when there is none."""
-        handle = _opened(self._file(path), os.O_WRONLY)
+        handle = opened(self._file(path), os.O_WRONLY)
         if handle is None:
             return 0
         try:
@@ -188,7 +183,7 @@ class JobMirror:
     def _set_aside(self, path: str, generation: int) -> None:
         """Keep an earlier generation; where it is kept already, what stands in its place was never committed."""
         target, kept = self.directory / path, self._superseded / f"{path}.{generation - 1}"
-        if generation > 1 and _stands(target) and not _stands(kept):
+        if generation > 1 and stands(target) and not stands(kept):
             kept.parent.mkdir(parents=True, exist_ok=True)
             target.replace(kept)
 
@@ -201,7 +196,7 @@ class JobMirror:
         file = self._file(path, snapshot=snapshot)
         handle = self._open.get(file)
         if handle is None:
-            handle = _opened(file, os.O_RDWR)
+            handle = opened(file, os.O_RDWR)
             if handle is None:
                 raise _lost(path)
             self._keep(file, handle)
@@ -218,70 +213,6 @@ class JobMirror:
             handle = self._open.pop(file, None)
             if handle is not None:
                 os.close(handle)
-
-
-def _stands(file: Path) -> bool:
-    return file.is_symlink() or file.exists()
-
-
-def _opened(file: str, access: int) -> int | None:
-    """A descriptor of a regular file; None where there is none."""
-    try:
-        handle = os.open(file, access | _OPEN_FLAGS)
-    except OSError as error:
-        if error.errno in _NOT_OURS:
-            return None
-        raise
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return handle
-    os.close(handle)
-    return None
-
-
-def _read(file: str, size: int | None) -> bytes | None:
-    handle = _opened(file, os.O_RDONLY)
-    if handle is None:
-        return None
-    try:
-        return _pread(handle, os.fstat(handle).st_size if size is None else size)
-    finally:
-        os.close(handle)
-
-
-def _pread(handle: int, size: int) -> bytes:
-    """The first `size` bytes of a file, or all that there are."""
-    left = min(size, os.fstat(handle).st_size)
-    blocks, at = [], 0
-    while left and (block := os.pread(handle, left, at)):
-        blocks.append(block)
-        at += len(block)
-        left -= len(block)
-    return b"".join(blocks)
-
-
-def _make_anew(file: str) -> int:
-    """The descriptor of an empty file, whatever stood in its place."""
-    try:
-        return os.open(file, _MAKE_FLAGS, 0o644)
-    except FileNotFoundError:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        Path(file).unlink()
-    return os.open(file, _MAKE_FLAGS, 0o644)
-
-
-def _replace(arrived: str, file: str) -> None:
-    try:
-        os.rename(arrived, file)  # noqa: PTH104 - a Path for each file would cost more
-    except FileNotFoundError:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(arrived).rename(file)
-
-
-def _write_all(handle: int, offset: int, data: bytes) -> None:
-    written = 0
-    while written < len(data):
-        written += os.pwrite(handle, data[written:], offset + written)
 
 
 def _lost(path: str) -> StoreError:

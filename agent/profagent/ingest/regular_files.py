@@ -1,0 +1,85 @@
+"""Regular files by their descriptors: no link in a file's place is followed, and nothing else in it is opened.
+
+Whatever the system refuses raises OSError.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+# A link stands there, or something that is no file: nothing that this mirror made.
+_NOT_OURS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO})
+# A fifo would block in open without O_NONBLOCK; regular files do not care.
+_OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAKE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
+
+
+def stands(file: Path) -> bool:
+    """Whether anything has this name, a link that leads nowhere among it."""
+    return file.is_symlink() or file.exists()
+
+
+def opened(file: str, access: int) -> int | None:
+    """A descriptor of a regular file; None where there is none."""
+    try:
+        handle = os.open(file, access | _OPEN_FLAGS)
+    except OSError as error:
+        if error.errno in _NOT_OURS:
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    return None
+
+
+def content(file: str, size: int | None) -> bytes | None:
+    """The first `size` bytes of a regular file, or all; None where there is none."""
+    handle = opened(file, os.O_RDONLY)
+    if handle is None:
+        return None
+    try:
+        return pread(handle, os.fstat(handle).st_size if size is None else size)
+    finally:
+        os.close(handle)
+
+
+def pread(handle: int, size: int) -> bytes:
+    """The first `size` bytes of a file, or all that there are."""
+    left = min(size, os.fstat(handle).st_size)
+    blocks, at = [], 0
+    while left and (block := os.pread(handle, left, at)):
+        blocks.append(block)
+        at += len(block)
+        left -= len(block)
+    return b"".join(blocks)
+
+
+def make_anew(file: str) -> int:
+    """The descriptor of an empty file, whatever stood in its place."""
+    try:
+        return os.open(file, _MAKE_FLAGS, 0o644)
+    except FileNotFoundError:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        Path(file).unlink()
+    return os.open(file, _MAKE_FLAGS, 0o644)
+
+
+def move(arrived: str, file: str) -> None:
+    """Let a file take the place of another, in a folder that is made where there is none."""
+    try:
+        os.rename(arrived, file)  # noqa: PTH104 - a Path for each file would cost more
+    except FileNotFoundError:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(arrived).rename(file)
+
+
+def write_all(handle: int, offset: int, data: bytes) -> None:
+    """Write all of `data` at `offset`."""
+    written = 0
+    while written < len(data):
+        written += os.pwrite(handle, data[written:], offset + written)
