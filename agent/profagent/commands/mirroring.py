@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from functools import partial
 from typing import TYPE_CHECKING
 
-from profagent.commands.counter_maps import simulated_map
+from profagent.commands.dropping import Dropping, may_drop
+from profagent.commands.open_jobs import OpenJobs
 from profagent.commands.passing import PassingLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.ingest.changes import Chosen, Entry, LinkLedger, LogRemoved
-from profagent.ingest.choosing import ChoosingDecoder
-from profagent.ingest.decode import JobDecoder
 from profagent.ingest.loss import refusal, removal_entry, told_loss
 from profagent.ingest.mirror import checked_path, syncfs
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
@@ -19,34 +16,16 @@ from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from profagent.commands.open_jobs import OpenJob
     from profagent.commands.workspace import Workspace
     from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
-    from profagent.ingest.mirror import JobMirror
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.stored_session import HeldLog
 
-# JOBs with open files and decoding state; those of any other are opened and built again when it goes on.
-REMEMBERED_JOBS = 16
 # A file that was copied before is not the one that is there now.
 _ANOTHER_FILE = frozenset({"different", "recreated"})
-
-
-class _Job:
-    """One JOB's mirror and decoder."""
-
-    def __init__(
-        self, mirror: JobMirror, counter_map: CounterMap | None, keeping: Keeping | None, interval: int | None
-    ) -> None:
-        self.mirror = mirror
-        decoder = partial(JobDecoder, counter_map=counter_map, marked_map=simulated_map())
-        self.choosing = None if keeping is None else ChoosingDecoder(mirror, keeping, interval, decoder)
-        self.decoder = self.choosing or decoder(mirror)
-
-    def passes_over(self, path: str) -> bool:
-        """Whether a log is passed over on purpose."""
-        return self.choosing is not None and self.choosing.keeps(path) is False
 
 
 class BoardMirrors:
@@ -64,28 +43,26 @@ class BoardMirrors:
         """`keeping` chooses inferences; `drops`: what is passed over does not stay in the mirror."""
         self.root = workspace.board_mirror(identity)
         self._workspace = workspace
-        self._identity = identity
-        self._counter_map = counter_map
-        self._jobs: OrderedDict[str, _Job] = OrderedDict()
+        self._jobs = OpenJobs(workspace, identity, counter_map, keeping)
         self.refused: dict[str, UnsupportedBoardError] = {}
         # By handle: complete logs of which the board has not sent anything yet that is not held.
         self._vouched: dict[int, HeldLog] = {}
-        # The intervals of JOBs whose programs' acl.json is known, set before anything of them comes.
-        self.intervals: dict[str, int | None] = {}
-        self._keeping = keeping
         self._drops = drops
         self._passing = PassingLogs()
         # By handle: logs that passed through before, and are held no longer.
         self._passed: set[int] = set()
-        # Of these more will come, on this stream or a later one.
-        self._arriving: set[tuple[str, str]] = set()
-        self._to_drop: list[tuple[str, str]] = []
+        self._dropping = Dropping(self._jobs, wanted=drops)
+
+    @property
+    def intervals(self) -> dict[str, int | None]:
+        """The intervals of JOBs whose programs' acl.json is known, set before anything of them comes."""
+        return self._jobs.intervals
 
     def cut(self, logs: Iterable[tuple[str, str, int]]) -> None:
         """Drop bytes past an offset of data logs that still grow, given as JOB, path and offset. Raises StoreError."""
         for job, path, offset in logs:
-            self._job(job).mirror.cut(path, offset)
-            self._arriving.add((job, path))
+            self._jobs.of(job).mirror.cut(path, offset)
+            self._dropping.arrives(job, path)
 
     def compare(
         self, job: str, by_path: Mapping[str, FollowedLog], held: Mapping[str, HeldLog]
@@ -101,11 +78,10 @@ class BoardMirrors:
             if not known.kept and self._has_passed(job, path, log, known):
                 holdings.append(Holding(log.handle, known.generation, known.offset, known.digest or b""))
                 continue
-            # The board goes on with it: it must stay until then, whatever is chosen meanwhile.
-            self._arriving.add((job, path))
+            self._dropping.arrives(job, path)
             if not log.snapshot:
-                self._job(job).mirror.take_back(path, known.generation)
-            digest = self._job(job).mirror.prefix_digest(path, known.offset)
+                self._jobs.of(job).mirror.take_back(path, known.generation)
+            digest = self._jobs.of(job).mirror.prefix_digest(path, known.offset)
             if log.snapshot and digest != known.digest:
                 # It was rewritten and took its place, and the process died before its rows were: it comes again.
                 holdings.append(Holding(log.handle, known.generation))
@@ -129,9 +105,7 @@ class BoardMirrors:
 
     def drop(self) -> None:
         """Remove the files of what was passed over and committed. Raises StoreError."""
-        to_drop, self._to_drop = self._to_drop, []
-        for job, path in to_drop:
-            self._job(job).mirror.remove(path)
+        self._dropping.drop()
 
     def take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
         """Write events; returns their changes by JOB, and what can be acknowledged once that is durable.
@@ -163,38 +137,24 @@ class BoardMirrors:
 
         Nothing of it stays in memory or open; for one that goes on after all both are made again.
         """
-        ended = self._job(job)
-        changes = list(ended.decoder.end(unsettled, orphans))
-        ended.mirror.close()
-        del self._jobs[job]
+        changes = list(self._jobs.of(job).decoder.end(unsettled, orphans))
+        self._jobs.close(job)
         return changes
 
     def forget(self) -> None:
         """Drop what is in memory: the state of each log is built again from its committed bytes."""
-        self.close()
-        self._jobs.clear()
-        self._to_drop.clear()
+        self._jobs.close_all()
+        self._dropping.forget()
 
     def close(self) -> None:
         """Close the mirrors' files."""
-        for job in self._jobs.values():
-            job.mirror.close()
-
-    def _job(self, name: str) -> _Job:
-        job = self._jobs.get(name)
-        if job is None:
-            mirror, interval = self._workspace.job_mirror(self._identity, name), self.intervals.get(name)
-            job = self._jobs[name] = _Job(mirror, self._counter_map, self._keeping, interval)
-            if len(self._jobs) > REMEMBERED_JOBS:
-                self._jobs.popitem(last=False)[1].mirror.close()
-        self._jobs.move_to_end(name)
-        return job
+        self._jobs.close_all()
 
     def _mean(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
         log, event = happened.log, happened.event
         assert log is not None, "only a Loss can be about no log"
         assert not isinstance(event, Loss), "it has no bytes"
-        job, path = self._job(log.job), checked_path(log.path)
+        job, path = self._jobs.of(log.job), checked_path(log.path)
         is_known = self._is_known(log.handle, event)
         if self._passes(job, log, path, event, is_known=is_known):
             return self._passed_by(log, path, event, reached, is_known=is_known)
@@ -202,7 +162,7 @@ class BoardMirrors:
 
     def _mirrored(
         self,
-        job: _Job,
+        job: OpenJob,
         log: FollowedLog,
         path: str,
         event: Started | Chunk | Completed | Removed,
@@ -222,12 +182,12 @@ class BoardMirrors:
             case Completed():
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
                 changes = [] if is_known else self._completed(job, log, path, event)
-                self._arriving.discard((log.job, path))
-                self._note_to_drop(job, log.job, path)
+                self._dropping.has_arrived(log.job, path)
+                self._dropping.note(log.job, path)
                 return changes
             case Removed():
                 reached.pop(log.handle, None)
-                self._arriving.discard((log.job, path))
+                self._dropping.has_arrived(log.job, path)
                 if job.passes_over(path):
                     return [Chosen(path, kept=False), LogRemoved(path)]
                 entries = removal_entry(event.sent, event.size)
@@ -248,9 +208,11 @@ class BoardMirrors:
             self._vouched.pop(handle, None)
         return same
 
-    def _started(self, job: _Job, log: FollowedLog, path: str, event: Started, *, is_known: bool) -> Iterable[Change]:
+    def _started(
+        self, job: OpenJob, log: FollowedLog, path: str, event: Started, *, is_known: bool
+    ) -> Iterable[Change]:
         job.mirror.begin(path, event.generation, event.offset, snapshot=log.snapshot)
-        self._arriving.add((log.job, path))
+        self._dropping.arrives(log.job, path)
         if log.snapshot or is_known:
             return []
         changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
@@ -259,7 +221,7 @@ class BoardMirrors:
             changes.append(LinkLedger(path, Entry("note", event.reason, detail)))
         return changes
 
-    def _completed(self, job: _Job, log: FollowedLog, path: str, event: Completed) -> Iterable[Change]:
+    def _completed(self, job: OpenJob, log: FollowedLog, path: str, event: Completed) -> Iterable[Change]:
         changes: list[Change] = []
         if not log.snapshot:
             changes += job.decoder.complete(path, event.generation, event.size, event.digest)
@@ -274,9 +236,9 @@ class BoardMirrors:
 
     def _has_passed(self, job: str, path: str, log: FollowedLog, known: HeldLog) -> bool:
         """Whether a log is held no longer, as it was passed over and dropped; the board need not send it again."""
-        mirror = self._job(job).mirror
+        mirror = self._jobs.of(job).mirror
         if self._drops and known.complete:
-            self._note_to_drop(self._job(job), job, path)
+            self._dropping.note(job, path)
             self.drop()
         if not known.complete or mirror.read(path, 0) is not None:
             return False
@@ -285,12 +247,12 @@ class BoardMirrors:
         return True
 
     def _passes(
-        self, job: _Job, log: FollowedLog, path: str, event: Started | Chunk | Completed | Removed, *, is_known: bool
+        self, job: OpenJob, log: FollowedLog, path: str, event: Started | Chunk | Completed | Removed, *, is_known: bool
     ) -> bool:
         """Whether the bytes of a log are dropped as they come."""
         if isinstance(event, Started):
             is_gone = log.handle in self._passed and (is_known or event.offset > 0)
-            is_dropped = self._drops and event.offset == 0 and self._may_drop(job, path)
+            is_dropped = self._drops and event.offset == 0 and may_drop(job, path)
             if not is_gone and not is_dropped:
                 self._passing.forget(log.handle)
                 return False
@@ -312,26 +274,11 @@ class BoardMirrors:
             case Completed():
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
                 passed = self._passing.complete(log, path, event)
-                self._arriving.discard((log.job, path))
+                self._dropping.has_arrived(log.job, path)
                 return [] if is_known else passed
             case Removed():
                 self._passing.forget(log.handle)
-                self._arriving.discard((log.job, path))
+                self._dropping.has_arrived(log.job, path)
                 reached.pop(log.handle, None)
                 return [Chosen(path, kept=False), LogRemoved(path)]
         return []
-
-    def _note_to_drop(self, job: _Job, name: str, path: str) -> None:
-        """Have the file removed once that it was passed over is committed, with others that waited for the choice."""
-        if not self._drops or job.choosing is None:
-            return
-        if not job.passes_over(path):
-            return
-        for each in job.choosing.others(path) if job.choosing.tells_time(path) else [path]:
-            if (name, each) not in self._arriving and job.mirror.read(each, 0) is not None:
-                self._to_drop.append((name, each))
-
-    @staticmethod
-    def _may_drop(job: _Job, path: str) -> bool:
-        """Whether a log is passed over and nothing hangs on its bytes."""
-        return job.choosing is not None and job.passes_over(path) and not job.choosing.tells_time(path)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.mirroring import REMEMBERED_JOBS, BoardMirrors
+from profagent.commands.mirroring import BoardMirrors
+from profagent.commands.open_jobs import REMEMBERED_JOBS
 from profagent.commands.workspace import Workspace
 from profagent.errors import ProtocolError
 from profagent.formats.schedule import ByTime

@@ -1,0 +1,74 @@
+"""The JOBs of one board that are in use: each with its mirror's open files and the state of its decoder."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from profagent.commands.counter_maps import simulated_map
+from profagent.ingest.choosing import ChoosingDecoder
+from profagent.ingest.decode import JobDecoder
+
+if TYPE_CHECKING:
+    from profagent.commands.workspace import Workspace
+    from profagent.formats.countermap import CounterMap
+    from profagent.formats.schedule import Keeping
+    from profagent.ingest.mirror import JobMirror
+
+# JOBs with open files and decoding state; those of any other are opened and built again when it goes on.
+REMEMBERED_JOBS = 16
+
+
+class OpenJob:
+    """One JOB's mirror and decoder."""
+
+    def __init__(
+        self, mirror: JobMirror, counter_map: CounterMap | None, keeping: Keeping | None, interval: int | None
+    ) -> None:
+        self.mirror = mirror
+        decoder = partial(JobDecoder, counter_map=counter_map, marked_map=simulated_map())
+        self.choosing = None if keeping is None else ChoosingDecoder(mirror, keeping, interval, decoder)
+        self.decoder = self.choosing or decoder(mirror)
+
+    def passes_over(self, path: str) -> bool:
+        """Whether a log is passed over on purpose."""
+        return self.choosing is not None and self.choosing.keeps(path) is False
+
+
+class OpenJobs:
+    """The latest JOBs of a board by name; at most REMEMBERED_JOBS."""
+
+    def __init__(
+        self, workspace: Workspace, identity: str, counter_map: CounterMap | None, keeping: Keeping | None
+    ) -> None:
+        self._workspace = workspace
+        self._identity = identity
+        self._counter_map = counter_map
+        self._keeping = keeping
+        # The intervals of JOBs whose programs' acl.json is known, set before anything of them comes.
+        self.intervals: dict[str, int | None] = {}
+        self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def of(self, name: str) -> OpenJob:
+        """The JOB, opened where it is not in use."""
+        job = self._jobs.get(name)
+        if job is None:
+            mirror, interval = self._workspace.job_mirror(self._identity, name), self.intervals.get(name)
+            job = self._jobs[name] = OpenJob(mirror, self._counter_map, self._keeping, interval)
+            if len(self._jobs) > REMEMBERED_JOBS:
+                self._jobs.popitem(last=False)[1].mirror.close()
+        self._jobs.move_to_end(name)
+        return job
+
+    def close(self, name: str) -> None:
+        """Close the JOB's files and drop what is in memory of it."""
+        self._jobs.pop(name).mirror.close()
+
+    def close_all(self) -> None:
+        """Close all files and drop all that is in memory."""
+        while self._jobs:
+            self._jobs.popitem()[1].mirror.close()
