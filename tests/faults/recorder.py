@@ -16,7 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from profagent.commands.recording import Recording, RecordingOptions
+from profagent.commands.recording import Recording
+from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.workspace import Workspace
 from profagent.store.store import Store
 from tests.fakes.small_job import RELOADED, SMALL_JOB, aicore_done

@@ -19,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from profagent.commands.capture import Capture
 from profagent.commands.conversation import Conversation
-from profagent.commands.recording import Recording, RecordingOptions
+from profagent.commands.recording import Recording
+from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.workspace import Workspace
 from profagent.errors import DiskFullError, UnreachableError
 from profagent.ingest.commit import Step

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from profagent.commands.capture import Capture
-from profagent.commands.recording import Recording, RecordingOptions
+from profagent.commands.recording import Recording
+from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.remarks import link_gone, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError
 from profagent.export.kept_loss import kept_loss_fields, kept_loss_line

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from profagent.commands.clocks import clock_difference
 from profagent.commands.counter_maps import simulated_map
+from profagent.commands.job_remarks import MOST_REMARKS, JobRemarks
 from profagent.commands.mirroring import BoardMirrors
-from profagent.commands.told import profiling_known
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import is_job_name
-from profagent.formats.sampling import interval_of
 from profagent.formats.schedule import ByTime
-from profagent.ingest.changes import Entry, JobChanges, LinkLedger, TakenBack
+from profagent.ingest.changes import Entry, JobChanges, TakenBack
 from profagent.ingest.commit import commit
 from profagent.ingest.disk import has_room
 from profagent.ingest.loss import REMOVED_UNSEEN, unseen_removal
 from profagent.ingest.mirror import checked_path
 from profagent.link.messages import ENDED_STATES, Acknowledgement, Holding
-from profagent.store.sessions import SessionStart
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Sequence
+    from collections.abc import Awaitable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from profagent.commands.recording_options import RecordingOptions
     from profagent.commands.workspace import Workspace
-    from profagent.formats.countermap import CounterMap
-    from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.commit import Step
     from profagent.link.channel import Channel
@@ -38,28 +35,6 @@ if TYPE_CHECKING:
     from profagent.store.stored_session import HeldJob, StoredSession
 
 T = TypeVar("T")
-CLOCK_EXCHANGES = 5
-# Within one exchange a board's two clocks differ by no more than that, unless one was set.
-CLOCK_DRIFT_US = 1_000
-# So much may wait for the next batch, which a board need not ever send.
-MOST_COMPLAINTS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingOptions:
-    """How a recording is kept. `now_us` is the host's wall clock; `job` as of SessionStart.
-
-    `keeping` chooses inferences; with `drops`, those passed over do not stay in the mirror either.
-    """
-
-    now_us: Callable[[], int]
-    source: str = "record"
-    counter_map: CounterMap | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    always_new: bool = False
-    job: str = ""
-    keeping: Keeping | None = None
-    drops: bool = False
 
 
 class Recording:
@@ -81,9 +56,7 @@ class Recording:
         self._identity = ""
         self._opened: BoardMirrors | None = None
         self._session: StoredSession | None = None
-        self._directories: dict[str, str] = {}
-        self._told: dict[str, Profiling] = {}
-        self._complaints: list[JobChanges] = []
+        self._jobs = JobRemarks()
         self._begun_jobs: set[str] = set()
 
     async def begin(self, board: Board, address: str) -> None:
@@ -98,7 +71,7 @@ class Recording:
             self._mirrors.begin_stream()
             return
         counter_map = self._options.counter_map or (simulated_map() if board.simulated else None)
-        start = self._session_start(board, identity, address, counter_map)
+        start = self._options.session_start(board, identity, address, counter_map)
         options = self._options
         self._opened = BoardMirrors(
             self._workspace, identity, counter_map, keeping=options.keeping, drops=options.drops
@@ -119,24 +92,10 @@ class Recording:
         return job in self._begun_jobs
 
     async def sample_clock(self, channel: Channel) -> None:
-        """Store the clocks' difference, from the exchange with the shortest round trip.
-
-        One during which either wall clock was set tells nothing; where all are so, none is stored.
-        """
-        samples = []
-        for _ in range(CLOCK_EXCHANGES):
-            sent_us = self._options.now_us()
-            received, answered = await channel.clocks()
-            back_us = self._options.now_us()
-            inside_us = answered.monotonic_us - received.monotonic_us
-            round_trip_us = (back_us - sent_us) - inside_us
-            offset_us = (received.wall_us - sent_us + answered.wall_us - back_us) // 2
-            is_steady = abs(answered.wall_us - received.wall_us - inside_us) <= CLOCK_DRIFT_US
-            if is_steady and round_trip_us >= 0:
-                samples.append((round_trip_us, offset_us, sent_us))
-        if samples:
-            round_trip_us, offset_us, host_us = min(samples)
-            await self.session.add_clock_sample(host_us, offset_us, round_trip_us)
+        """Store the clocks' difference, where one can be told."""
+        found = await clock_difference(channel, self._options.now_us)
+        if found is not None:
+            await self.session.add_clock_sample(found.host_us, found.offset_us, found.round_trip_us)
 
     async def has_room(self) -> bool:
         """Whether the workspace's disk has room for a batch."""
@@ -146,10 +105,7 @@ class Recording:
         """Note where a JOB stands and what it was to record; ProtocolError for a name that no JOB has."""
         if not is_job_name(name):
             raise ProtocolError(f"the board names a JOB {name[:40]!r}", hint="upgrade profagentd on the board")
-        self._directories[name] = directory
-        if profiling is not None:
-            self._told[name] = profiling
-            self._complaints.append(JobChanges(name, directory, (profiling_known(profiling),)))
+        self._jobs.know(name, directory, profiling)
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """What is held of each announced log."""
@@ -162,7 +118,7 @@ class Recording:
             try:
                 wanted.setdefault(log.job, {})[checked_path(log.path)] = log
             except FormatError as error:
-                self.note(log.job, Entry("loss", "bad-path", str(error)))
+                self._jobs.note(log.job, Entry("loss", "bad-path", str(error)))
                 answers.append(Holding(log.handle, skip=True))
         for job, by_path in wanted.items():
             await self._know_interval(job)
@@ -170,9 +126,9 @@ class Recording:
             holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
             answers += holdings
             for entry in lost:
-                self.note(job, entry)
-        if len(self._complaints) >= MOST_COMPLAINTS:
-            await self.session.apply(self._take_complaints())
+                self._jobs.note(job, entry)
+        if len(self._jobs) >= MOST_REMARKS:
+            await self.session.apply(self._jobs.take())
         return answers
 
     async def _know_interval(self, job: str) -> None:
@@ -180,8 +136,7 @@ class Recording:
         if self._options.keeping is None or job in self._mirrors.intervals:
             return
         interval = await self.session.told_interval(job)
-        told = self._told.get(job)
-        self._mirrors.intervals[job] = interval_of(told.interval) if interval is None and told is not None else interval
+        self._mirrors.intervals[job] = self._jobs.told_interval(job) if interval is None else interval
 
     async def take(
         self, events: Sequence[Happened], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
@@ -209,8 +164,7 @@ class Recording:
             if isinstance(self._options.keeping, ByTime):
                 unsettled = sorted({*unsettled, *await self.session.undecoded_logs(name)})
             changes += await _to_the_end(self._mirrors.assess, name, unsettled, orphans)
-        directory = self._directories.get(name, "")
-        batches = [*self._take_complaints(), JobChanges(name, directory, changes, state, caught_up)]
+        batches = [*self._jobs.take(), JobChanges(name, self._jobs.directory(name), changes, state, caught_up)]
         await self.session.apply(batches)
         if has_ended:
             await self.session.note_full_rings(name)
@@ -231,18 +185,18 @@ class Recording:
         return batches
 
     async def _gone_unseen(self, job: HeldJob, *, is_ours: bool) -> Sequence[JobChanges]:
-        self._directories.setdefault(job.name, job.directory)
+        self._jobs.stood_in(job.name, job.directory)
         if not (job.caught_up and job.state in ENDED_STATES):
             unsettled = len(await self.session.unsettled_logs(job.name))
             entry = unseen_removal(is_ours=is_ours, is_whole=job.caught_up, incomplete_logs=unsettled)
-            self.note(job.name, entry)
+            self._jobs.note(job.name, entry)
         return await self.change_state(job.name, "removed", caught_up=True)
 
     async def end(self) -> None:
         """Mark the session as ended and close the mirrors' files."""
         if self._session is not None:
-            await self._session.apply(self._take_complaints())
-            for job in self._directories:
+            await self._session.apply(self._jobs.take())
+            for job in self._jobs.names():
                 await self._session.note_samples(job)
             await self._session.end(self._options.now_us())
             self._mirrors.close()
@@ -250,8 +204,8 @@ class Recording:
     async def write(self, events: Sequence[Happened]) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
         by_job, reached = await _to_the_end(self._mirrors.take, events)
-        batches = [JobChanges(job, self._directories.get(job, ""), changes) for job, changes in by_job.items()]
-        return [*self._take_complaints(), *batches], reached
+        batches = [JobChanges(job, self._jobs.directory(job), changes) for job, changes in by_job.items()]
+        return [*self._jobs.take(), *batches], reached
 
     async def sync(self) -> None:
         """Make the mirrors durable."""
@@ -278,32 +232,9 @@ class Recording:
         assert self._opened is not None, "begin() comes first"
         return self._opened
 
-    def _session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:
-        return SessionStart(
-            identity=identity,
-            hostname=board.hostname,
-            board_model=board.model,
-            source=self._options.source,
-            address=address,
-            started_us=self._options.now_us(),
-            simulated=board.simulated,
-            daemon_version=board.daemon_version,
-            sdk_version=board.sdk_version,
-            counter_map=None if counter_map is None else counter_map.name,
-            labels=self._options.labels,
-            always_new=self._options.always_new,
-            keeping=None if self._options.keeping is None else str(self._options.keeping),
-            job=self._options.job,
-        )
-
     def note(self, job: str, entry: Entry) -> None:
         """Write an entry about a JOB with what is written next."""
-        change = LinkLedger(None, entry)
-        self._complaints.append(JobChanges(job, self._directories.get(job, ""), (change,)))
-
-    def _take_complaints(self) -> list[JobChanges]:
-        complaints, self._complaints = self._complaints, []
-        return complaints
+        self._jobs.note(job, entry)
 
 
 class _EventBatch:

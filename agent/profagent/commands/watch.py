@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from profagent.commands.beginnings import Beginnings
 from profagent.commands.capture import Capture
-from profagent.commands.recording import Recording, RecordingOptions
+from profagent.commands.recording import Recording
+from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.remarks import link_gone, remarks
 from profagent.commands.watching import Watching
 from profagent.export.live import LiveEvents

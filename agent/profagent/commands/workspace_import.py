@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from profagent.commands.recording import Recording, RecordingOptions
+from profagent.commands.recording import Recording
+from profagent.commands.recording_options import RecordingOptions
 from profagent.errors import ProfagentError, UsageError
 from profagent.formats.names import is_job_name
 from profagent.ingest.local import list_job

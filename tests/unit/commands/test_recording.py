@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.recording import MOST_COMPLAINTS, Recording, RecordingOptions
+from profagent.commands.job_remarks import MOST_REMARKS
+from profagent.commands.recording import Recording
+from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.workspace import Workspace
 from profagent.errors import DiskFullError, ProtocolError, UnreachableError
 from profagent.ingest.changes import LinkLedger
@@ -118,11 +120,11 @@ async def test_a_path_that_climbs_is_a_loss_and_is_not_copied(tmp_path: Path) ->
 
 async def test_complaints_do_not_wait_for_a_batch_that_never_comes(tmp_path: Path) -> None:
     async with keeping(tmp_path) as kept:
-        for number in range(MOST_COMPLAINTS - 1):
+        for number in range(MOST_REMARKS - 1):
             await kept.sender.offer(b"../../evil%d" % number)
         assert await kept.rows("SELECT count(*) FROM ledger") == [(0,)]
         await kept.sender.offer(b"../../evil")
-        assert await kept.rows("SELECT sum(count) FROM ledger") == [(MOST_COMPLAINTS,)]
+        assert await kept.rows("SELECT sum(count) FROM ledger") == [(MOST_REMARKS,)]
 
 
 async def test_a_copy_without_the_board_s_digest_is_refused_and_not_committed(tmp_path: Path) -> None:

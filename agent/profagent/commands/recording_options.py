@@ -1,0 +1,51 @@
+"""How a recording is kept, and what its session is begun with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from profagent.store.sessions import SessionStart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from profagent.formats.countermap import CounterMap
+    from profagent.formats.schedule import Keeping
+    from profagent.link.messages import Board
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingOptions:
+    """What whoever records chose. `now_us` is the host's wall clock; `job` as of SessionStart.
+
+    `keeping` chooses inferences; with `drops`, those passed over do not stay in the mirror either.
+    """
+
+    now_us: Callable[[], int]
+    source: str = "record"
+    counter_map: CounterMap | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    always_new: bool = False
+    job: str = ""
+    keeping: Keeping | None = None
+    drops: bool = False
+
+    def session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:
+        """What begins a session of this board."""
+        return SessionStart(
+            identity=identity,
+            hostname=board.hostname,
+            board_model=board.model,
+            source=self.source,
+            address=address,
+            started_us=self.now_us(),
+            simulated=board.simulated,
+            daemon_version=board.daemon_version,
+            sdk_version=board.sdk_version,
+            counter_map=None if counter_map is None else counter_map.name,
+            labels=self.labels,
+            always_new=self.always_new,
+            keeping=None if self.keeping is None else str(self.keeping),
+            job=self.job,
+        )
