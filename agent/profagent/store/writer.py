@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import (
@@ -58,28 +58,11 @@ class JobRows:
         self._inferences = InferenceRows(connection)
         self._records = RecordRows(connection, session, self._inferences)
         self._advanced: dict[int, tuple[int, int, int, bytes | None, int]] = {}
-        self._rules: dict[type[Change], Callable[[Any], None]] = {
-            LogAdvanced: self._advance,
-            LogReset: self._reset,
-            LogRemoved: self._remove,
-            FrequencyKnown: self._set_frequency,
-            ProfilingKnown: self._set_profiling,
-            Chosen: self._choose,
-            SimulatedKnown: self._mark_simulated,
-            LayersKnown: self._replace_layers,
-            SegmentRecords: self._add_segments,
-            Redecoded: self._redecode,
-            ApiRecords: self._add_calls,
-            InferenceTimed: self._set_times,
-            ContentLedger: self._replace_entries,
-            LinkLedger: self._add_entry,
-            TakenBack: self._take_back,
-        }
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Write the changes in their order."""
         for change in changes:
-            self._rules[type(change)](change)
+            self._RULES[type(change)](self, change)
         self._flush_advanced()
         self._records.flush()
         (frequency_mhz,) = self._frequency()
@@ -203,6 +186,25 @@ class JobRows:
             "INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?)",
             [(model, run.index, run.segment, run.layer_id, run.name, run.type) for run in change.table.runs],
         )
+
+    # Of the class, not of each JOB: an object that held its own methods would be freed only when cycles are looked for.
+    _RULES: ClassVar[dict[type[Change], Callable[[JobRows, Any], None]]] = {
+        LogAdvanced: _advance,
+        LogReset: _reset,
+        LogRemoved: _remove,
+        FrequencyKnown: _set_frequency,
+        ProfilingKnown: _set_profiling,
+        Chosen: _choose,
+        SimulatedKnown: _mark_simulated,
+        LayersKnown: _replace_layers,
+        SegmentRecords: _add_segments,
+        Redecoded: _redecode,
+        ApiRecords: _add_calls,
+        InferenceTimed: _set_times,
+        ContentLedger: _replace_entries,
+        LinkLedger: _add_entry,
+        TakenBack: _take_back,
+    }
 
 
 class Writer:
