@@ -64,9 +64,11 @@ class Victim:
         self.workspace = workspace
         self._arguments = ("record", "--board", address, "--workspace", workspace)
         self._life = ExitStack()
+        self._host: Host | None = None
 
     def __enter__(self) -> Self:
-        self._life.enter_context(started(*self._arguments)).err.until("recording")
+        self._host = self._life.enter_context(started(*self._arguments))
+        self._host.err.until("recording")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,6 +81,13 @@ class Victim:
 
     def kill_for_good(self) -> None:
         self._life.close()
+
+    def own_end(self) -> str | None:
+        """What it said when it ended without being killed; None while it runs."""
+        if self._host is None or self._host.process.poll() is None:
+            return None
+        said = "; ".join(self._host.err)[-500:]
+        return f"a record that was killed now and then ended by itself, with {self._host.process.returncode}: {said}"
 
 
 class Soak:
@@ -131,6 +140,8 @@ class Soak:
         for job in {*self._root.iterdir()} - known:
             self._compare(job, self._workspace)
             self._compare(job, victim.workspace)
+        if (ended := victim.own_end()) is not None:
+            self._failures.append(ended)
 
     def _break(self, proxy: FaultProxy, victim: Victim) -> None:
         """Some fault, or none."""
@@ -154,11 +165,11 @@ class Soak:
         if not eventually(lambda: query(database, state, name) == [(1,)], 120.0) or not eventually(
             lambda: _mirrored(workspace, name) == content(job), 60.0
         ):
-            self._failures.append(f"{name}: the mirror is not the board's")
+            self._failures.append(f"{name}: the mirror in {workspace.name} is not the board's")
             return
         imported = imported_rows(job, Path(tempfile.mkdtemp(dir=self._folder)))
         if not eventually(lambda: rows_of(database, name) == imported, 30.0):
-            self._failures.append(f"{name}: the rows are not those of an import")
+            self._failures.append(f"{name}: the rows in {workspace.name} are not those of an import")
         if link_ledger(database, name):
             self._failures.append(f"{name}: the ledger tells of {link_ledger(database, name)}")
 
