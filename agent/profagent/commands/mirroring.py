@@ -10,7 +10,7 @@ from profagent.commands.passing import PassingLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.ingest.changes import Chosen, Entry, LinkLedger, LogRemoved
 from profagent.ingest.loss import refusal, removal_entry, told_loss
-from profagent.ingest.mirror import checked_path, syncfs
+from profagent.ingest.mirror import checked_path
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class BoardMirrors:
     ) -> None:
         """`keeping` chooses inferences; `drops`: what is passed over does not stay in the mirror."""
         self.root = workspace.board_mirror(identity)
-        self._workspace = workspace
         self._jobs = OpenJobs(workspace, identity, counter_map, keeping)
         self.refused: dict[str, UnsupportedBoardError] = {}
         # By handle: complete logs of which the board has not sent anything yet that is not held.
@@ -127,10 +126,6 @@ class BoardMirrors:
                 self.refused[happened.job], entry = refusal(happened.job, error)
                 changes[happened.job].append(LinkLedger(None, entry))
         return changes, list(reached.values())
-
-    def sync(self) -> None:
-        """Make everything that was written durable. Raises StoreError."""
-        syncfs(self._workspace.root)
 
     def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:
         """What is left to say of a JOB that has ended: of logs that nobody vouched for, of `.done` without data.

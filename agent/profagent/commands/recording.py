@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from profagent.commands.clocks import clock_difference
 from profagent.commands.counter_maps import simulated_map
 from profagent.commands.job_remarks import MOST_REMARKS, JobRemarks
 from profagent.commands.mirroring import BoardMirrors
+from profagent.commands.to_the_end import to_the_end
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import is_job_name
 from profagent.formats.schedule import ByTime
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.store import Store
     from profagent.store.stored_session import HeldJob, StoredSession
-
-T = TypeVar("T")
 
 
 class Recording:
@@ -152,7 +151,7 @@ class Recording:
             # What was decoded may not have been committed: it is decoded again, from what was.
             self._mirrors.forget()
             raise
-        await _to_the_end(self._mirrors.drop)
+        await to_the_end(self._mirrors.drop)
         return changes
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
@@ -163,7 +162,7 @@ class Recording:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             if isinstance(self._options.keeping, ByTime):
                 unsettled = sorted({*unsettled, *await self.session.undecoded_logs(name)})
-            changes += await _to_the_end(self._mirrors.assess, name, unsettled, orphans)
+            changes += await to_the_end(self._mirrors.assess, name, unsettled, orphans)
         batches = [*self._jobs.take(), JobChanges(name, self._jobs.directory(name), changes, state, caught_up)]
         await self.session.apply(batches)
         if has_ended:
@@ -203,13 +202,13 @@ class Recording:
 
     async def write(self, events: Sequence[Happened]) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
-        by_job, reached = await _to_the_end(self._mirrors.take, events)
+        by_job, reached = await to_the_end(self._mirrors.take, events)
         batches = [JobChanges(job, self._jobs.directory(job), changes) for job, changes in by_job.items()]
         return [*self._jobs.take(), *batches], reached
 
     async def sync(self) -> None:
         """Make the mirrors durable."""
-        await _to_the_end(self._mirrors.sync)
+        await self._workspace.synced.sync()
 
     @property
     def is_begun(self) -> bool:
@@ -261,13 +260,3 @@ class _EventBatch:
     async def acknowledge(self) -> None:
         if self._reached:
             await self._acknowledge(self._reached)
-
-
-async def _to_the_end(function: Callable[..., T], *arguments: object) -> T:
-    """Run on a thread; a cancellation waits for it, so that nobody closes a file that is being written."""
-    running = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise

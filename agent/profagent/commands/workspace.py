@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from profagent.commands.shared_sync import SharedSync
 from profagent.errors import StoreError, WorkspaceBusyError
 from profagent.ingest.mirror import JobMirror
 from profagent.store.database import FILE_NAME
@@ -35,6 +36,8 @@ class Workspace:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.database = root / FILE_NAME
+        # What was written into mirrors becomes durable by it, for all boards together.
+        self.synced = SharedSync(root)
 
     @classmethod
     def at(cls, root: Path | None) -> Self:

@@ -47,7 +47,6 @@ def test_chunks_become_bytes_changes_and_an_acknowledgement(mirrors: BoardMirror
     assert (mirrors.root / JOB / PATH).read_bytes() == DATA
     assert reached == [Acknowledgement(1, 1, len(DATA), complete=False)]
     assert [type(change) for change in changes[JOB] if isinstance(change, SegmentRecords)] == [SegmentRecords]
-    mirrors.sync()
     mirrors.close()
 
 
