@@ -15,6 +15,7 @@ demo: .venv/ready ## show the whole way on a simulated board
 
 test: .venv/ready ## run every test; the board's side on Python 3.9 as well
 	@tools/need openssl openssl
+	@tools/need sshd openssh-server
 	@$(BIN)/python -m pytest
 	@tools/test_on_39
 

@@ -1,0 +1,252 @@
+"""What can be done on a board that is logged in to: with a shell, tar and cat, for some have no more."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import tempfile
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import asyncssh
+
+from profagent.errors import ProfagentError
+from profagent.ssh.failures import connected, lost
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+__all__ = ["Program", "Ran", "Remote"]
+
+# A command's output beyond this is nothing that was asked for.
+LARGEST_OUTPUT_BYTES = 16 << 20
+_READ_BYTES = 64 << 10
+_END_S = 3.0
+_SHOWN_LETTERS = 60
+# Of a socket's path, Linux takes no more.
+_LONGEST_SOCKET_PATH = 107
+_SOCKET = "s"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A command that has ended. A status below 0 is a signal."""
+
+    stdout: bytes
+    stderr: bytes
+    status: int
+
+    @property
+    def text(self) -> str:
+        """Its output without the last line's end."""
+        return self.stdout.decode("utf-8", "replace").rstrip("\n")
+
+    @property
+    def complaint(self) -> str:
+        """The last line that it wrote to stderr, else its status."""
+        lines = self.stderr.decode("utf-8", "replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), f"exit status {self.status}")
+
+
+class Program:
+    """A command that runs on the board. Its pipes carry bytes."""
+
+    def __init__(self, process: asyncssh.SSHClientProcess[bytes], where: str) -> None:
+        self._process = process
+        self._where = where
+        self.stdin = process.stdin
+        self.stdout = process.stdout
+        self.stderr = process.stderr
+
+    async def wait(self) -> int:
+        """Its exit status; below 0 for a signal. UnreachableError when the link is lost before."""
+        with connected(self._where):
+            await self._process.wait_closed()
+        if self._process.exit_signal is not None:
+            return -1
+        if self._process.returncode is None:
+            raise lost(self._where, ConnectionError("it ended while a command ran"))
+        return self._process.returncode
+
+
+class Remote:
+    """A board. `host` is the address by which it is reached."""
+
+    def __init__(self, connection: asyncssh.SSHClientConnection, host: str) -> None:
+        self._connection = connection
+        self.host = host
+
+    async def run(self, command: str, stdin: bytes = b"") -> Ran:
+        """Run a shell command to its end. Raises UnreachableError; ProfagentError for too much output."""
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield stdin
+
+        return await self._fed(command, pieces())
+
+    async def must(self, command: str, stdin: bytes = b"") -> Ran:
+        """The same; ProfagentError with the last line of stderr when the status is not 0."""
+        ran = await self.run(command, stdin)
+        if ran.status != 0:
+            raise ProfagentError(
+                f"on {self.host}, `{_short(command)}` failed: {ran.complaint}",
+                hint="log in and run it by hand to see more; what it lacks is in its message",
+            )
+        return ran
+
+    async def unpack(
+        self, tar_stream: AsyncIterator[bytes], directory: str, on_progress: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Unpack an uncompressed tar below a directory, which is made; `on_progress` is told the bytes sent so far.
+
+        ProfagentError when it does not arrive whole; what did arrive stays.
+        """
+        where = shlex.quote(directory)
+
+        async def counted() -> AsyncIterator[bytes]:
+            sent = 0
+            async for piece in tar_stream:
+                yield piece
+                sent += len(piece)
+                on_progress(sent)
+
+        self._written(directory, await self._fed(f"mkdir -p {where} && cd {where} && tar -xf -", counted()))
+
+    async def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
+        """Write a file whole or not at all: under another name, then renamed. ProfagentError when it cannot be."""
+        part, target = shlex.quote(f"{path}.part"), shlex.quote(path)
+        written = f"(umask 077; cat >{part}) && chmod {mode:o} {part} && mv -f {part} {target}"
+        self._written(path, await self.run(f"{{ {written}; }} || {{ rm -f {part}; exit 1; }}", data))
+
+    @asynccontextmanager
+    async def stream(self, command: str) -> AsyncIterator[Program]:
+        """A command that runs as long as the context, and is told the end of its input when that is left."""
+        with connected(self.host):
+            process = await self._connection.create_process(command, encoding=None)
+        try:
+            yield Program(process, self.host)
+        finally:
+            await _end(process)
+
+    @asynccontextmanager
+    async def forward(self, remote_address: str) -> AsyncIterator[str]:
+        """`unix:PATH` on this host, for this user alone, that leads to HOST:PORT or unix:PATH as the board sees it."""
+        folder = await asyncio.to_thread(_socket_folder)
+        try:
+            path = str(folder / _SOCKET)
+            with connected(self.host):
+                listener = await self._listener(path, remote_address)
+            try:
+                yield f"unix:{path}"
+            finally:
+                listener.close()
+                await listener.wait_closed()
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def answers(self, remote_address: str) -> bool:
+        """Whether something listens at HOST:PORT or unix:PATH of the board. Raises UnreachableError."""
+        with connected(self.host):
+            try:
+                writer = await self._writer(remote_address)
+            except asyncssh.ChannelOpenError as error:
+                if error.code != asyncssh.OPEN_CONNECT_FAILED or self._connection.is_closed():
+                    raise
+                return False
+        writer.close()
+        return True
+
+    async def _writer(self, remote_address: str) -> asyncssh.SSHWriter[bytes]:
+        if remote_address.startswith("unix:"):
+            _, writer = await self._connection.open_unix_connection(remote_address.removeprefix("unix:"))
+        else:
+            _, writer = await self._connection.open_connection(*_host_and_port(remote_address))
+        return writer
+
+    async def _listener(self, path: str, remote_address: str) -> asyncssh.SSHListener:
+        if remote_address.startswith("unix:"):
+            return await self._connection.forward_local_path(path, remote_address.removeprefix("unix:"))
+        return await self._connection.forward_local_path_to_port(path, *_host_and_port(remote_address))
+
+    async def _fed(self, command: str, pieces: AsyncIterator[bytes]) -> Ran:
+        async with self.stream(command) as program:
+            with connected(self.host):
+                stdout, stderr = await _conversed(program, pieces)
+            return Ran(stdout, stderr, await program.wait())
+
+    def _written(self, path: str, ran: Ran) -> None:
+        if ran.status != 0:
+            raise ProfagentError(
+                f"cannot write {path} on {self.host}: {ran.complaint}",
+                hint="check the free space there (`df`), and that the user may write there",
+            )
+
+
+async def _conversed(program: Program, pieces: AsyncIterator[bytes]) -> tuple[bytes, bytes]:
+    """Feed a program; what it writes to stdout and stderr until it ends."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            feeding = group.create_task(_feed(program, pieces))
+            reading = [group.create_task(_read(pipe)) for pipe in (program.stdout, program.stderr)]
+            await asyncio.wait(reading)
+            # A command that has ended takes no more.
+            feeding.cancel()
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return reading[0].result(), reading[1].result()
+
+
+async def _feed(program: Program, pieces: AsyncIterator[bytes]) -> None:
+    async for piece in pieces:
+        try:
+            program.stdin.write(piece)
+            await program.stdin.drain()
+        except (OSError, asyncssh.Error):
+            # It has ended: its output and its status tell why.
+            return
+    with suppress(OSError):
+        program.stdin.write_eof()
+
+
+async def _read(pipe: asyncssh.SSHReader[bytes]) -> bytes:
+    """All that comes. Raises ProfagentError beyond LARGEST_OUTPUT_BYTES."""
+    content = bytearray()
+    while piece := await pipe.read(_READ_BYTES):
+        content += piece
+        if len(content) > LARGEST_OUTPUT_BYTES:
+            raise ProfagentError(
+                f"the board sends more than {LARGEST_OUTPUT_BYTES} bytes where a few were expected",
+                hint="log in and see what the user's shell prints by itself (.profile, .bashrc)",
+            )
+    return bytes(content)
+
+
+async def _end(process: asyncssh.SSHClientProcess[bytes]) -> None:
+    with suppress(OSError):
+        process.stdin.write_eof()
+    process.close()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_END_S):
+            await process.wait_closed()
+
+
+def _socket_folder() -> Path:
+    """A folder for its owner alone whose path is short enough for a socket in it."""
+    folder = Path(tempfile.mkdtemp(prefix="profagent-"))
+    if len(os.fsencode(folder / _SOCKET)) > _LONGEST_SOCKET_PATH:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="profagent-", dir="/tmp"))
+    return folder
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _short(command: str) -> str:
+    return command if len(command) <= _SHOWN_LETTERS else f"{command[:_SHOWN_LETTERS]}…"

@@ -1,0 +1,36 @@
+"""A home folder of the test's own, and an OpenSSH server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.board.sshd import Sshd, running_sshd
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The HOME of this process and of those that it starts: without keys, agent or known hosts."""
+    folder = tmp_path / "home"
+    (folder / ".ssh").mkdir(mode=0o700, parents=True)
+    monkeypatch.setenv("HOME", str(folder))
+    for name in ("SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "DISPLAY", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """A server that takes its key."""
+    with running_sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
+
+
+@pytest.fixture
+def friend(home: Path, sshd: Sshd) -> Sshd:
+    """The same server, known at home, with its key there."""
+    (home / ".ssh" / "known_hosts").write_text(sshd.known, "ascii")
+    (home / ".ssh" / "id_ed25519").symlink_to(sshd.key)
+    return sshd

@@ -1,0 +1,144 @@
+"""A real OpenSSH server on a loopback port with throw-away keys: this machine is the board."""
+
+from __future__ import annotations
+
+import getpass
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+START_S = 20.0
+POLL_S = 0.02
+TRIES = 5
+# Where the package has put it; it is in no ordinary user's PATH.
+SBIN = "/usr/sbin:/usr/local/sbin:/sbin"
+RUN = Path("/run/sshd")
+
+
+class Sshd:
+    """A server that listens; logins are this process's own user's."""
+
+    def __init__(self, folder: Path, port: int, process: subprocess.Popen[bytes]) -> None:
+        self.folder = folder
+        self.port = port
+        self.process = process
+        self.user = getpass.getuser()
+        self.key = folder / "user"
+
+    @property
+    def target(self) -> str:
+        """Where to log in."""
+        return f"ssh://{self.user}@127.0.0.1:{self.port}"
+
+    @property
+    def known(self) -> str:
+        """Its line in known_hosts."""
+        return f"[127.0.0.1]:{self.port} {public_key(self.folder / 'host')}\n"
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA256 of its host key."""
+        shown = subprocess.run(
+            ["ssh-keygen", "-lf", self.folder / "host.pub"], check=True, capture_output=True, text=True
+        )
+        return shown.stdout.split()[1]
+
+    def sessions(self) -> list[int]:
+        """The processes that serve one connection each."""
+        pid = self.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
+
+
+def public_key(private: Path) -> str:
+    """Kind and key, without the comment."""
+    return " ".join(Path(f"{private}.pub").read_text("ascii").split()[:2])
+
+
+def make_key(path: Path, passphrase: str = "", kind: str = "ed25519") -> Path:
+    """A key of a person or a host."""
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "test", "-f", path], check=True)
+    return path
+
+
+@contextmanager
+def running_sshd(folder: Path, *, password: str | None = None, settings: str = "") -> Iterator[Sshd]:
+    """A server. With a password, root has that one as far as it sees, in a mount namespace of its own (needs root)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("host", "user"):
+        if not (folder / name).exists():
+            make_key(folder / name)
+    (folder / "authorized_keys").write_text(public_key(folder / "user") + "\n", "ascii")
+    RUN.mkdir(mode=0o755, exist_ok=True)
+    port, process = _started(folder, password, settings)
+    try:
+        yield Sshd(folder, port, process)
+    finally:
+        _end(process)
+
+
+def _started(folder: Path, password: str | None, settings: str) -> tuple[int, subprocess.Popen[bytes]]:
+    """A port may be taken between the look for it and its use: then another one."""
+    for _ in range(TRIES):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        config = folder / "sshd_config"
+        config.write_text(_config(folder, port, password, settings), "ascii")
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(_command(folder, config, password), stderr=log)
+        if _listens(port, process):
+            return port, process
+        _end(process)
+    raise AssertionError((folder / "log").read_text("utf-8", "replace"))
+
+
+def _config(folder: Path, port: int, password: str | None, settings: str) -> str:
+    # The first value of a setting holds.
+    return f"""{settings}
+ListenAddress 127.0.0.1
+Port {port}
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/authorized_keys
+PidFile none
+StrictModes no
+UsePAM no
+PermitUserRC no
+PasswordAuthentication {"yes" if password else "no"}
+KbdInteractiveAuthentication no
+PermitRootLogin {"yes" if password else "prohibit-password"}
+MaxStartups 50
+"""
+
+
+def _command(folder: Path, config: Path, password: str | None) -> list[str]:
+    sshd = shutil.which("sshd", path=SBIN)
+    assert sshd is not None, "the tests need sshd: apt-get install openssh-server"
+    server = [sshd, "-D", "-e", "-f", str(config)]
+    if password is None:
+        return server
+    made = subprocess.run(["openssl", "passwd", "-6", password], check=True, capture_output=True, text=True)
+    shadow = folder / "shadow"
+    shadow.touch(0o600)
+    shadow.write_text(f"root:{made.stdout.strip()}:19000:0:99999:7:::\nsshd:!:19000::::::\n", "ascii")
+    return ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/shadow && exec "$@"', str(shadow), *server]
+
+
+def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
+    until = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < until:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=START_S) as connection:
+                return connection.recv(4) == b"SSH-"
+        except ConnectionRefusedError:
+            time.sleep(POLL_S)
+    return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the server. What serves a connection ends with that, or with its client."""
+    process.terminate()
+    process.wait(START_S)

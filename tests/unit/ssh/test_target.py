@@ -1,0 +1,48 @@
+"""How a target of a login is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from profagent.errors import UsageError
+from profagent.ssh.target import Target
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("euler", Target("euler")),
+        ("root@192.0.2.2", Target("192.0.2.2", "root")),
+        ("root@fe80::1", Target("fe80::1", "root")),
+        ("a@b@host", Target("host", "a@b")),
+        ("ssh://root@board:2222", Target("board", "root", 2222)),
+        ("ssh://[2001:db8::2]:22/", Target("2001:db8::2", None, 22)),
+        ("ssh://board", Target("board")),
+    ],
+)
+def test_a_target_is_written_as_for_ssh(text: str, target: Target) -> None:
+    assert Target.parse(text) == target
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("jump", Target("jump")),
+        ("me@jump:2222", Target("jump", "me", 2222)),
+        ("[2001:db8::2]:22", Target("2001:db8::2", None, 22)),
+        ("ssh://me@jump:22", Target("jump", "me", 22)),
+    ],
+)
+def test_a_hop_may_have_a_port(text: str, target: Target) -> None:
+    assert Target.parse_hop(text) == target
+
+
+@pytest.mark.parametrize("text", ["", "root@", "-oProxyCommand=x", "ssh://", "ssh://board:99999", "a b"])
+def test_what_is_no_target_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="nobody to log in to"):
+        Target.parse(text)
+
+
+def test_a_target_is_shown_as_people_write_it() -> None:
+    assert str(Target("board")) == "board"
+    assert str(Target("board", "root", 22)) == "root@board port 22"
