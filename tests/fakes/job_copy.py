@@ -115,7 +115,7 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         """The JOB has ended."""
         unsettled = self.run(self.session.unsettled_logs(self.job))
         if isinstance(self.keeping, ByTime):
-            unsettled = sorted({*unsettled, *self.run(self.session.undecoded_logs(self.job))})
+            unsettled = sorted({*unsettled, *self.run(self.session.untimed_logs(self.job))})
         orphans = self.run(self.session.orphan_dones(self.job))
         self.apply(self.decoder.end(unsettled, orphans), state="finished")
         self.run(self.session.note_full_rings(self.job))

@@ -176,3 +176,11 @@ def test_another_counter_map_than_before_is_refused(tmp_path: Path) -> None:
     )
     assert other.code == 2
     assert "counter map" in other.err
+
+
+def test_what_is_no_identity_of_a_board_is_refused(tmp_path: Path) -> None:
+    job = made("small", tmp_path / "root")
+    for identity in ("", "../x", "a b", "x" * 65, "address "):
+        ended = imported(job, tmp_path / "workspace", "--board", identity)
+        assert (ended.code, "is no board's identity" in ended.err, "64 of A-Z" in ended.err) == (2, True, True)
+    assert not (tmp_path / "workspace").exists()

@@ -67,7 +67,7 @@ def command(
         if board is not None:
             raise UsageError("--board goes with --workspace", hint="name the workspace to import into")
         return _into_the_job(directory, chosen, told, as_json=as_json)
-    wanted = WorkspaceImport(directory, Workspace(workspace), board or NO_BOARD, chosen, told)
+    wanted = WorkspaceImport(directory, Workspace(workspace), NO_BOARD if board is None else board, chosen, told)
     summary = run_until_stopped(lambda stop: import_into(wanted, stop))
     click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
     return 0 if summary["complete"] else IncompleteError.exit_code

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 import msgspec
@@ -23,54 +24,97 @@ from profagent.export.sampling_text import sampling_lines
 from profagent.export.table import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from profagent.link.credentials import Access
-
+F = TypeVar("F", bound="Callable[..., Any]")
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def _consumer(text: str) -> str:
+    if not _CONSUMER.fullmatch(text):
+        raise UsageError(f"{text!r} is no consumer's name", hint="write 1 to 64 of A-Z a-z 0-9 . _ -")
+    return text
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise UsageError(f"{text!r} is no label", hint="write it as key=value")
+    return key, value
+
+
+def _labels(texts: tuple[str, ...]) -> dict[str, str]:
+    return dict(_label(text) for text in texts)
+
+
+def _keeping(function: F) -> F:
+    """What chooses inferences, which the command is given as `keeping` and `drops`."""
+
+    @click.option("--schedule", metavar="K=N,…", help="Keep these: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
+    @click.option("--every", type=click.IntRange(min=1), metavar="N", help="Keep the first inference, then each Nth.")
+    @click.option("--window", metavar="KEPT/EACH", help="Keep 10s/60s: what began in the first 10 s of each 60 s.")
+    @click.option(
+        "--mirror",
+        type=click.Choice(["all", "kept"]),
+        default="all",
+        show_default=True,
+        help="What of that stays on the disk: all files, or only those of inferences that are kept.",
+    )
+    @functools.wraps(function)
+    def with_keeping(*, schedule: str | None, every: int | None, window: str | None, mirror: str, **others: Any) -> Any:
+        keeping = keeping_of(schedule, every, window)
+        if keeping is None and mirror == "kept":
+            raise UsageError("--mirror kept says nothing alone", hint="add --schedule, --every or --window")
+        return function(keeping=keeping, drops=mirror == "kept", **others)
+
+    return cast("F", with_keeping)
+
+
+def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A callback that gives the command what its option's text means."""
+    return lambda _context, _option, text: None if text is None else read(text)
 
 
 @click.command("record")
 @options.boards
 @options.access
 @options.workspace
-@click.option("--for", "for_text", metavar="DURATION", help="Stop after so long, all boards: 90s, 10m, 1h30m.")
+@click.option(
+    "--for",
+    "for_s",
+    metavar="DURATION",
+    callback=_read_by(duration_s),
+    help="Stop after so long, all boards: 90s, 10m, 1h30m.",
+)
 @click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop after so many, of each board.")
 @click.option("--until-finished", is_flag=True, help="Stop when every JOB seen is finished or quiet, on each board.")
 @click.option("--backlog", is_flag=True, help="Take JOBs that are finished already, too.")
 @click.option("--new", is_flag=True, help="Begin a new session even when one of this board is unfinished.")
-@click.option("--label", "labels", multiple=True, metavar="K=V", help="Label the session; may be repeated.")
-@click.option("--consumer", metavar="NAME", help="Count deliveries on the board under this name (record-HOSTNAME).")
-@click.option("--schedule", metavar="K=N,…", help="Keep these: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
-@click.option("--every", type=click.IntRange(min=1), metavar="N", help="Keep the first inference and each Nth after.")
-@click.option("--window", metavar="KEPT/EACH", help="Keep 10s/60s: those that began in the first 10 s of each 60 s.")
 @click.option(
-    "--mirror",
-    type=click.Choice(["all", "kept"]),
-    default="all",
-    show_default=True,
-    help="What of that stays on the disk: all files, or only those of inferences that are kept.",
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="K=V",
+    callback=_read_by(_labels),
+    help="Label the session; may be repeated.",
 )
+@click.option(
+    "--consumer",
+    metavar="NAME",
+    callback=_read_by(_consumer),
+    help="Count deliveries on the board under this name (record-HOSTNAME).",
+)
+@_keeping
 @options.counter_map
 @options.as_json
-def command(  # noqa: PLR0913 - one parameter an option
+def command(
     *,
     boards: tuple[str, ...],
-    access: Access,
     workspace: Path | None,
-    for_text: str | None,
-    inferences: int | None,
-    until_finished: bool,
-    backlog: bool,
-    new: bool,
-    labels: tuple[str, ...],
-    consumer: str | None,
-    schedule: str | None,
-    every: int | None,
-    window: str | None,
-    mirror: str,
     counter_map: Path | None,
     as_json: bool,
+    **chosen: Any,
 ) -> int:
     """Capture boards into a workspace, each until an end that was named, or all until Ctrl-C.
 
@@ -80,30 +124,15 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
     """
-    keeping = keeping_of(schedule, every, window)
-    if keeping is None and mirror == "kept":
-        raise UsageError("--mirror kept says nothing alone", hint="add --schedule, --every or --window")
-    chosen = RecordOptions(
-        boards,
-        Workspace.at(workspace),
-        for_s=None if for_text is None else duration_s(for_text),
-        inferences=inferences,
-        until_finished=until_finished,
-        backlog=backlog,
-        new=new,
-        labels=dict(_label(label) for label in labels),
-        counter_map=None if counter_map is None else read_map(counter_map),
-        keeping=keeping,
-        drops=mirror == "kept",
-        access=access,
-        consumer="" if consumer is None else _consumer(consumer),
-    )
-    summary = run_until_stopped(lambda stop: record(chosen, tell, stop))
+    known = None if counter_map is None else read_map(counter_map)
+    wanted = RecordOptions(boards, Workspace.at(workspace), counter_map=known, **chosen)
+    summary = run_until_stopped(lambda stop: record(wanted, tell, stop))
+    is_alone = len(boards) == 1
     if as_json:
         click.echo(msgspec.json.encode(summary))
     else:
-        click.echo("\n".join(summary_lines(summary) if len(boards) == 1 else several_lines(summary)))
-    return exit_code_of(summary) if len(boards) == 1 else int(summary["total"]["exit_code"])
+        click.echo("\n".join(summary_lines(summary) if is_alone else several_lines(summary)))
+    return exit_code_of(summary) if is_alone else int(summary["total"]["exit_code"])
 
 
 def summary_lines(summary: dict[str, Any]) -> list[str]:
@@ -138,16 +167,3 @@ def several_lines(summary: dict[str, Any]) -> list[str]:
 
 def _verdict(summary: dict[str, Any]) -> str:
     return "complete" if summary["complete"] else "INCOMPLETE"
-
-
-def _consumer(text: str) -> str:
-    if not _CONSUMER.fullmatch(text):
-        raise UsageError(f"{text!r} is no consumer's name", hint="write 1 to 64 of A-Z a-z 0-9 . _ -")
-    return text
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator or not key:
-        raise UsageError(f"{text!r} is no label", hint="write it as key=value")
-    return key, value

@@ -61,7 +61,7 @@ class RecordOptions:
     keeping: Keeping | None = None
     drops: bool = False
     access: Access = BY_ADDRESS
-    consumer: str = ""
+    consumer: str | None = None
 
 
 def exit_code_of(summary: Mapping[str, Any]) -> int:

@@ -161,7 +161,7 @@ class Recording:
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             if isinstance(self._options.keeping, ByTime):
-                unsettled = sorted({*unsettled, *await self.session.undecoded_logs(name)})
+                unsettled = sorted({*unsettled, *await self.session.untimed_logs(name)})
             changes += await to_the_end(self._mirrors.assess, name, unsettled, orphans)
         batches = [*self._jobs.take(), JobChanges(name, self._jobs.directory(name), changes, state, caught_up)]
         await self.session.apply(batches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from profagent.link.session import FollowedLog, Happened
 
 NO_BOARD = "import"
+# What profagentd takes as an identity, and what `record` calls a board that has none.
+_IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}|address \S{1,255}")
 LOGS_PER_PAGE = 1_000
 BATCH_BYTES = 4 << 20
 BATCH_EVENTS = 5_000
@@ -55,6 +58,11 @@ async def import_into(
     What is there already is compared and not written again; one that was interrupted goes on. `reached` is called after
     each step of the commit rule. Raises UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
     """
+    if not _IDENTITY.fullmatch(options.board):
+        raise UsageError(
+            f"{options.board!r} is no board's identity",
+            hint="write 1 to 64 of A-Z a-z 0-9 _ -, as `profagent sessions` shows it",
+        )
     directory = options.directory.resolve()
     if not is_job_name(directory.name):
         raise UsageError(

@@ -84,20 +84,20 @@ class ChoosingDecoder:
         if keeps:
             yield from self._decoder.begin(path, generation, offset)
             return
-        self._decoder.forget(path)
         if offset == 0:
             yield LogReset(path)
         if self._decoder.is_announced(path):
             yield ContentLedger(path + DONE_SUFFIX, ())
-        yield from _passed_over(path, keeps)
+        yield from self._without_rows(path, keeps)
         yield LogAdvanced(path, generation, offset)
 
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
         """Bytes of a data log at `offset`."""
-        if self.keeps(path):
+        keeps = self.keeps(path)
+        if keeps:
             yield from self._decoder.append(path, generation, offset, data)
             return
-        self._decoder.forget(path)
+        yield from self._without_rows(path, keeps)
         yield LogAdvanced(path, generation, offset + len(data))
 
     def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
@@ -106,7 +106,7 @@ class ChoosingDecoder:
         if keeps:
             yield from self._decoder.complete(path, generation, offset, digest)
             return
-        yield from _passed_over(path, keeps)
+        yield from self._without_rows(path, keeps)
         yield LogAdvanced(path, generation, offset, complete=True, digest=digest)
 
     def snapshot(
@@ -121,16 +121,29 @@ class ChoosingDecoder:
             if self.tells_time(path):
                 yield from self._release(path)
             return
-        yield from _passed_over(path, keeps)
+        yield from self._without_rows(path, keeps)
         yield LogAdvanced(path, generation, len(data) if size is None else size, complete=True, digest=digest)
 
     def end(self, unsettled: Iterable[str], orphans: Iterable[str]) -> Iterator[Change]:
-        """The JOB has ended: what never came to be chosen is kept."""
+        """The JOB has ended: what never came to be chosen is kept, until its time comes after all.
+
+        `unsettled` holds every log of an inference whose time is not known: what was decoded at an earlier end may
+        have grown since, or its model's tables have come.
+        """
         left = [path for path in unsettled if self.keeps(path) is not False]
-        for path in left:
+        alone = [path for path in orphans if self.keeps(path) is not False]
+        for path in (*left, *alone):
             if self.keeps(path) is None:
-                self._decoder.forget(path)
-        yield from self._decoder.end(left, [path for path in orphans if self.keeps(path) is not False])
+                data = path.removesuffix(DONE_SUFFIX)
+                self._decoder.forget(data)
+                yield from self._note_done(data + DONE_SUFFIX)
+        yield from self._decoder.end(left, alone)
+
+    def _without_rows(self, path: str, keeps: bool | None) -> Iterator[Change]:
+        """A file that gets none, or not yet."""
+        self._decoder.forget(path.removesuffix(DONE_SUFFIX))
+        if keeps is False:
+            yield Chosen(path, kept=False)
 
     def _keeps_time(self, done: bytes, done_path: str) -> bool:
         """By when the inference began; one that does not tell is kept."""
@@ -146,22 +159,22 @@ class ChoosingDecoder:
         kept = self._keeps_time(data, path)
         for other in self.others(path):
             if self._files.read(other, 0) is not None:
-                if not kept:
-                    self._decoder.forget(other)
+                self._decoder.forget(other)
                 yield Chosen(other, kept)
         # One that said otherwise before was passed over itself.
         yield Chosen(path, kept)
 
     def _release(self, path: str) -> Iterator[Change]:
         """The rows of an inference's aicpu log, which waited for its time; those of its aicore log came with that."""
-        _, aicpu, *_ = self.others(path)
+        _, aicpu, aicpu_done, _ = self.others(path)
+        yield from self._note_done(aicpu_done)
         if self._files.read(aicpu, 0) is not None:
             yield from self._decoder.decode_again(aicpu)
 
-
-def _passed_over(path: str, keeps: bool | None) -> Iterator[Change]:
-    if keeps is False:
-        yield Chosen(path, kept=False)
+    def _note_done(self, path: str) -> Iterator[Change]:
+        """What is odd about a `.done` that waited for the choice."""
+        if self._files.read(path, 0) is not None:
+            yield self._decoder.remark_done(path)
 
 
 def _aicore_path(path: str, name: LogName) -> str:

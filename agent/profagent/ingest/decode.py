@@ -25,6 +25,7 @@ from profagent.ingest.changes import (
     SimulatedKnown,
 )
 from profagent.ingest.joins import layer_info_path
+from profagent.ingest.mirror import LARGEST_CONTENT_BYTES
 from profagent.ingest.states import DONE_SUFFIX, LogStates
 
 if TYPE_CHECKING:
@@ -113,6 +114,17 @@ class JobDecoder:
         log = yield from self._logs.at_end(path, name)
         yield self._assessed(log)
 
+    def remark_done(self, path: str) -> Change:
+        """What is odd about a `.done` that was not read when it came."""
+        data, name = self._files.read(path, LARGEST_CONTENT_BYTES + 1) or b"", parse_log_name(path)
+        assert name is not None, "only the runtime's files are chosen"
+        try:
+            _check_whole(path, data, is_whole=len(data) <= LARGEST_CONTENT_BYTES)
+            parse_done(data, name.kind, path)
+        except FormatError as error:
+            return ContentLedger(path, (_malformed(error),))
+        return ContentLedger(path, ())
+
     def has_done(self, path: str) -> bool:
         """Whether a `.done` that parses has been seen for a data log in use."""
         log = self._logs.known(path)
@@ -171,7 +183,7 @@ class JobDecoder:
             elif name.kind is LogKind.NET_INFO:
                 parse_net_info(data, path)
         except FormatError as error:
-            entries = (Entry("note", "malformed", str(error), error.offset, error.offset),)
+            entries = (_malformed(error),)
         yield from known
         yield ContentLedger(path, entries)
         if name.is_done:
@@ -220,6 +232,10 @@ class JobDecoder:
     @staticmethod
     def _assessed(log: DataLog, *, ended: bool = False) -> Change:
         return ContentLedger(log.path, assess(log.facts, log.done, settled=log.settled, ended=ended))
+
+
+def _malformed(error: FormatError) -> Entry:
+    return Entry("note", "malformed", str(error), error.offset, error.offset)
 
 
 def _batches(done: Done | None) -> tuple[int, ...]:

@@ -30,9 +30,10 @@ _ORPHANS = (
     "SELECT d.path FROM log d JOIN job USING (job) WHERE board = ? AND job.name = ? AND d.kind = 'done' AND NOT EXISTS"
     " (SELECT 1 FROM log x WHERE x.job = d.job AND x.path = substr(d.path, 1, length(d.path) - 5))"
 )
-_UNDECODED = (
-    "SELECT path FROM log l JOIN job USING (job) WHERE board = ? AND job.name = ? AND kept AND offset > 0"
-    " AND kind IN ('aicore', 'aicpu') AND NOT EXISTS (SELECT 1 FROM part p WHERE p.log = l.log)"
+_UNTIMED = (
+    "SELECT path FROM log l JOIN job USING (job) WHERE board = ? AND job.name = ? AND kept"
+    " AND kind IN ('aicore', 'aicpu') AND NOT EXISTS"
+    " (SELECT 1 FROM segment g JOIN inference i USING (inference) WHERE g.log = l.log AND i.complete)"
 )
 _GROWING = (
     "SELECT j.name, l.path, l.offset FROM log l JOIN job j USING (job)"
@@ -126,9 +127,9 @@ class StoredSession:
         """Note where the runtime's ring of calls may have overflowed."""
         await self._store.run(note_full_rings, self.number, self.board, job)
 
-    async def undecoded_logs(self, job: str) -> list[str]:
-        """Data logs of a JOB that have bytes, are kept, and have no rows."""
-        return await self._paths(_UNDECODED, job)
+    async def untimed_logs(self, job: str) -> list[str]:
+        """Logs of a JOB that were not passed over, and have no rows of an inference whose `.done` is known."""
+        return await self._paths(_UNTIMED, job)
 
     async def note_samples(self, job: str) -> None:
         """Note which samples came late or never, as far as that is known."""

@@ -56,10 +56,11 @@ def test_durations(text: str, seconds: float) -> None:
     assert duration_s(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-5s", "5 s", "1d", "30m1h", "s", "1.5h"])
+@pytest.mark.parametrize("text", ["", "soon", "-5s", "5 s", "1d", "30m1h", "s", "1.5h", "0", "0s", "0.0s", "0h0m"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as refused:
         duration_s(text)
+    assert refused.value.hint == "write more than nothing, like 90s, 10m or 1h30m"
 
 
 def test_until_finished_ends_when_all_have_ended_and_come() -> None:
