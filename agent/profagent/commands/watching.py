@@ -67,10 +67,10 @@ class RememberedFiles:
         while len(self._recent) > REMEMBERED_FILES or self._size > REMEMBERED_BYTES:
             self._size -= len(self._recent.popitem(last=False)[1])
 
-    def read(self, path: str, size: int | None = None) -> bytes | None:
-        """The first `size` bytes of a remembered file, or all; None for another."""
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
+        """At most `size` bytes of a remembered file from `start` on; None for another."""
         data = self._tables.get(path) or self._recent.get(path)
-        return None if data is None else bytes(data[:size])
+        return None if data is None else bytes(data[start : None if size is None else start + size])
 
     def names(self) -> list[str]:
         """Paths of remembered files."""

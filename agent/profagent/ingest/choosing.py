@@ -42,9 +42,9 @@ class ChoosingDecoder:
         self._interval = interval
         self._decoder = decoder(self)
 
-    def read(self, path: str, size: int | None = None) -> bytes | None:
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
         """The files, for the decoder of what is kept."""
-        return self._files.read(path, size)
+        return self._files.read(path, size, start=start)
 
     def names(self) -> list[str]:
         """Paths of those that are kept."""

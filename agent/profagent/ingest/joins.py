@@ -25,8 +25,8 @@ REMEMBERED_ROWS = 100_000
 class JobFiles(Protocol):
     """Bytes of the JOB that were decoded before."""
 
-    def read(self, path: str, size: int | None = None) -> bytes | None:
-        """The first `size` bytes of a log, or all; None where they are not kept."""
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
+        """At most `size` bytes of a log from `start` on, or all; None where they are not kept."""
 
     def names(self) -> list[str]:
         """Paths of the logs whose bytes were decoded before."""

@@ -78,11 +78,12 @@ class LocalJob:
         self._files: frozenset[str] = frozenset()
         self._to_come = ""
 
-    def read(self, path: str, size: int | None = None) -> bytes | None:
-        """The first `size` bytes of a file, or all; None when there is none, or its turn has not come."""
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
+        """At most `size` bytes of a file from `start` on; None when there is none, or its turn has not come."""
         if path not in self._files or path == self._to_come:
             return None
         with (self.directory / path).open("rb") as file:
+            file.seek(start)
             return file.read() if size is None else file.read(size)
 
     def names(self) -> list[str]:

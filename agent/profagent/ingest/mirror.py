@@ -123,10 +123,10 @@ class JobMirror:
         with _translated(f"cannot remove {path} from the mirror", self.directory):
             (self.directory / path).unlink(missing_ok=True)
 
-    def read(self, path: str, size: int | None = None) -> bytes | None:
-        """The first `size` bytes of a mirrored file, or all; None when there is no such file."""
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
+        """At most `size` bytes of a mirrored file from `start` on; None when there is no such file."""
         with _translated(f"cannot read {path} in the mirror", self.directory):
-            return content(self._file(path), size)
+            return content(self._file(path), size, start)
 
     def names(self) -> list[str]:
         """Paths of all mirrored files of this JOB."""

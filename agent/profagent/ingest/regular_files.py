@@ -36,21 +36,21 @@ def opened(file: str, access: int) -> int | None:
     return None
 
 
-def content(file: str, size: int | None) -> bytes | None:
-    """The first `size` bytes of a regular file, or all; None where there is none."""
+def content(file: str, size: int | None, start: int = 0) -> bytes | None:
+    """At most `size` bytes of a regular file from `start` on, or all; None where there is none."""
     handle = opened(file, os.O_RDONLY)
     if handle is None:
         return None
     try:
-        return pread(handle, os.fstat(handle).st_size if size is None else size)
+        return pread(handle, os.fstat(handle).st_size if size is None else size, start)
     finally:
         os.close(handle)
 
 
-def pread(handle: int, size: int) -> bytes:
-    """The first `size` bytes of a file, or all that there are."""
-    left = min(size, os.fstat(handle).st_size)
-    blocks, at = [], 0
+def pread(handle: int, size: int, start: int = 0) -> bytes:
+    """`size` bytes of a file from `start` on, or all that there are."""
+    left = max(0, min(size, os.fstat(handle).st_size - start))
+    blocks, at = [], start
     while left and (block := os.pread(handle, left, at)):
         blocks.append(block)
         at += len(block)

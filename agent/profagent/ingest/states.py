@@ -24,10 +24,16 @@ if TYPE_CHECKING:
     from profagent.ingest.joins import JobFiles
 
 DONE_SUFFIX = ".done"
+# A multiple of a call's bytes.
+CALLS_BLOCK_BYTES = 4 << 20
 
 
 class LogStates:
-    """At most `most` states; methods that yield changes return the log's state, which may be a new object."""
+    """At most `most` states of segments' logs, and as many of calls'.
+
+    Those of calls are kept apart: they are few, go on as long as their model is loaded, and grow without bound.
+    Methods that yield changes return the log's state, which may be a new object.
+    """
 
     def __init__(self, files: JobFiles, counter_map: CounterMap | None, most: int) -> None:
         self.joins = Joins(files)
@@ -35,35 +41,39 @@ class LogStates:
         self._files = files
         self._most = most
         self._logs: OrderedDict[str, DataLog] = OrderedDict()
+        self._calls: OrderedDict[str, DataLog] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._logs)
+        return len(self._logs) + len(self._calls)
 
     def known(self, path: str) -> DataLog | None:
         """The state of a log in use."""
-        return self._logs.get(path)
+        return self._logs.get(path) or self._calls.get(path)
 
     def forget(self, path: str) -> None:
         """The log's bytes are void."""
         self._logs.pop(path, None)
+        self._calls.pop(path, None)
 
     def at(self, path: str, name: LogName, offset: int | None) -> Generator[Change, None, DataLog]:
         """The log's state at `offset`, or at its end where that is None.
 
         What the rows of a forgotten log were decoded with is not known any more: they are written again.
         """
-        log = self._logs.get(path)
+        log = self.known(path)
         if log is None or offset not in (None, log.facts.size):
             log = DataLog(path, name)
             log.done = self.done_of(path)
-            if offset != 0:
+            if name.kind is LogKind.ACL_API:
+                self._recount(log, offset)
+            elif offset != 0:
                 yield from self._decoded(log, self._bytes(path, offset))
         self._remember(log)
         return log
 
     def at_end(self, path: str, name: LogName) -> Generator[Change, None, DataLog]:
         """The log's state at its end; one that was forgotten was most likely complete."""
-        log = self._logs.get(path)
+        log = self.known(path)
         if log is None:
             log = yield from self.at(path, name, None)
             log.settled = self._files.read(path, 0) is not None
@@ -121,25 +131,40 @@ class LogStates:
             return None
 
     def _decoded(self, log: DataLog, data: bytes) -> Iterator[Change]:
-        """Decode all bytes of a log whose rows, if any, were written before; rows of calls are always the same."""
+        """Decode all bytes of a log whose rows, if any, were written before."""
         records = log.append(data, self.joins.of(log.name), self.counter_map) if data else None
-        if log.name.kind is LogKind.ACL_API or not data:
+        if not data:
             return
         assert records is None or isinstance(records, SegmentRecords), "calls have no segments"
         yield Redecoded(log.path, records)
         yield from self.timed(log)
 
+    def _recount(self, log: DataLog, size: int | None) -> None:
+        """Find again what the bytes of a log of calls have shown; its rows are always the same."""
+        while size is None or log.facts.size < size:
+            left = CALLS_BLOCK_BYTES if size is None else min(CALLS_BLOCK_BYTES, size - log.facts.size)
+            data = self._files.read(log.path, left, start=log.facts.size)
+            if not data:
+                break
+            log.append(data, None, None)
+        _check_size(log.path, log.facts.size, size)
+
     def _bytes(self, path: str, size: int | None) -> bytes:
         data = self._files.read(path, size) or b""
-        if size is not None and len(data) != size:
-            raise StoreError(
-                f"the mirror lost bytes of {path}: {len(data)} of {size} are there",
-                hint="start the capture again: it fetches what is missing",
-            )
+        _check_size(path, len(data), size)
         return data
 
     def _remember(self, log: DataLog) -> None:
-        self._logs[log.path] = log
-        self._logs.move_to_end(log.path)
-        if len(self._logs) > self._most:
-            self._logs.popitem(last=False)
+        alike = self._calls if log.name.kind is LogKind.ACL_API else self._logs
+        alike[log.path] = log
+        alike.move_to_end(log.path)
+        if len(alike) > self._most:
+            alike.popitem(last=False)
+
+
+def _check_size(path: str, found: int, size: int | None) -> None:
+    if size is not None and found != size:
+        raise StoreError(
+            f"the mirror lost bytes of {path}: {found} of {size} are there",
+            hint="start the capture again: it fetches what is missing",
+        )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _NoFiles:
-    def read(self, path: str, size: int | None = None) -> bytes | None:
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
         return None
 
     def names(self) -> list[str]:

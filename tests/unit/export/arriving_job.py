@@ -45,9 +45,9 @@ class ArrivingJob:
         self.files: dict[str, bytes] = {}
         self.decoder = JobDecoder(self, counter_map)
 
-    def read(self, path: str, size: int | None = None) -> bytes | None:
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
         data = self.files.get(path)
-        return None if data is None else data[:size]
+        return None if data is None else data[start : None if size is None else start + size]
 
     def names(self) -> list[str]:
         return list(self.files)

@@ -18,10 +18,10 @@ class Files(dict[str, bytes]):
 
     reads = 0
 
-    def read(self, path: str, size: int | None = None) -> bytes | None:
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
         self.reads += 1
         data = self.get(path)
-        return data if data is None else data[:size]
+        return data if data is None else data[start : None if size is None else start + size]
 
     def names(self) -> list[str]:
         return list(self)

@@ -224,3 +224,10 @@ def test_syncing_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     syncfs(tmp_path)
     with pytest.raises(StoreError, match="cannot make"):
         syncfs(tmp_path / "none")
+
+
+@pytest.mark.parametrize(("size", "start", "found"), [(None, 2, b"cdef"), (3, 2, b"cde"), (3, 5, b"f"), (3, 9, b"")])
+def test_a_part_of_a_file_is_read(size: int | None, start: int, found: bytes, mirror: JobMirror) -> None:
+    mirror.begin("data/a", 1, 0, snapshot=False)
+    mirror.append("data/a", 0, b"abcdef", snapshot=False)
+    assert mirror.read("data/a", size, start=start) == found

@@ -17,11 +17,17 @@ T = TypeVar("T")
 
 
 class Files(dict[str, bytes]):
-    """Bytes that were decoded before."""
+    """Bytes that were decoded before; `largest` is what was read at once."""
 
-    def read(self, path: str, size: int | None = None) -> bytes | None:
+    largest = 0
+
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
         data = self.get(path)
-        return data if data is None else data[:size]
+        if data is None:
+            return None
+        data = data[start : None if size is None else start + size]
+        self.largest = max(self.largest, len(data))
+        return data
 
     def names(self) -> list[str]:
         return list(self)
@@ -91,6 +97,28 @@ def test_a_log_that_was_cut_back_has_its_rows_written_again(states: LogStates) -
 def test_calls_need_not_be_written_again(states: LogStates) -> None:
     changes, log = drained(states.at(CALLS, name_of(CALLS), None))
     assert (changes, log.records) == ([], 6)
+
+
+@pytest.mark.parametrize(("offset", "records"), [(None, 6), (192, 6), (100, 3)])
+def test_calls_are_counted_again_by_the_block(
+    offset: int | None, records: int, states: LogStates, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, whole = drained(states.at(CALLS, name_of(CALLS), offset))
+    monkeypatch.setattr("profagent.ingest.states.CALLS_BLOCK_BYTES", 64)
+    states.forget(CALLS)
+    files.largest = 0
+    _, log = drained(states.at(CALLS, name_of(CALLS), offset))
+    assert files.largest == 64
+    assert (log.facts, log.records) == (whole.facts, records)
+
+
+def test_calls_stay_known_while_segments_come_and_go(states: LogStates, files: Files) -> None:
+    _, calls = drained(states.at(CALLS, name_of(CALLS), None))
+    for picture in range(10):
+        path = f"data/aicore.0.m.3.0.1.1.{100 + picture}"
+        drained(states.at(path, name_of(path), 0))
+    assert states.known(CALLS) is calls
+    assert len(states) == 3 + 1
 
 
 def test_a_log_without_a_whole_record_loses_the_rows_it_had(states: LogStates) -> None:
