@@ -135,6 +135,8 @@ class Soak:
                 for each in watched:
                     each.look(self._elapsed_s)
                 self._break(proxy, victim)
+            # What was broken is whole again: on a link that is reset at each megabyte, a JOB takes minutes to come.
+            proxy.heal()
             # Asked to end, the simulated board finishes its JOB first.
             npu.stop()
         for job in {*self._root.iterdir()} - known:
@@ -147,9 +149,12 @@ class Soak:
         """Some fault, or none."""
         kind = self._chance.choice(("none", "none", "kill", "cut", "reset", "flip", "delay", "half-close"))
         faults = proxy.faults
-        faults.delay_s = 0.05 if kind == "delay" else 0.0
-        faults.reset_within_bytes = 2_000_000 if kind == "reset" else None
-        if kind == "flip":
+        proxy.heal()
+        if kind == "delay":
+            faults.delay_s = 0.05
+        elif kind == "reset":
+            faults.reset_within_bytes = 2_000_000
+        elif kind == "flip":
             faults.flip_each_bytes, faults.flips_left = 200_000, 1
         elif kind == "kill":
             victim.kill()
