@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from profagentd.board import Board, Job
+    from profagentd.deleted import Deleted
     from profagentd.delivery import Deliveries
     from profagentd.losses import KeptLosses
     from profagentd.opening import Place
@@ -45,13 +46,14 @@ RETRY_S = 10.0
 class Cleaner:
     """Keeps the policy. What goes undelivered is a kept loss before it goes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is known of the board's files, and the policy for them
         self,
         policy: Policy,
         roots: Sequence[bytes],
         clock: Clock,
         board: Board,
         deliveries: Deliveries,
+        deleted: Deleted,
         losses: KeptLosses,
         space: SpaceWatch,
         *,
@@ -63,6 +65,7 @@ class Cleaner:
         self._clock = clock
         self._board = board
         self._deliveries = deliveries
+        self._deleted = deleted
         self._losses = losses
         self._space = space
         self._has_npu = has_npu
@@ -177,6 +180,9 @@ class Cleaner:
         try:
             await on_disk(place.root, check, place)
             number = await self._lose(place, lost)
+            # Before they go: what is made anew under their names may be looked at at once.
+            self._deleted.note(place, [path for each in group for path, _ in each.stored.files])
+            await self._deleted.save()
             removed = await on_disk(place.root, remove, place, [each.stored.files for each in group])
         except NotOurs:
             self._refuse(place, "is on a network file system: nothing is deleted there")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from profagentd.board import Board
     from profagentd.clock import Clock
+    from profagentd.deleted import Deleted
     from profagentd.losses import KeptLosses
     from profagentd.opening import Fingerprint, Place
 
@@ -29,10 +30,12 @@ class Custody:
         clock: Clock,
         board: Board,
         losses: KeptLosses,
+        deleted: Deleted,
         *,
         has_npu: bool,
     ) -> None:
         self.policy = policy
+        self.deleted = deleted
         self.losses = losses
         self.space = SpaceWatch(roots, clock, board, losses)
         self._clock = clock
@@ -40,8 +43,11 @@ class Custody:
         self._cleaner: Cleaner | None = None
         if policy.retain is not Retain.KEEP:
             self._deliveries = Deliveries(policy.retain_for)
-            self._cleaner = Cleaner(policy, roots, clock, board, self._deliveries, losses, self.space, has_npu=has_npu)
+            self._cleaner = Cleaner(
+                policy, roots, clock, board, self._deliveries, deleted, losses, self.space, has_npu=has_npu
+            )
             board.add_listener(self._deliveries)
+        board.add_listener(deleted)
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What is to run as long as the daemon does."""

@@ -16,6 +16,7 @@ from profagentd import __version__
 from profagentd.board import Board
 from profagentd.config import DaemonConfig, policy_of, real_roots
 from profagentd.custody import Custody
+from profagentd.deleted import Deleted
 from profagentd.describe import identify
 from profagentd.gate import Gate
 from profagentd.losses import KeptLosses
@@ -57,9 +58,11 @@ async def serve(config: DaemonConfig, simulation: SimulationOptions | None, cloc
 async def _run(config: DaemonConfig, simulation: SimulationOptions | None, clock: Clock, stop: asyncio.Event) -> None:
     board = Board(clock, config.quiet_after_s)
     watch = Watch(real_roots(config.roots), config.depth, clock, board, scan=config.scan, acl_json=config.acl_json)
-    losses = KeptLosses(_losses_directory(config, simulation))
+    state = _state_directory(config, simulation)
+    losses, deleted = KeptLosses(state), Deleted(state)
     await losses.load()
-    custody = Custody(policy_of(config), watch.roots, clock, board, losses, has_npu=simulation is None)
+    await deleted.load()
+    custody = Custody(policy_of(config), watch.roots, clock, board, losses, deleted, has_npu=simulation is None)
     gate = Gate(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
     servicer = Servicer(board, watch, clock, custody, identify(config.identity), gate, simulated=simulation is not None)
     server = Server(servicer, gate, _credentials(config))
@@ -87,8 +90,8 @@ def _credentials(config: DaemonConfig) -> grpc.ServerCredentials | None:
     return credentials
 
 
-def _losses_directory(config: DaemonConfig, simulation: SimulationOptions | None) -> Path | None:
-    """Where losses are kept; what a simulated board loses is of no interest after it."""
+def _state_directory(config: DaemonConfig, simulation: SimulationOptions | None) -> Path | None:
+    """Where losses and deletions are kept; those of a simulated board are of no interest after it."""
     return Path(config.state) if config.state else None if simulation else STATE_DIRECTORY
 
 

@@ -29,12 +29,13 @@ class LossReason(enum.Enum):
 
 @dataclass(frozen=True)
 class Started:
-    """Bytes of `generation` follow from `offset`."""
+    """Bytes of `generation` follow from `offset`; `after_deletion`: retention deleted the file that stood there."""
 
     handle: int
     generation: int
     offset: int
     reason: StartReason
+    after_deletion: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from profagentd.events import Completed, Started, StartReason
 
 if TYPE_CHECKING:
+    from typing import Callable
+
     from profagentd.logs import LogKind
     from profagentd.opening import Fingerprint
 
@@ -85,6 +87,7 @@ class Log:
         "touched",
         "verified",
         "waits_until",
+        "was_deleted",
     )
 
     def __init__(self, handle: int, job: int, path: bytes, kind: LogKind, size: int, changed: float) -> None:
@@ -110,6 +113,7 @@ class Log:
         self.touched = False  # it changed while it had its turn
         self.doubted = False  # another file may stand in its place
         self.waits_until: float | None = None  # when to look again though nothing changes
+        self.was_deleted: Callable[[], bool] | None = None  # whether retention deleted a log of its name
 
     def hold(self, generation: int, offset: int, prefix_digest: bytes) -> None:
         """The client's answer: it holds `offset` bytes of `generation`."""
@@ -131,7 +135,9 @@ class Log:
         self.digest = new_digest()
         self.fingerprint = None
         self.comparison = None
-        return Started(self.handle, generation, 0, reason)
+        is_another = reason in (StartReason.DIFFERENT, StartReason.RECREATED)
+        after_deletion = is_another and self.was_deleted is not None and self.was_deleted()
+        return Started(self.handle, generation, 0, reason, after_deletion)
 
     def go_on(self, comparison: Comparison, digest: hashlib.blake2b) -> Started | None:
         """The prefix that was compared is the file's: bytes follow after it."""

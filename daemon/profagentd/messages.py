@@ -138,7 +138,13 @@ def _event(event: Event) -> wire.Event:
     if isinstance(event, Started):
         reason = wire.StartReason.ValueType(event.reason.value)
         return wire.Event(
-            started=wire.Started(handle=event.handle, generation=event.generation, offset=event.offset, reason=reason)
+            started=wire.Started(
+                handle=event.handle,
+                generation=event.generation,
+                offset=event.offset,
+                reason=reason,
+                after_deletion=event.after_deletion,
+            )
         )
     if isinstance(event, Completed):
         return wire.Event(

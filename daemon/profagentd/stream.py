@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from profagentd.changes import Touch
@@ -53,6 +54,7 @@ class Stream:
         self._aside: list[Log] = []  # logs on them whose turn it is
         self.is_short_of_room = False  # names wait until announced logs are released
         self.followed_again = 0  # JOBs that the client followed before
+        self.was_deleted: Callable[[Place, bytes], bool] | None = None  # whether retention deleted a log of this name
         self._views: dict[int, JobView] = {}
         self._handles: dict[Job, int] = {}
         self._last_handle = 0
@@ -213,6 +215,9 @@ class Stream:
             self._touch(view.selection, path, names.touches.get(path, Touch.HINT))
         new = [each for each in page.logs if each.path not in known]
         logs = [self.window.add(names.job, each, now.seen(each.changed_wall_us)) for each in new]
+        if self.was_deleted:
+            for log in logs:
+                log.was_deleted = partial(self.was_deleted, view.job.place, log.path)
         page.missing = [path for path in page.missing if path not in known]
         return logs, list(view.selection.losses(page, names.touches))
 

@@ -12,6 +12,7 @@ import pytest
 from profagentd import cleaning as module
 from profagentd.board import Board, Job
 from profagentd.cleaning import SWEEP_S, Cleaner
+from profagentd.deleted import Deleted
 from profagentd.delivery import SETTLE_S, Deliveries
 from profagentd.losses import KeptLosses
 from profagentd.opening import Place, fingerprint
@@ -41,10 +42,19 @@ class Bench:
         self.board = Board(self.clock, QUIET_S)
         self.deliveries = Deliveries(policy.retain_for)
         self.board.add_listener(self.deliveries)
+        self.deleted = Deleted(None)
         self.kept = KeptLosses(None)
         self.space = SpaceWatch([self.root], self.clock, self.board, self.kept)
         self.cleaner = Cleaner(
-            policy, [self.root], self.clock, self.board, self.deliveries, self.kept, self.space, has_npu=False
+            policy,
+            [self.root],
+            self.clock,
+            self.board,
+            self.deliveries,
+            self.deleted,
+            self.kept,
+            self.space,
+            has_npu=False,
         )
 
     def find(self, logs: int = 1, *, ended: bool = True, number: int = 0) -> Path:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.commands.dropping import Dropping, may_drop
 from profagent.commands.open_jobs import OpenJobs
 from profagent.commands.passing import PassingLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
-from profagent.ingest.changes import Chosen, Entry, LinkLedger, LogRemoved
-from profagent.ingest.loss import refusal, removal_entry, told_loss
+from profagent.ingest.changes import Chosen, Entry, LinkLedger, LogAdvanced, LogRemoved
+from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
 from profagent.ingest.mirror import checked_path
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
@@ -75,12 +76,12 @@ class BoardMirrors:
                 holdings.append(Holding(log.handle))
                 continue
             if not known.kept and self._has_passed(job, path, log, known):
-                holdings.append(Holding(log.handle, known.generation, known.offset, known.digest or b""))
+                holdings.append(Holding(log.handle, known.generation, known.size, known.digest or b""))
                 continue
             self._dropping.arrives(job, path)
             if not log.snapshot:
                 self._jobs.of(job).mirror.take_back(path, known.generation)
-            digest = self._jobs.of(job).mirror.prefix_digest(path, known.offset)
+            digest = self._jobs.of(job).mirror.prefix_digest(path, known.offset, base=known.base)
             if log.snapshot and digest != known.digest:
                 # It was rewritten and took its place, and the process died before its rows were: it comes again.
                 holdings.append(Holding(log.handle, known.generation))
@@ -91,7 +92,8 @@ class BoardMirrors:
                     detail = f"the mirror's {path} lost bytes that were committed: copied anew"
                     lost.append(Entry("note", "mirror-changed", detail))
             else:
-                holdings.append(Holding(log.handle, known.generation, known.offset, digest))
+                answer = Holding(log.handle, known.generation, known.size, digest)
+                holdings.append(replace(answer, base=known.base, is_whole=known.digest == digest))
                 if known.complete and known.digest == digest:
                     self._vouched[log.handle] = known
         return holdings, lost
@@ -153,7 +155,8 @@ class BoardMirrors:
         is_known = self._is_known(log.handle, event)
         if self._passes(job, log, path, event, is_known=is_known):
             return self._passed_by(log, path, event, reached, is_known=is_known)
-        return self._mirrored(job, log, path, event, reached, is_known=is_known)
+        changes = self._mirrored(job, log, path, event, reached, is_known=is_known)
+        return (_after(log.base, change) for change in changes) if log.base else changes
 
     def _mirrored(
         self,
@@ -170,10 +173,11 @@ class BoardMirrors:
             case Started():
                 return self._started(job, log, path, event, is_known=is_known)
             case Chunk():
-                job.mirror.append(path, event.offset, event.data, snapshot=log.snapshot)
+                at = log.base + event.offset
+                job.mirror.append(path, at, event.data, snapshot=log.snapshot)
                 if not log.snapshot:
                     reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, complete=False)
-                    return list(job.decoder.append(path, event.generation, event.offset, event.data))
+                    return list(job.decoder.append(path, event.generation, at, event.data))
             case Completed():
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
                 changes = [] if is_known else self._completed(job, log, path, event)
@@ -194,9 +198,9 @@ class BoardMirrors:
         known = self._vouched.get(handle)
         match event:
             case Started() if known is not None:
-                same = (event.generation, event.offset) == (known.generation, known.offset)
+                same = (event.generation, event.offset) == (known.generation, known.size)
             case Completed() if known is not None:
-                same = (event.generation, event.size, event.digest) == (known.generation, known.offset, known.digest)
+                same = (event.generation, event.size, event.digest) == (known.generation, known.size, known.digest)
             case _:
                 same = False
         if not same or isinstance(event, Completed):
@@ -206,23 +210,24 @@ class BoardMirrors:
     def _started(
         self, job: OpenJob, log: FollowedLog, path: str, event: Started, *, is_known: bool
     ) -> Iterable[Change]:
-        job.mirror.begin(path, event.generation, event.offset, snapshot=log.snapshot)
+        at = log.base + event.offset
+        job.mirror.begin(path, event.generation, at, snapshot=log.snapshot)
         self._dropping.arrives(log.job, path)
         if log.snapshot or is_known:
             return []
-        changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
+        changes: list[Change] = list(job.decoder.begin(path, event.generation, at))
         if event.reason in _ANOTHER_FILE:
-            detail = "the board's file is not the one that was copied before: copied anew, the earlier one is set aside"
-            changes.append(LinkLedger(path, Entry("note", event.reason, detail)))
+            entry = another_file(event.reason, at if log.goes_after else None, after_deletion=event.after_deletion)
+            changes.append(LinkLedger(path, entry))
         return changes
 
     def _completed(self, job: OpenJob, log: FollowedLog, path: str, event: Completed) -> Iterable[Change]:
         changes: list[Change] = []
         if not log.snapshot:
-            changes += job.decoder.complete(path, event.generation, event.size, event.digest)
+            changes += job.decoder.complete(path, event.generation, log.base + event.size, event.digest)
         elif (content := job.mirror.finish_snapshot(path)) is not None:
             changes += job.decoder.snapshot(path, event.generation, content, event.digest, size=event.size)
-        if job.mirror.prefix_digest(path, event.size) != event.digest:
+        if job.mirror.prefix_digest(path, log.base + event.size, base=log.base) != event.digest:
             raise ProtocolError(
                 f"the copy of {log.job}/{path} does not have the board's digest",
                 hint="check the disk of the host; the log is copied anew",
@@ -277,3 +282,7 @@ class BoardMirrors:
                 reached.pop(log.handle, None)
                 return [Chosen(path, kept=False), LogRemoved(path)]
         return []
+
+
+def _after(base: int, change: Change) -> Change:
+    return replace(change, base=base) if isinstance(change, LogAdvanced) else change

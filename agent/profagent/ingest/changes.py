@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogAdvanced:
-    """The log's bytes up to `offset` are in this batch or were before; `digest` vouches for a complete log."""
+    """The log's bytes up to `offset` are in this batch or were before; `digest` vouches for a complete log.
+
+    Its generation, of which the digest is, begins at byte `base`; before it stand those that the board has deleted.
+    """
 
     path: str
     generation: int
     offset: int
     complete: bool = False
     digest: bytes | None = None
+    base: int = 0
 
 
 @dataclass(frozen=True, slots=True)

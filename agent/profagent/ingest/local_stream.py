@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.formats.done import is_whole_done
@@ -65,6 +66,8 @@ class LocalStream:
             handle = os.open(self._directory / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with open(handle, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                 for event in self._of_file(log, path, holding, file):
+                    if isinstance(event, Started) and event.reason == "same":
+                        log = replace(log, base=holding.base)
                     yield Happened(self._job, log, event)
         except OSError as error:
             loss = Loss(log.handle, 1, "unreadable", f"{path}: {error.strerror}", 0)

@@ -20,6 +20,7 @@ LONGEST_DETAIL = 1000
 LARGEST_FIGURE = 2**48
 LARGEST_TIME_US = 2**62
 REMOVED_UNSEEN = "removed-unseen"
+MADE_ANEW = "made-anew"
 
 # Nothing that existed as bytes of a log is gone in these cases.
 _NOTES = frozenset({"not-a-file"})
@@ -44,6 +45,22 @@ def removal_entry(sent: int, size: int) -> list[Entry]:
         return []
     detail = f"removed from the board after {sent} of {size} bytes were sent"
     return [Entry("loss", "removed", detail, sent, size, size - sent)]
+
+
+def another_file(reason: str, goes_after: int | None, *, after_deletion: bool) -> Entry:
+    """An entry for a file that is not the one that was copied before; it may go on after so many bytes of that one."""
+    if goes_after is not None:
+        detail = (
+            f"the board deleted the file once it was copied, and another was made: it follows after {goes_after} bytes"
+        )
+        return Entry("note", MADE_ANEW, detail, goes_after, goes_after)
+    if after_deletion:
+        detail = (
+            "the board deleted the file before all of it was copied: what came is set aside, the new file is copied"
+        )
+        return Entry("loss", "deleted-uncopied", detail)
+    detail = "the board's file is not the one that was copied before: copied anew, the earlier one is set aside"
+    return Entry("note", reason, detail)
 
 
 def unseen_removal(*, is_ours: bool, is_whole: bool, incomplete_logs: int) -> Entry:

@@ -136,16 +136,17 @@ class JobMirror:
             for name in files
         ]
 
-    def prefix_digest(self, path: str, offset: int) -> bytes | None:
-        """Digest of the first `offset` bytes; None when the mirror holds fewer."""
+    def prefix_digest(self, path: str, offset: int, *, base: int = 0) -> bytes | None:
+        """Digest of the bytes from `base` up to `offset`; None when the mirror holds fewer."""
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-        left = offset
+        left = offset - base
         with _translated(f"cannot read {path} in the mirror", self.directory):
             # By its name: another file may have been put in the place of one that is open here.
             handle = opened(self._file(path), os.O_RDONLY)
             if handle is None:
                 return None
             try:
+                os.lseek(handle, base, os.SEEK_SET)
                 while left and (block := os.read(handle, min(left, READ_BYTES))):
                     digest.update(block)
                     left -= len(block)

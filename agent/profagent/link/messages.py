@@ -90,12 +90,13 @@ class AnnouncedLog:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Bytes of this generation follow from `offset`."""
+    """Bytes of this generation follow from `offset`; `after_deletion`: the board deleted the file before it."""
 
     handle: int
     generation: int
     offset: int
     reason: str
+    after_deletion: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,13 +227,18 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What the host holds of an announced log."""
+    """What the host holds of an announced log.
+
+    `base` and `is_whole` are the host's own, as of FollowedLog.
+    """
 
     handle: int
     generation: int = 0
     offset: int = 0
     prefix_digest: bytes = b""
     skip: bool = False
+    base: int = 0
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

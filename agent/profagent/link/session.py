@@ -49,7 +49,9 @@ _CHUNK_SEED = struct.Struct("<QQQ")
 class FollowedLog:
     """A log of the stream, as it stands after the latest event: bytes before `offset` have arrived.
 
-    `held` is the generation and the offset that the host answered; None before it did.
+    `held` is the generation and the offset that the host answered; None before it did. `is_whole`: the board has
+    vouched for all of the generation that has come. One that begins after the board deleted a whole one `goes_after`
+    that: in the host's file it stands from byte `base` on.
     """
 
     handle: int
@@ -59,6 +61,9 @@ class FollowedLog:
     generation: int = 0
     offset: int = 0
     held: tuple[int, int] | None = None
+    base: int = 0
+    is_whole: bool = False
+    goes_after: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,8 @@ class Session:
         if holding.skip:
             self._forget(holding.handle)
         else:
-            self._logs[holding.handle] = replace(log, held=(holding.generation, holding.offset))
+            held = (holding.generation, holding.offset)
+            self._logs[holding.handle] = replace(log, held=held, base=holding.base, is_whole=holding.is_whole)
 
     def _welcome(self, board: Board) -> None:
         if self.board is not None:
@@ -187,6 +193,8 @@ class Session:
                 return self._grown(log, event)
             case Completed() if log.generation == 0 or (event.generation, event.size) != (log.generation, log.offset):
                 self._refuse(f"{_shown(log)} is complete with {event.size} bytes, {log.offset} came")
+            case Completed():
+                return replace(log, is_whole=True)
             case Removed() if max(event.sent, event.size) > LARGEST_SIZE:
                 self._refuse(f"{_shown(log)} is removed with {event.size} bytes, of which {event.sent} were sent")
         return log
@@ -199,7 +207,12 @@ class Session:
         begins = event.offset == 0 and event.generation > max(log.generation, log.held[0])
         if not (goes_on or begins) or max(event.generation, event.offset) > LARGEST_OFFSET:
             self._refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
-        return replace(log, generation=event.generation, offset=event.offset)
+        if goes_on:
+            return replace(log, generation=event.generation, offset=event.offset)
+        end = log.offset if log.generation else log.held[1]
+        goes_after = event.after_deletion and log.is_whole and not log.snapshot
+        base = log.base + end if goes_after else 0
+        return replace(log, generation=event.generation, offset=0, base=base, is_whole=False, goes_after=goes_after)
 
     def _grown(self, log: FollowedLog, chunk: Chunk) -> FollowedLog:
         if (chunk.generation, chunk.offset) != (log.generation, log.offset) or log.generation == 0:
@@ -208,7 +221,7 @@ class Session:
             self._refuse(f"{_shown(log)} came in a chunk of {len(chunk.data)} bytes")
         if chunk_crc(chunk.handle, chunk.generation, chunk.offset, chunk.data) != chunk.crc:
             self._refuse(f"{_shown(log)} was damaged on the way at byte {chunk.offset}")
-        return replace(log, offset=log.offset + len(chunk.data))
+        return replace(log, offset=log.offset + len(chunk.data), is_whole=False)
 
     @staticmethod
     def _refuse(what: str) -> Never:

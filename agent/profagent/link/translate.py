@@ -148,7 +148,7 @@ def _event(event: pb.Event) -> m.LogEvent | None:
     match event.WhichOneof("event"):
         case "started":
             e = event.started
-            return m.Started(e.handle, e.generation, e.offset, _REASONS.get(e.reason, "unknown"))
+            return m.Started(e.handle, e.generation, e.offset, _REASONS.get(e.reason, "unknown"), e.after_deletion)
         case "chunk":
             c = event.chunk
             return m.Chunk(c.handle, c.generation, c.offset, c.data, c.crc)

@@ -1,4 +1,4 @@
--- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 2.
+-- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 3.
 -- Tables have singular names and serve profagent; the views at the end are the public interface.
 -- Times are board wall-clock microseconds since 1970 unless a column says otherwise; NULL is "not known".
 
@@ -89,6 +89,7 @@ CREATE TABLE log (
     complete   INTEGER NOT NULL,        -- 1 when the board vouched for size and digest, 2 when it is gone from the board
     digest     BLOB,                    -- BLAKE2b-16 of a complete log
     kept       INTEGER NOT NULL DEFAULT 1, -- 0 when passed over on purpose: no rows, and maybe not in the mirror
+    base       INTEGER NOT NULL DEFAULT 0, -- where its generation, and what the digest is of, begins in the mirror's file
     UNIQUE (job, path)
 );
 
@@ -333,4 +334,4 @@ SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.
        k.to_us, k.id
 FROM kept_loss k JOIN ledger_entry e USING (entry) JOIN board b USING (board);
 
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;

@@ -54,7 +54,8 @@ _STANDING = "SELECT name, directory, state, caught_up FROM job WHERE board = ? A
 class HeldLog:
     """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest.
 
-    One that is not `kept` was passed over on purpose, and its bytes may have been dropped.
+    One that is not `kept` was passed over on purpose, and its bytes may have been dropped. The generation, and what the
+    digest is of, begins at byte `base`.
     """
 
     generation: int
@@ -62,6 +63,12 @@ class HeldLog:
     complete: bool
     digest: bytes | None = None
     kept: bool = True
+    base: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the generation."""
+        return self.offset - self.base
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +173,10 @@ def _held(connection: sqlite3.Connection, board: int, job: str, paths: Iterable[
         page = stored[start : start + PATHS_PER_QUERY]
         marks = ",".join("?" * len(page))
         rows = connection.execute(
-            "SELECT path, generation, offset, complete = 1, digest, kept FROM log"  # noqa: S608 - question marks only
+            "SELECT path, generation, offset, complete = 1, digest, kept, base FROM log"  # noqa: S608 - question marks only
             f" WHERE job = (SELECT job FROM job WHERE board = ? AND name = ?) AND path IN ({marks})",
             (board, job, *page),
         )
-        for path, generation, offset, complete, digest, kept in rows:
-            found[by_stored[path]] = HeldLog(generation, offset, bool(complete), digest, bool(kept))
+        for path, generation, offset, complete, digest, kept, base in rows:
+            found[by_stored[path]] = HeldLog(generation, offset, bool(complete), digest, bool(kept), base)
     return found

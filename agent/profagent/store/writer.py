@@ -57,7 +57,7 @@ class JobRows:
         self._ledger = LedgerRows(connection, session, job)
         self._inferences = InferenceRows(connection)
         self._records = RecordRows(connection, session, self._inferences)
-        self._advanced: dict[int, tuple[int, int, int, bytes | None, int]] = {}
+        self._advanced: dict[int, tuple[int, int, int, bytes | None, int, int]] = {}
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Write the changes in their order."""
@@ -79,12 +79,14 @@ class JobRows:
         row = self._logs.row(change.path)
         row.is_new = False
         complete = COMPLETE if change.complete else 0
-        self._advanced[row.log] = (change.generation, change.offset, complete, change.digest, row.log)
+        values = (change.generation, change.offset, complete, change.digest, change.base)
+        self._advanced[row.log] = (*values, row.log)
 
     def _flush_advanced(self) -> None:
         """Write how far logs have come; of what one batch tells of a log, the last counts."""
         self._connection.executemany(
-            "UPDATE log SET generation = ?, offset = ?, complete = ?, digest = ? WHERE log = ?", self._advanced.values()
+            "UPDATE log SET generation = ?, offset = ?, complete = ?, digest = ?, base = ? WHERE log = ?",
+            self._advanced.values(),
         )
         self._advanced.clear()
 

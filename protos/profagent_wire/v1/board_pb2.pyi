@@ -800,6 +800,7 @@ class Started(google.protobuf.message.Message):
     GENERATION_FIELD_NUMBER: builtins.int
     OFFSET_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    AFTER_DELETION_FIELD_NUMBER: builtins.int
     handle: builtins.int
     generation: builtins.int
     """The generation that the client named when its prefix is the file's; else one more, with `offset` 0: what the
@@ -807,6 +808,11 @@ class Started(google.protobuf.message.Message):
     """
     offset: builtins.int
     reason: global___StartReason.ValueType
+    after_deletion: builtins.bool
+    """True when the board's retention has deleted the file that the client holds, or holds a part of: this one was made
+    under its name since. A client that held all of it may keep both, one after the other. Not set by a daemon that
+    does not know. (Since 1.1.)
+    """
     def __init__(
         self,
         *,
@@ -814,8 +820,9 @@ class Started(google.protobuf.message.Message):
         generation: builtins.int = ...,
         offset: builtins.int = ...,
         reason: global___StartReason.ValueType = ...,
+        after_deletion: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["generation", b"generation", "handle", b"handle", "offset", b"offset", "reason", b"reason"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["after_deletion", b"after_deletion", "generation", b"generation", "handle", b"handle", "offset", b"offset", "reason", b"reason"]) -> None: ...
 
 global___Started = Started
 
