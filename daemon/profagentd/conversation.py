@@ -159,10 +159,11 @@ class Conversation:
         await until_first(self._site.ready(), self._beat())
         for job in self._site.board.jobs:
             self._stream.job_changed_state(job)
-        self._stream.was_deleted = self._site.custody.deleted.has
         take = self._site.custody.taker(opened.consumer) if self.is_operator else None
         if take:
             self._stream.deliver_to(take)
+            # Of these clients alone it is known that what they hold whole is what was deleted.
+            self._stream.was_deleted = self._site.custody.deleted.has
         self._site.board.add_listener(self)
         self._site.custody.losses.add_listener(self._wake.set)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,16 +11,23 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagentd import messages, requests
 from profagentd.board import Job
 from profagentd.budget import Budgets
+from profagentd.changes import Touch
 from profagentd.clock import Moment
+from profagentd.deleted import Deleted
+from profagentd.delivery import SETTLE_S, Deliveries
 from profagentd.opening import Place
+from profagentd.removal import remove
+from profagentd.retention import Part
 from profagentd.state import Activity, JobState
+from profagentd.stored import part_of
 from profagentd.stream import PAGE_ENTRIES, Stream
 from profagentd.turns import take_turns
 
 if TYPE_CHECKING:
-    from profagentd.changes import Touch
+    from profagentd.opening import Fingerprint
 
 JOB = "JOB" + "A" * 29
+CONSUMER = "test"
 LOGS_AT_A_TIME = 3
 
 
@@ -32,6 +40,8 @@ class StreamedBoard:
         self._skew_s = 0.0
         self._job = self._new_job(root)
         self._stream: Stream | None = None
+        self._deliveries = Deliveries((CONSUMER,))
+        self._deleted = Deleted(None)
 
     @property
     def is_followed(self) -> bool:
@@ -41,7 +51,10 @@ class StreamedBoard:
     def open(self) -> list[wire.ServerMessage]:
         """A client has come, to this daemon or to a new one: it keeps nothing; its first messages."""
         self._stream = Stream(Budgets())
-        self._stream.job_changed_state(self._job)
+        self._stream.deliver_to(self._deliver)
+        self._stream.was_deleted = self._deleted.has
+        if self._job.state is not JobState.REMOVED:
+            self._stream.job_changed_state(self._job)
         version = messages.protocol()
         description = wire.Description(identity="streamed", protocol=version)
         welcome = wire.ServerMessage(welcome=wire.Welcome(description=description, heartbeat_us=4_000_000))
@@ -63,8 +76,28 @@ class StreamedBoard:
 
     def touch(self, path: str, touch: Touch) -> None:
         """What the kernel tells of a name."""
+        self._deliveries.names_changed(self._job, {path.encode(): touch})
         if self._stream is not None:
             self._stream.names_changed(self._job, {path.encode(): touch})
+
+    def delete_delivered(self) -> list[str]:
+        """What retention deletes when some time has passed: the paths of what went."""
+        place, gone = self._job.place, []
+        for files in self._deliveries.due(place, self._now.monotonic + SETTLE_S, LOGS_AT_A_TIME):
+            self._deleted.note(place, [path for path, _ in files])
+            gone += remove(place, [files]).paths if part_of(files[0][0]) is Part.WORK else []
+        self._deliveries.forget(place, gone)
+        for path in gone:
+            self.touch(path.decode(), Touch.DELETED)
+        return [path.decode() for path in gone]
+
+    def remove(self) -> None:
+        """The JOB's directory goes, with all that is in it."""
+        names = [str(file.relative_to(self.directory)) for file in self.directory.rglob("*") if file.is_file()]
+        shutil.rmtree(self.directory)
+        for name in names:
+            self.touch(name, Touch.DELETED)
+        self.change_state(JobState.REMOVED)
 
     def change_state(self, state: JobState) -> None:
         """The JOB has another state."""
@@ -110,6 +143,9 @@ class StreamedBoard:
             event for turn, step in zip(turns, steps, strict=False) for event in stream.window.stepped(turn.log, step)
         ]
         return list(messages.batches(events))
+
+    def _deliver(self, place: Place, path: bytes, seen: Fingerprint) -> None:
+        self._deliveries.delivered(CONSUMER, place, path, seen, self._now.monotonic)
 
     @property
     def _now(self) -> Moment:

@@ -39,17 +39,26 @@ if TYPE_CHECKING:
 
 # Tests of the commit rule sync for real; here nothing is killed but processes that are none.
 FOLDER = "/dev/shm"
-DATA = ("data/aicore.0.m.3.0.1.1.0", "data/aicore.0.m.3.0.1.1.1", "data/acl_api.0.m.0")
+# Of two series: a deletion in one of them says nothing of the other.
+DATA = ("data/aicore.0.m.3.0.1.1.0", "data/aicore.0.m.4.0.1.1.1", "data/acl_api.0.m.0")
 SNAPSHOTS = ("info.json.0", "data/m.0.layer.info", "data/simulated.txt")
+# How a ledger says that another file stands under a name.
+ANEW = ("different", "recreated", "made-anew", "deleted-uncopied")
 LONG_S = 1000.0
 SIZES = st.sampled_from([1, 100, 256, 257, 1000])
 # Messages that the host hears after a change; what has come of an odd number of them is handed on.
 HEARD = st.sampled_from([0, 2, 5, 9, 19])
 
 
-def _sequences(file: bytearray) -> list[int]:
+def _sequences(file: bytes | bytearray) -> list[int]:
     """The first word of each whole record."""
     return [int.from_bytes(file[at : at + 4], "little") for at in range(0, len(file) - 255, 256)]
+
+
+def _shared(some: bytes, other: bytearray) -> int:
+    """How many bytes both begin with."""
+    differ = (at for at, (one, another) in enumerate(zip(some, other, strict=False)) if one != another)
+    return next(differ, min(len(some), len(other)))
 
 
 class Died(Exception):  # noqa: N818 - an event of the test
@@ -123,6 +132,8 @@ class LinkMachine(RuleBasedStateMachine):
         # By path: each file that ever stood there. The last one stands there now, unless the path is `gone`.
         self.files: dict[str, list[bytearray]] = {}
         self.gone: set[str] = set()
+        self.deleted: set[tuple[str, int]] = set()  # files that went because they were delivered
+        self.is_removed = False  # the whole JOB
         # Files of which something was in the mirror, committed.
         self.arrived: dict[tuple[str, int], int] = {}
         self.said: deque[wire.ServerMessage] = deque()
@@ -130,6 +141,7 @@ class LinkMachine(RuleBasedStateMachine):
 
     # What happens to files
 
+    @precondition(lambda self: not self.is_removed)
     @rule(path=st.sampled_from(DATA), size=SIZES, heard=HEARD)
     def grow(self, path: str, size: int, heard: int) -> None:
         is_new = path in self.gone or path not in self.files
@@ -143,6 +155,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.board.touch(path, Touch.MADE | Touch.WRITTEN if is_new else Touch.WRITTEN)
         self._hear_some(heard)
 
+    @precondition(lambda self: not self.is_removed)
     @rule(path=st.sampled_from(DATA), size=SIZES, heard=HEARD)
     def make_anew(self, path: str, size: int, heard: int) -> None:
         if path not in self.files or path in self.gone:
@@ -152,6 +165,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.gone.add(path)
         self.grow(path, size, heard)
 
+    @precondition(lambda self: not self.is_removed)
     @rule(path=st.sampled_from(DATA), size=SIZES, heard=HEARD)
     def shrink(self, path: str, size: int, heard: int) -> None:
         if path not in self.files or path in self.gone or len(self.files[path][-1]) <= size:
@@ -162,6 +176,7 @@ class LinkMachine(RuleBasedStateMachine):
         self._look()
         self._hear_some(heard)
 
+    @precondition(lambda self: not self.is_removed)
     @rule(path=st.sampled_from(DATA), heard=HEARD)
     def remove(self, path: str, heard: int) -> None:
         if path not in self.files or path in self.gone:
@@ -171,6 +186,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.board.touch(path, Touch.DELETED)
         self._hear_some(heard)
 
+    @precondition(lambda self: not self.is_removed)
     @rule(path=st.sampled_from(DATA[:2]), heard=HEARD)
     def finish(self, path: str, heard: int) -> None:
         if path in self.files and path not in self.gone:
@@ -178,10 +194,36 @@ class LinkMachine(RuleBasedStateMachine):
             self.board.pass_time(0.5)
             self._hear_some(heard)
 
+    @precondition(lambda self: not self.is_removed)
+    @rule(heard=HEARD)
+    def delete_delivered(self, heard: int) -> None:
+        for path in self.board.delete_delivered():
+            self.gone.add(path)
+            self.deleted.add((path, len(self.files[path]) - 1))
+        self._hear_some(heard)
+
+    @precondition(lambda self: not self.is_removed)
+    @rule(path=st.sampled_from(DATA[:2]), size=SIZES, heard=HEARD)
+    def load_again(self, path: str, size: int, heard: int) -> None:
+        """All of a log comes, and goes; then its program writes on."""
+        self.finish(path, 99)
+        self.delete_delivered(0)
+        self.grow(path, size, heard)
+
+    @precondition(lambda self: not self.is_removed)
+    @rule(heard=HEARD)
+    def remove_job(self, heard: int) -> None:
+        self.is_removed = True
+        self.gone.update(self.files)
+        self.board.remove()
+        self._hear_some(heard)
+
+    @precondition(lambda self: not self.is_removed)
     @rule(path=st.sampled_from(SNAPSHOTS), content=st.binary(max_size=40), heard=HEARD)
     def rewrite(self, path: str, content: bytes, heard: int) -> None:
-        is_new = path not in self.files
+        is_new = path in self.gone or path not in self.files
         self.files.setdefault(path, []).append(bytearray(content))
+        self.gone.discard(path)
         (self.board.directory / path).write_bytes(content)
         self.board.touch(path, Touch.MADE | Touch.WRITTEN if is_new else Touch.WRITTEN)
         self._hear_some(heard)
@@ -221,13 +263,13 @@ class LinkMachine(RuleBasedStateMachine):
         # What is set aside of a generation that the database has is one that was begun and not committed.
         aside = self.host.workspace.root / "superseded" / "streamed" / JOB
         committed = {path: offset for path, at, offset in rows if not (aside / f"{path}.{at}").exists()}
-        for path, files in self.files.items():
+        for path in self.files:
             mirrored = self._mirrored(path)
             if mirrored is not None:
-                numbers = [number for number, file in enumerate(files) if file.startswith(mirrored)]
+                base, numbers = self._last_of(path, mirrored)
                 assert numbers, f"{path}: {mirrored[:20]!r}… of {len(mirrored)} bytes was never there"
-                size = min(committed.get(path, 0), len(mirrored))
-                if size and path in DATA:
+                size = min(committed.get(path, 0), len(mirrored)) - base
+                if size > 0 and path in DATA:
                     self.arrived[path, numbers[-1]] = size
 
     def teardown(self) -> None:
@@ -242,20 +284,31 @@ class LinkMachine(RuleBasedStateMachine):
 
     def _check(self) -> None:
         self.the_mirror_holds_beginnings_of_the_boards_files()
-        for path, files in self.files.items():
-            if path not in self.gone:
-                assert self._mirrored(path) == bytes(files[-1]), path
-                assert path not in DATA[:2] or self._sequences(path) == _sequences(files[-1]), path
-        told = set(self._query("SELECT CAST(path AS TEXT), reason FROM ledger_entry JOIN log USING (log)"))
+        bases = dict(self._query("SELECT CAST(path AS TEXT), base FROM log"))
+        told = set(self._query("SELECT CAST(path AS TEXT), reason FROM ledger_entry LEFT JOIN log USING (log)"))
         noted = {path for path, _ in told}
+        for path, files in self.files.items():
+            mirrored = self._mirrored(path) or b""
+            if path not in self.gone:
+                assert mirrored[bases[path] :] == bytes(files[-1]), path
+            elif path in bases and not mirrored.endswith(bytes(files[-1])):
+                # What went with its JOB while nobody listened is told of the JOB.
+                assert noted & {path, None}, f"{path}: {len(files[-1])} bytes were removed, and nobody says so"
+            if path in DATA[:2]:
+                assert self._sequences(path) == _sequences(mirrored), path
         for (path, number), size in self.arrived.items():
-            file = bytes(self.files[path][number])
+            file, mirrored = bytes(self.files[path][number]), self._mirrored(path) or b""
             if number < len(self.files[path]) - 1 and (self.arrived.keys() & self._later(path, number)):
-                assert told & {(path, "different"), (path, "recreated")}, f"{path}: nobody says that it was made anew"
-                kept = any(aside.startswith(file[:size]) for aside in self._set_aside(path))
+                assert told & {(path, reason) for reason in ANEW}, f"{path}: nobody says that it was made anew"
+                kept = any(file[:size] in each for each in (*self._set_aside(path), mirrored))
                 assert kept, f"{path}: what came of file {number} is gone"
             elif path in self.gone and size < len(file):
-                assert path in noted, f"{path}: {len(file) - size} bytes were removed, and nobody says so"
+                assert noted & {path, None}, f"{path}: {len(file) - size} bytes were removed, and nobody says so"
+        for path, number in self.deleted:
+            file, follows = bytes(self.files[path][number]), self.files[path][number + 1 :]
+            if path in DATA and len(follows) < 2:
+                whole = file + (bytes(follows[0]) if follows and path not in self.gone else b"")
+                assert whole in (self._mirrored(path) or b""), f"{path}: what was delivered of file {number} is gone"
 
     # Inside
 
@@ -267,6 +320,16 @@ class LinkMachine(RuleBasedStateMachine):
     def _mirrored(self, path: str) -> bytes | None:
         file = self.host.workspace.board_mirror("streamed") / JOB / path
         return file.read_bytes() if file.exists() else None
+
+    def _last_of(self, path: str, mirrored: bytes) -> tuple[int, list[int]]:
+        """Where the mirror's last file begins, after others that came whole and were deleted, and which it can be."""
+        files, base = self.files[path], 0
+        while not (numbers := [number for number, file in enumerate(files) if file.startswith(mirrored[base:])]):
+            whole = max(_shared(mirrored[base:], file) for file in files)
+            if not whole or all(deleted != path for deleted, _ in self.deleted):
+                break
+            base += whole
+        return base, numbers
 
     def _later(self, path: str, number: int) -> set[tuple[str, int]]:
         return {(path, later) for later in range(number + 1, len(self.files[path]))}
@@ -369,7 +432,8 @@ class LinkMachine(RuleBasedStateMachine):
     def _quiesce(self) -> None:
         """Nothing happens any more, and the host hears all there is; then the JOB ends."""
         for state in (JobState.OPEN, JobState.FINISHED):
-            self.board.change_state(state)
+            if not self.is_removed:
+                self.board.change_state(state)
             for _ in range(3):
                 self._connect()
                 while self._hear() or self.said:

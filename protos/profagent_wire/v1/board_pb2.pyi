@@ -810,8 +810,8 @@ class Started(google.protobuf.message.Message):
     reason: global___StartReason.ValueType
     after_deletion: builtins.bool
     """True when the board's retention has deleted the file that the client holds, or holds a part of: this one was made
-    under its name since. A client that held all of it may keep both, one after the other. Not set by a daemon that
-    does not know. (Since 1.1.)
+    under its name since. A client that holds the newest completion of the earlier one may keep both, one after the
+    other. Only set for a consumer of Retention.retain_for, and where the daemon knows of the deletion. (Since 1.1.)
     """
     def __init__(
         self,

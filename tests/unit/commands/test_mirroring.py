@@ -12,7 +12,15 @@ from profagent.commands.open_jobs import REMEMBERED_JOBS
 from profagent.commands.workspace import Workspace
 from profagent.errors import ProtocolError
 from profagent.formats.schedule import ByTime
-from profagent.ingest.changes import ContentLedger, LinkLedger, LogRemoved, Redecoded, SegmentRecords
+from profagent.ingest.changes import (
+    ContentLedger,
+    LinkLedger,
+    LogAdvanced,
+    LogRemoved,
+    LogReset,
+    Redecoded,
+    SegmentRecords,
+)
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Completed, LogEvent, Loss, Removed, Started
 from profagent.link.session import FollowedLog, Happened
@@ -249,3 +257,51 @@ def test_a_job_that_has_ended_is_assessed(mirrors: BoardMirrors) -> None:
     _arrived(mirrors)
     told = [change for change in mirrors.assess(JOB, [PATH], []) if isinstance(change, ContentLedger)]
     assert {entry.reason for change in told for entry in change.entries} >= {"no-done"}
+
+
+MORE = records(300)
+
+
+def _following(offset: int, *events: LogEvent) -> list[Happened]:
+    log = FollowedLog(1, JOB, PATH.encode(), snapshot=False, generation=2, offset=offset)
+    return [Happened(JOB, replace(log, base=len(DATA), goes_after=True), event) for event in events]
+
+
+def test_a_file_made_anew_after_its_deletion_follows_the_whole_one(mirrors: BoardMirrors, tmp_path: Path) -> None:
+    _arrived(mirrors)
+    mirrors.take(_events(Completed(1, 1, len(DATA), digest_of(DATA))))
+    events = (Started(1, 2, 0, "different", after_deletion=True), Chunk(1, 2, 0, MORE, 0))
+    changes, reached = mirrors.take(_following(len(MORE), *events, Completed(1, 2, len(MORE), digest_of(MORE))))
+    assert (mirrors.root / JOB / PATH).read_bytes() == DATA + MORE
+    assert reached == [Acknowledgement(1, 2, len(MORE), complete=True)]
+    kinds = [type(change) for change in changes[JOB]]
+    assert LogReset not in kinds
+    noted = [change.entry for change in changes[JOB] if isinstance(change, LinkLedger)]
+    assert [(entry.grade, entry.reason, entry.first) for entry in noted] == [("note", "made-anew", len(DATA))]
+    advanced = [change for change in changes[JOB] if isinstance(change, LogAdvanced)][-1]
+    assert (advanced.generation, advanced.base, advanced.offset) == (2, len(DATA), len(DATA + MORE))
+    assert not (tmp_path / "superseded").exists()
+
+
+def test_of_a_log_with_an_earlier_generation_only_the_present_one_is_held(mirrors: BoardMirrors) -> None:
+    _arrived(mirrors)
+    known = HeldLog(2, len(DATA), complete=True, digest=digest_of(DATA[256:]), base=256)
+    ((holding,), _) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: known})
+    assert (holding.generation, holding.offset, holding.prefix_digest) == (2, len(DATA) - 256, digest_of(DATA[256:]))
+    assert (holding.base, holding.is_whole) == (256, True)
+    size = len(DATA) - 256
+    changes, reached = mirrors.take(
+        _events(Started(1, 2, size, "same"), Completed(1, 2, size, digest_of(DATA[256:])), offset=size)
+    )
+    assert changes[JOB] == []
+    assert reached == [Acknowledgement(1, 2, size, complete=True)]
+
+
+def test_a_copy_that_was_not_whole_when_its_file_was_deleted_is_set_aside_as_a_loss(
+    mirrors: BoardMirrors, tmp_path: Path
+) -> None:
+    _arrived(mirrors)
+    changes, _ = mirrors.take(_events(Started(1, 2, 0, "different", after_deletion=True), offset=0))
+    noted = [change.entry for change in changes[JOB] if isinstance(change, LinkLedger)]
+    assert [(entry.grade, entry.reason) for entry in noted] == [("loss", "deleted-uncopied")]
+    assert (tmp_path / "superseded" / "board-1" / JOB / f"{PATH}.1").read_bytes() == DATA

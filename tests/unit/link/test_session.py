@@ -207,3 +207,35 @@ def test_the_check_value_covers_place_and_bytes() -> None:
     assert len(values) == 5
     # zlib.crc32 of 7, 1 and 2 as little-endian 64-bit numbers, then the data, as the contract says.
     assert chunk_crc(7, 1, 2, b"abc") == 0x8D44B57C
+
+
+def _begun(session: Session, event: Started) -> tuple[int, bool]:
+    [happened] = session.receive(batch(event))
+    assert isinstance(happened, Happened)
+    assert happened.log is not None
+    return happened.log.base, happened.log.goes_after
+
+
+def test_a_file_made_anew_goes_after_a_whole_one_that_the_board_deleted() -> None:
+    session = started()
+    session.receive(batch(chunk(b"abc"), Completed(7, 1, 3, b"")))
+    assert _begun(session, Started(7, 2, 0, "recreated", after_deletion=True)) == (3, True)
+    session.receive(batch(chunk(b"de", generation=2), Completed(7, 2, 2, b"")))
+    assert _begun(session, Started(7, 3, 0, "recreated", after_deletion=True)) == (5, True)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_is_held_of_a_deleted_file_stays_when_it_is_whole(is_whole: bool) -> None:
+    session = listed()
+    session.receive(Announced((log(),)))
+    session.hold(Holding(7, 4, 100, b"digest", base=50, is_whole=is_whole))
+    expected = (150, True) if is_whole else (0, False)
+    assert _begun(session, Started(7, 5, 0, "different", after_deletion=True)) == expected
+
+
+def test_a_file_that_was_not_deleted_or_not_whole_is_followed_by_none() -> None:
+    session = started()
+    session.receive(batch(chunk(b"abc"), Completed(7, 1, 3, b"")))
+    assert _begun(session, Started(7, 2, 0, "recreated")) == (0, False)
+    session.receive(batch(chunk(b"abc", generation=2), Completed(7, 2, 3, b""), chunk(b"d", 3, generation=2)))
+    assert _begun(session, Started(7, 3, 0, "recreated", after_deletion=True)) == (0, False)

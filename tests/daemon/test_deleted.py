@@ -1,0 +1,101 @@
+"""What retention deleted: known by series and picture count, for as long as the JOB stands, over restarts."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from profagentd.deleted import FILE_NAME, JOBS_LIMIT, SERIES_LIMIT, Deleted
+from profagentd.events import StartReason
+from profagentd.log import Log
+from profagentd.logs import LogKind
+from profagentd.opening import Place
+from profagentd.state import JobState
+
+if TYPE_CHECKING:
+    import pytest
+
+PLACE, OTHER = Place(b"/r", b"JOBA"), Place(b"/r", b"JOBB")
+CALLS = b"data/acl_api.0.m.3"
+
+
+def path(count: int, model: int = 3) -> bytes:
+    return b"data/aicore.0.m.%d.0.1.1.%d" % (model, count)
+
+
+async def test_a_series_is_known_up_to_the_highest_count_that_went() -> None:
+    deleted = Deleted(None)
+    deleted.note(PLACE, [path(7), path(7) + b".done", path(2)])
+    assert [deleted.has(PLACE, path(count)) for count in (0, 7, 8)] == [True, True, False]
+    assert not deleted.has(PLACE, path(0, model=4))
+    assert not deleted.has(OTHER, path(0))
+
+
+async def test_a_log_of_calls_is_a_series_of_its_own() -> None:
+    deleted = Deleted(None)
+    deleted.note(PLACE, [CALLS])
+    assert deleted.has(PLACE, CALLS)
+    assert not deleted.has(PLACE, b"data/acl_api.0.m.2")
+
+
+async def test_it_is_known_after_a_restart_also_of_names_that_are_no_text(tmp_path: Path) -> None:
+    odd = b"data/aicore.0.\xff.3.0.1.1.5"
+
+    earlier, deleted = Deleted(tmp_path / "state"), Deleted(tmp_path / "state")
+    earlier.note(PLACE, [odd, CALLS])
+    await earlier.save()
+    await deleted.load()
+    assert deleted.has(PLACE, odd)
+    assert deleted.has(PLACE, CALLS)
+    assert not deleted.has(PLACE, path(0))
+
+
+async def test_what_cannot_be_read_or_kept_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for text in ("[1]", '{"a": {"b": "c"}}', "{"):
+        (tmp_path / FILE_NAME).write_text(text, "ascii")
+        await Deleted(tmp_path).load()
+    assert len(caplog.records) == 3
+    caplog.clear()
+    (tmp_path / "file").touch()
+    deleted = Deleted(tmp_path / "file")
+    with caplog.at_level(logging.WARNING):
+        for count in range(2):
+            deleted.note(PLACE, [path(count)])
+            await deleted.save()
+    assert [record.message for record in caplog.records] == [
+        f"{tmp_path / 'file'}: File exists: deletions are known in memory only"
+    ]
+    assert deleted.has(PLACE, path(1))
+
+
+async def test_a_job_that_is_gone_is_forgotten() -> None:
+    deleted = Deleted(None)
+    deleted.note(PLACE, [path(0)])
+    job: Any = SimpleNamespace(place=PLACE, state=JobState.FINISHED)
+    deleted.job_changed_state(job)
+    assert deleted.has(PLACE, path(0))
+    job.state = JobState.REMOVED
+    deleted.job_changed_state(job)
+    assert not deleted.has(PLACE, path(0))
+
+
+async def test_it_is_bounded() -> None:
+    deleted = Deleted(None)
+    for number in range(JOBS_LIMIT + 1):
+        deleted.note(Place(b"/r", b"JOB%d" % number), [path(0)])
+    assert [deleted.has(Place(b"/r", b"JOB%d" % number), path(0)) for number in (0, 1)] == [False, True]
+    deleted.note(PLACE, [path(0, model) for model in range(SERIES_LIMIT + 1)])
+    assert [deleted.has(PLACE, path(0, model)) for model in (0, 1)] == [False, True]
+
+
+async def test_a_log_that_begins_anew_tells_whether_another_was_deleted() -> None:
+    for was_deleted in (True, False):
+        log = Log(1, 1, path(0), LogKind.DATA, 10, 0.0)
+        log.was_deleted = partial(bool, was_deleted)
+        assert log.start(2, StartReason.DIFFERENT, 0.0).after_deletion is was_deleted
+        assert log.start(3, StartReason.RECREATED, 0.0).after_deletion is was_deleted
+        assert not log.start(4, StartReason.REWRITTEN, 0.0).after_deletion
+    assert not Log(1, 1, path(0), LogKind.DATA, 10, 0.0).start(2, StartReason.DIFFERENT, 0.0).after_deletion
