@@ -3,6 +3,11 @@
 PYTHON ?= $(or $(shell command -v python3.11),python3)
 BIN := .venv/bin
 PROTOC := .venv-protoc/bin/python
+WORKERS ?= 0
+PARALLEL = --numprocesses $(WORKERS) --dist worksteal
+
+# Tests start hundreds of processes, of which each would compile the code again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .PHONY: help demo test check protos check-protos bench soak bench-growth fuzz pins clean
@@ -16,8 +21,8 @@ demo: .venv/ready ## show the whole way on a simulated board
 test: .venv/ready ## run every test; the board's side on Python 3.9 as well
 	@tools/need openssl openssl
 	@tools/need sshd openssh-server
-	@$(BIN)/python -m pytest
-	@tools/test_on_39
+	@$(BIN)/python -m pytest $(PARALLEL)
+	@tools/test_on_39 $(PARALLEL)
 
 check: .venv/ready check-protos ## check style, types, layers and the generated code
 	@$(BIN)/ruff check .
