@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import functools
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +19,7 @@ import grpc.aio
 
 from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
-from tests.bench.measure import CHECKOUT, environment
-from tests.daemon.daemon_process import START, Daemon
+from tests.daemon.daemon_process import Daemon, environment, serving
 
 ENDED_S_AGO = 60.0
 COMPRESSIONS = {
@@ -44,25 +41,11 @@ def finished_job(root: Path, inferences: int, *, layers: int, model: str | Path,
     return job
 
 
-@contextmanager
-def board(root: Path, *, identity: str = "bench", compression: str = "none") -> Iterator[Daemon]:
+def board(root: Path, *, identity: str = "bench", compression: str = "none") -> AbstractContextManager[Daemon]:
     """A daemon that serves what is below `root`."""
     command = [sys.executable, "-m", "tests.bench.boards", identity, compression]
-    process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0", "--root", str(root), "--log-level", "warning"],
-        cwd=CHECKOUT,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith(START), line
-        yield Daemon(process, line[len(START) :].strip())
-    finally:
-        process.kill()
-        process.communicate()
+    started: list[str | Path] = [*command, "--listen", "127.0.0.1:0", "--root", root, "--log-level", "warning"]
+    return serving(started, environment("protos", "daemon", "agent", "."))
 
 
 def _serve(identity: str, compression: str, arguments: list[str]) -> int:

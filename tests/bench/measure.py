@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.daemon import daemon_process
+
 CHECKOUT = Path(__file__).parents[2]
-IMPORT_ROOTS = [str(CHECKOUT / each) for each in ("protos", "daemon", "agent")]
 PROFAGENT = (sys.executable, "-c", "from profagent.cli.main import main; main()")
 MIB = 1 << 20
 # How long a child process may take to end when it is asked to.
@@ -66,7 +67,7 @@ class Child:
 
 def environment() -> dict[str, str]:
     """Variables with which a child finds this checkout's code, whether it is installed or not."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(IMPORT_ROOTS), "GRPC_VERBOSITY": "ERROR"}
+    return daemon_process.environment("protos", "daemon", "agent")
 
 
 def run(*command: str | Path) -> Run:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.integration.board import environment
+from tests.daemon.daemon_process import environment
 
 TIMEOUT_S = 60.0
 LOGIN = """

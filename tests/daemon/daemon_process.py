@@ -9,14 +9,15 @@ import string
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from profagentd import __version__
 
-IMPORT_ROOTS = [str(Path(__file__).parents[2] / each) for each in ("protos", "daemon")]
+CHECKOUT = Path(__file__).parents[2]
+IMPORT_ROOTS = ("protos", "daemon")
 START = f"profagentd {__version__} serving "
 AICORE_DONE = b"file_len:%d\nstart_time:5\nend_time:6\ncache_hit:2\ncache_mis:1\n"
 API_DONE = b"file_len:%d\nstart_time:5\nend_time:6\npid:7\ntid:7\n"
@@ -40,9 +41,10 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "profagentd", *arguments]
 
 
-def environment() -> dict[str, str]:
-    """Variables with which the daemon finds its code, whether it is installed or not."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(IMPORT_ROOTS), "GRPC_VERBOSITY": "ERROR"}
+def environment(*roots: str) -> dict[str, str]:
+    """Variables with which a process finds code below these directories of the checkout, else the daemon's."""
+    path = os.pathsep.join(str(CHECKOUT / root) for root in roots or IMPORT_ROOTS)
+    return {**os.environ, "PYTHONPATH": path, "GRPC_VERBOSITY": "ERROR"}
 
 
 @contextmanager
@@ -50,15 +52,24 @@ def running(*arguments: str | Path, listen: str = "127.0.0.1:0", log: IO[str] | 
     """A daemon that serves, and forgets at its end unless it is told where to keep; it is ended in any case."""
     with tempfile.TemporaryDirectory(prefix="profagentd-state-") as state:
         started = command("--listen", listen, "--state", state, *map(str, arguments))
-        process = subprocess.Popen(started, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True)
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line.startswith(START), line
-            yield Daemon(process, line[len(START) :].strip())
-        finally:
-            process.kill()
-            process.communicate()
+        with serving(started, environment(), log) as daemon:
+            yield daemon
+
+
+@contextmanager
+def serving(
+    started: Sequence[str | Path], variables: Mapping[str, str], log: IO[str] | None = None
+) -> Iterator[Daemon]:
+    """A process that is a daemon, from its first line on; it is killed when it still runs at the end."""
+    process = subprocess.Popen(started, env=variables, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith(START), line
+        yield Daemon(process, line[len(START) :].strip())
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def job_name(number: int = 0) -> str:

@@ -16,6 +16,7 @@ from profagentd.opening import Place
 from profagentd.state import JobState
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import API_DONE, make_job
+from tests.daemon.waiting import run_until
 
 QUIET_S = 60.0
 
@@ -62,16 +63,7 @@ class Bench:
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Let time pass until it is so."""
-        keeping = asyncio.ensure_future(self.board.keep_states())
-        try:
-            for _ in range(10_000):
-                if is_so():
-                    return
-                await asyncio.sleep(0.001)
-            raise AssertionError("it never was so")
-        finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+        await run_until(self.board.keep_states(), is_so)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from profagentd.space import SpaceWatch
 from profagentd.state import JobState
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, make_job
+from tests.daemon.waiting import run_until
 from tests.fakes.small_disk import small_disk
 
 SIZE_BYTES = 1024 * 1024
@@ -85,13 +85,8 @@ class Bench:
 
     async def end(self, directory: Path) -> None:
         """Let so much time pass that nothing more comes."""
-        keeping = asyncio.ensure_future(self.board.keep_states())
         job = self.job(directory)
-        for _ in range(10_000):
-            if job.state is not JobState.OPEN:
-                break
-            await asyncio.sleep(0.001)
-        keeping.cancel()
+        await run_until(self.board.keep_states(), lambda: job.state is not JobState.OPEN)
         self.clock.advance(QUIET_S)
 
     async def clean(self, after_s: float = SETTLE_S) -> None:

@@ -16,6 +16,7 @@ from profagentd.rounds import MIN_PAUSE_S, RESTING_S, SHARE, ScanRounds
 from profagentd.scan import JobScan, Scanned
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import make_job
+from tests.daemon.waiting import run_until
 
 
 class Told:
@@ -56,16 +57,7 @@ class Bench:
         return job, place
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        running = asyncio.ensure_future(self.rounds.run())
-        try:
-            for _ in range(10_000):
-                if is_so():
-                    return
-                await asyncio.sleep(0.001)
-            raise AssertionError("it never was so")
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+        await run_until(self.rounds.run(), is_so)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,13 +19,12 @@ from profagentd.clock import SystemClock
 from profagentd.inotify import Inotify
 from profagentd.watch import Watch
 from tests.daemon.daemon_process import job_name, make_job
+from tests.daemon.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from profagentd.changes import Touch
     from profagentd.opening import Place
     from profagentd.profiling import Profiling
-
-PATIENCE_S = 20.0
 
 
 class Told:
@@ -86,15 +85,6 @@ async def watching(told: Told, *roots: Path, scan: bool = False, depth: int = 4)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    for _ in range(int(PATIENCE_S / 0.01)):
-        if is_so():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never was so")
 
 
 def path_of(job: Path, root: Path) -> bytes:

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tests.daemon.daemon_process import START, environment
+from tests.daemon.daemon_process import Daemon, environment, serving
 from tests.faults.captures import Link, recording
 from tests.faults.proxy import Ending, Way
 from tests.integration.board import content, eventually
 from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 
-ROOT = Path(__file__).parents[2]
 DAY_US = 86_400_000_000
 YEAR_US = 365 * DAY_US
 # By how much a sample may be off on a machine that has much else to do.
 SLACK_US = 5_000_000
 
 
-@contextmanager
-def serving(ahead: Path, *arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A daemon that reads its wall clock with what a file says; the process and its address."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.clocked_daemon", ahead, "--listen", "127.0.0.1:0", *arguments],
-        env={**environment(), "PYTHONPATH": os.pathsep.join([environment()["PYTHONPATH"], str(ROOT)])},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith(START), line
-        yield process, line[len(START) :].strip()
-    finally:
-        process.kill()
-        process.communicate()
+def clocked(ahead: Path, *arguments: str | Path) -> AbstractContextManager[Daemon]:
+    """A daemon that reads its wall clock with what a file says."""
+    started = [sys.executable, "-m", "tests.faults.clocked_daemon", ahead, "--listen", "127.0.0.1:0", *arguments]
+    return serving(started, environment("protos", "daemon", "."))
 
 
 def set_clock(ahead: Path, by_us: int) -> None:
@@ -68,18 +51,17 @@ def test_the_boards_wall_clock_is_set_back_a_day_and_forward_a_year(tmp_path: Pa
     database = workspace / "profagent.db"
     state = ("--state", tmp_path / "state", "--root", root)
     simulated = ("--simulate", "--rate", "20", "--model", "mobilenetv2", "--layers", "40")
-    with serving(ahead, *state, *simulated) as (npu, _), serving(ahead, *state) as (_, address):
+    with clocked(ahead, *state, *simulated) as npu, clocked(ahead, *state) as board:
         assert eventually(lambda: any(root.iterdir()))
         (job,) = root.iterdir()
-        with recording(address, workspace) as link:
+        with recording(board.address, workspace) as link:
             assert has_samples(database, 1)
             for linked, ahead_us in enumerate((-DAY_US, YEAR_US), 2):
                 set_clock(ahead, ahead_us)
                 goes_on(link, linked)
                 assert has_samples(database, linked)
                 assert query(database, "SELECT state FROM job") == [("open",)]
-            npu.terminate()
-            npu.wait()
+            npu.stop()
             ended = link.host.ended()
     assert ended.code == 0, ended.err
     (mirrored,) = workspace.glob("mirror/*/JOB*")

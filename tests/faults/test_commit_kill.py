@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import signal
 import sqlite3
@@ -15,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from profagent.ingest.commit import Step
+from tests.daemon.daemon_process import environment
 from tests.fakes.dumps import Dump, check, dump, imported
 from tests.fakes.small_job import SMALL_JOB
 from tests.faults.scripted_board import IDENTITIES, JOB
 
 ROOT = Path(__file__).parents[2]
+VARIABLES = environment("protos", "agent", ".")
 KILLS = 24
 LOGS = "SELECT identity, path, generation, offset, complete FROM log JOIN job USING (job) JOIN board USING (board)"
 RECORD_BYTES = {"aicore": 256, "aicpu": 128}
@@ -36,16 +37,9 @@ def command(workspace: Path, seed: int, when: str) -> list[str]:
     return [sys.executable, "-m", "tests.faults.recorder", str(workspace), str(seed), when]
 
 
-def environment() -> dict[str, str]:
-    roots = [str(ROOT / each) for each in ("protos", "agent")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([*roots, str(ROOT)])}
-
-
 def recorded(workspace: Path, seed: int, when: str = "-") -> int:
     """Run a recorder; its exit code, which is negative for a signal."""
-    return subprocess.run(
-        command(workspace, seed, when), env=environment(), cwd=ROOT, timeout=100, check=False
-    ).returncode
+    return subprocess.run(command(workspace, seed, when), env=VARIABLES, cwd=ROOT, timeout=100, check=False).returncode
 
 
 def check_what_is_left(workspace: Path) -> None:
@@ -123,7 +117,7 @@ def test_kills_at_every_step_one_after_the_other(tmp_path: Path, expected: Dump)
 def test_a_kill_at_any_moment(tmp_path: Path, expected: Dump) -> None:
     moments = random.Random(4)
     for seed in range(8):
-        with subprocess.Popen(command(tmp_path, seed, "-"), env=environment(), cwd=ROOT) as process:
+        with subprocess.Popen(command(tmp_path, seed, "-"), env=VARIABLES, cwd=ROOT) as process:
             try:
                 ended = process.wait(moments.uniform(0.2, 0.9)) == 0
             except subprocess.TimeoutExpired:

@@ -17,7 +17,7 @@ from profagent.ingest.commit import Step
 from tests.fakes.dumps import Dump, check, dump, files_of, imported, write_files
 from tests.fakes.small_job import SMALL_JOB
 from tests.faults.scripted_board import JOB
-from tests.faults.test_commit_kill import environment
+from tests.faults.test_commit_kill import VARIABLES
 
 ROOT = Path(__file__).parents[2]
 KILLS = 16
@@ -43,9 +43,7 @@ def command(workspace: Path, job: Path, when: str) -> list[str]:
 
 
 def run(workspace: Path, job: Path, when: str = "-") -> int:
-    return subprocess.run(
-        command(workspace, job, when), env=environment(), cwd=ROOT, timeout=100, check=False
-    ).returncode
+    return subprocess.run(command(workspace, job, when), env=VARIABLES, cwd=ROOT, timeout=100, check=False).returncode
 
 
 def check_the_end(workspace: Path, job: Path, expected: Dump) -> None:
@@ -81,7 +79,7 @@ def test_kills_at_every_step_one_after_the_other(workspace: Path, job: Path, exp
 def test_kills_at_any_moment(workspace: Path, job: Path, expected: Dump) -> None:
     moments = random.Random(12)
     for _ in range(8):
-        with subprocess.Popen(command(workspace, job, "-"), env=environment(), cwd=ROOT) as process:
+        with subprocess.Popen(command(workspace, job, "-"), env=VARIABLES, cwd=ROOT) as process:
             try:
                 process.wait(moments.uniform(0.2, 0.9))
             except subprocess.TimeoutExpired:

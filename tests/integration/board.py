@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import time
@@ -111,13 +110,3 @@ class GrowingJob:
     def content(self) -> dict[bytes, bytes]:
         """What there is of it now."""
         return content(self.directory)
-
-
-def environment(*roots: str) -> dict[str, str]:
-    """Variables with which commands find their code, whether it is installed or not."""
-    checkout = Path(__file__).parents[2]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(str(checkout / root) for root in roots),
-        "GRPC_VERBOSITY": "ERROR",
-    }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tests.integration.board import environment
+from tests.daemon.daemon_process import environment, running
 
 COMMAND = [sys.executable, "-c", "from profagent.cli.main import main; main()"]
 ENVIRONMENT = environment("protos", "daemon", "agent")
@@ -46,6 +46,16 @@ def profagent(*arguments: str | Path, **variables: str) -> Ended:
         check=False,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def recorded(root: Path, workspace: Path, *more: str) -> dict[str, Any]:
+    """Record all that a board with these JOBs has; the summary."""
+    arguments: tuple[str | Path, ...] = ("--workspace", workspace, "--backlog", "--until-finished", "--json", *more)
+    with running("--root", root, "--quiet-after", "1") as board:
+        ended = profagent("record", "--board", board.address, *arguments)
+    assert ended.code == 0, ended.err
+    document: dict[str, Any] = ended.document
+    return document
 
 
 class Lines:

@@ -65,12 +65,6 @@ def following(root: Path, workspace: Path, *daemon_options: str) -> Iterator[Fol
             yield Follower(host, workspace)
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "root").mkdir()
-    return tmp_path / "root"
-
-
 def _source(name: str, tmp_path: Path) -> Path:
     if name == "batches":
         return simulated(tmp_path / "source", 3, model=batched_network(tmp_path), pictures=5)

@@ -12,7 +12,7 @@ import pytest
 
 from profagent.formats.names import parse_log_name
 from tests.integration.board import GrowingJob, content, eventually, running, simulated
-from tests.integration.host import profagent, started
+from tests.integration.host import profagent, recorded, started
 from tests.integration.rows import Rows, imported_rows, link_ledger, query, rows_of
 
 INFERENCES = 40
@@ -20,27 +20,6 @@ SCHEDULE = "skip_first=4,wait=3,warmup=1,active=2,repeat=3"
 SCHEDULED = {8, 9, 14, 15, 20, 21}
 # Where the views have it, without session and board.
 PIC_COUNT = 7
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "root").mkdir()
-    return tmp_path / "root"
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    return tmp_path / "workspace"
-
-
-def record(root: Path, workspace: Path, *more: str) -> dict[str, Any]:
-    """Record all that a board has; its summary."""
-    arguments: tuple[str | Path, ...] = ("--workspace", workspace, "--backlog", "--until-finished", "--json", *more)
-    with running("--root", root, "--quiet-after", "1") as board:
-        ended = profagent("record", "--board", board.address, *arguments)
-    assert ended.code == 0, ended.err
-    document: dict[str, Any] = ended.document
-    return document
 
 
 def only(rows: Rows, kept: Callable[[int], bool]) -> Rows:
@@ -78,7 +57,7 @@ def test_only_chosen_inferences_have_rows_and_those_are_an_imports(
     root: Path, workspace: Path, tmp_path: Path, option: str, kept: set[int], text: str, mirror: str
 ) -> None:
     job = simulated(root, INFERENCES, layers=5)
-    summary = record(root, workspace, option, f"--mirror={mirror}")
+    summary = recorded(root, workspace, option, f"--mirror={mirror}")
     database = workspace / "profagent.db"
     assert rows_of(database, job.name) == only(imported_rows(job, tmp_path / "copy"), kept.__contains__)
     sampling = summary["sampling"]
@@ -107,7 +86,7 @@ def test_steps_are_samples_where_the_interval_is_known(root: Path, workspace: Pa
     profiler = {"switch": "on", "output": str(root.resolve()), "interval": "5"}
     (root / "acl.json").write_text(json.dumps({"profiler": profiler}), "utf-8")
     simulated(root, INFERENCES, layers=5, interval=5)
-    assert record(root, workspace, "--every", "3")["sampling"]["kept"] == 3
+    assert recorded(root, workspace, "--every", "3")["sampling"]["kept"] == 3
     counts = query(workspace / "profagent.db", "SELECT current_pic_count FROM inferences ORDER BY 1")
     assert counts == [(0,), (15,), (30,)]
 
@@ -118,7 +97,7 @@ def test_a_window_keeps_what_began_in_it_by_the_boards_clock(
 ) -> None:
     # 20 inferences a second from a whole minute on: 4 of each 20 begin in the first fifth of a second.
     job = simulated(root, 60, layers=5, rate=20.0)
-    summary = record(root, workspace, "--window", "0.2s/1s", f"--mirror={mirror}")
+    summary = recorded(root, workspace, "--window", "0.2s/1s", f"--mirror={mirror}")
     starts = {
         int(path.name.split(".")[-2]): int(re.findall(r"start_time:(\d+)", path.read_text())[0])
         for path in (job / "data").glob("aicore.*.done")
@@ -144,16 +123,16 @@ def test_dropped_logs_are_not_fetched_again_and_nothing_is_said_of_them(
     root: Path, workspace: Path, option: str
 ) -> None:
     job = simulated(root, 20, layers=5)
-    first = record(root, workspace, option, "--mirror=kept")
+    first = recorded(root, workspace, option, "--mirror=kept")
     dumped = rows_of(workspace / "profagent.db", job.name)
     files = mirrored(workspace, job.name)
-    again = record(root, workspace, option, "--mirror=kept", "--new")
+    again = recorded(root, workspace, option, "--mirror=kept", "--new")
     assert mirrored(workspace, job.name) == files
     assert rows_of(workspace / "profagent.db", job.name) == dumped
     assert link_ledger(workspace / "profagent.db", job.name) == []
     assert again["sampling"] == first["sampling"]
     # One that keeps everything finds them passed over by the session before, and does not fail on them.
-    other = record(root, workspace, "--new")
+    other = recorded(root, workspace, "--new")
     assert mirrored(workspace, job.name) == files
     assert other["sampling"]["passed_over"] == first["sampling"]["passed_over"]
 

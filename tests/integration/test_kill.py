@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.integration.board import GrowingJob, content, eventually, running, simulated
 from tests.integration.host import profagent, started
 from tests.integration.rows import imported_rows, link_ledger, query, rows_of
@@ -21,12 +19,6 @@ if TYPE_CHECKING:
 
 KILLS = 10
 RATE = 50
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "root").mkdir()
-    return tmp_path / "root"
 
 
 @contextmanager

@@ -87,6 +87,9 @@ class Scene:
         assert not any(path.is_symlink() for path in self.workspace.rglob("*"))
         assert "Traceback" not in ended.err
         assert not STEERING.search(ended.out + ended.err)
+
+    def check_database(self) -> None:
+        """What holds of the database that a `record` leaves, when it made one."""
         if self.database.exists():
             with closing(sqlite3.connect(self.database)) as connection:
                 assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -97,6 +100,7 @@ class Scene:
     def record(self, address: str, *arguments: str) -> Ended:
         ended = profagent("record", "--board", address, "--workspace", self.workspace, "--backlog", *arguments)
         self.check(ended)
+        self.check_database()
         return ended
 
     def watch(self, address: str, *arguments: str, until: str | None = None) -> Ended:
@@ -404,6 +408,7 @@ def peak_bytes(scene: Scene, address: str, verb: str, seconds: str, *arguments: 
         host.process.send_signal(signal.SIGINT)
         ended = host.ended()
     scene.check(ended)
+    scene.check_database()
     return int(peak[1]) * 1024
 
 

@@ -39,17 +39,6 @@ SUMMARY = [
 FAST = ("--quiet-after", "1")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "root").mkdir()
-    return tmp_path / "root"
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    return tmp_path / "workspace"
-
-
 def test_the_summary_has_the_promised_keys(root: Path, workspace: Path) -> None:
     job = sample(root, "runtime-api")
     with running("--root", root, *FAST) as board:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.integration.board import running, simulated
 from tests.integration.host import is_event, profagent, started
 from tests.integration.rows import query
@@ -25,12 +23,6 @@ def write_other(root: Path) -> None:
     data.mkdir(parents=True)
     (data / "aicore.0.1.1").write_bytes(bytes(512))
     (root / OTHER / "info.json.0").write_text('{"DeviceInfo": [{"aic_frequency": "594"}], "magic_num": "6A6A"}')
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "root").mkdir()
-    return tmp_path / "root"
 
 
 def test_the_others_are_recorded_and_the_exit_code_tells(root: Path, tmp_path: Path) -> None:

@@ -6,10 +6,8 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
-
 from tests.integration.board import eventually, running, simulated
-from tests.integration.host import profagent, started
+from tests.integration.host import profagent, recorded, started
 from tests.integration.rows import query, rows_of
 
 # Each tenth sample is being written while 13 inferences run, at an interval of 5: the next is 3 late, one never comes.
@@ -26,12 +24,6 @@ NOTES = [
 _NOTES = "SELECT reason, detail, count FROM ledger_entry WHERE origin = 'sampling' ORDER BY entry"
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "root").mkdir()
-    return tmp_path / "root"
-
-
 def acl_json(root: Path, interval: int = INTERVAL) -> Path:
     """The acl.json of a program that puts its JOBs into `root`."""
     file = root / "acl.json"
@@ -42,15 +34,6 @@ def acl_json(root: Path, interval: int = INTERVAL) -> Path:
 
 def job_of(root: Path) -> Path:
     return simulated(root, INFERENCES, interval=INTERVAL, busy=BUSY, layers=3)
-
-
-def recorded(root: Path, workspace: Path, *more: str) -> dict[str, object]:
-    arguments: tuple[str | Path, ...] = ("--workspace", workspace, "--backlog", "--until-finished", "--json", *more)
-    with running("--root", root, "--quiet-after", "1") as board:
-        ended = profagent("record", "--board", board.address, *arguments)
-    assert ended.code == 0, ended.err
-    document: dict[str, object] = ended.document
-    return document
 
 
 def test_a_capture_and_an_import_with_the_acl_json_agree(root: Path, tmp_path: Path) -> None:

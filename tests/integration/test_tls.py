@@ -51,12 +51,6 @@ def workshop(original: Path, tmp_path: Path) -> Keys:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "root").mkdir()
-    return tmp_path / "root"
-
-
-@pytest.fixture
 def address(workshop: Keys, root: Path) -> Iterator[str]:
     """A board with TLS."""
     with running("--root", root, *FAST, *serving(workshop.folder / "boards" / "euler")) as board:

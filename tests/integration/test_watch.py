@@ -28,12 +28,6 @@ INFERENCE = " picture "
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "root").mkdir()
-    return tmp_path / "root"
-
-
-@pytest.fixture
 def simulating(root: Path) -> Iterator[Daemon]:
     """A simulated board that runs on and on."""
     with running("--root", root, "--simulate", "--rate", "20") as daemon:
