@@ -12,6 +12,7 @@ from profagent.cli import options
 from profagent.cli.ledger import ledger_lines
 from profagent.cli.record import summary_lines
 from profagent.cli.running import run_until_stopped, tell
+from profagent.commands.boards_file import BoardsFile
 from profagent.commands.counter_maps import read_map
 from profagent.commands.importing import import_job
 from profagent.commands.job_folder import write_log
@@ -41,7 +42,9 @@ SESSION = 1
     metavar="DIR",
     help="Copy the JOB into this workspace as a session, in place of the JOB's own database.",
 )
-@click.option("--board", metavar="IDENTITY", help="With --workspace: the board that the JOB was copied from.")
+@click.option(
+    "--board", metavar="BOARD", help="With --workspace: the board that the JOB was copied from; a name or an identity."
+)
 @options.counter_map
 @options.acl_json
 @options.as_json
@@ -67,10 +70,18 @@ def command(
         if board is not None:
             raise UsageError("--board goes with --workspace", hint="name the workspace to import into")
         return _into_the_job(directory, chosen, told, as_json=as_json)
-    wanted = WorkspaceImport(directory, Workspace(workspace), NO_BOARD if board is None else board, chosen, told)
+    wanted = WorkspaceImport(directory, Workspace(workspace), identity_of(board), chosen, told)
     summary = run_until_stopped(lambda stop: import_into(wanted, stop))
     click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
     return 0 if summary["complete"] else IncompleteError.exit_code
+
+
+def identity_of(board: str | None) -> str:
+    """The identity of a board that has a name and one; else what was given is an identity."""
+    if board is None:
+        return NO_BOARD
+    entry = BoardsFile().entries().get(board)
+    return entry.uuid if entry is not None and entry.uuid else board
 
 
 def _into_the_job(directory: Path, chosen: CounterMap | None, told: Profiling | None, *, as_json: bool) -> int:

@@ -36,6 +36,7 @@ VERBS = {
     "export": ("export", "Write timelines or summaries of a JOB (the vendor's command)."),
     "show": ("show", "Print a JOB's tables (the vendor's command)."),
     "keys": ("keys", "Make, hand out and revoke the keys of boards and hosts."),
+    "boards": ("boards", "List the boards that have a name; add and remove them."),
     "sessions": ("sessions", "List the sessions of a workspace."),
 }
 

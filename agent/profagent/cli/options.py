@@ -13,21 +13,18 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
+BOARD_HELP = "A name of `profagent boards`, or HOST[:PORT] where profagentd listens."
+
 
 def board(function: F) -> F:
-    """`--board HOST[:PORT]`."""
-    return click.option("--board", required=True, metavar="HOST[:PORT]", help="Where profagentd listens.")(function)
+    """`--board NAME|HOST[:PORT]`."""
+    return click.option("--board", required=True, metavar="BOARD", help=BOARD_HELP)(function)
 
 
 def boards(function: F) -> F:
-    """`--board HOST[:PORT]`, once or several times."""
+    """`--board NAME|HOST[:PORT]`, once or several times."""
     return click.option(
-        "--board",
-        "boards",
-        required=True,
-        multiple=True,
-        metavar="HOST[:PORT]",
-        help="Where profagentd listens; may be repeated.",
+        "--board", "boards", required=True, multiple=True, metavar="BOARD", help=f"{BOARD_HELP} May be repeated."
     )(function)
 
 
@@ -43,11 +40,12 @@ def access(function: F) -> F:
     @click.option("--insecure", is_flag=True, help="Speak plain text, with whoever answers.")
     @functools.wraps(function)
     def with_access(*args: Any, keys: Path | None, insecure: bool, **others: Any) -> Any:
-        from profagent.link.credentials import Access  # noqa: PLC0415 - verbs without boards start faster
+        from profagent.commands.boards_file import BoardsFile  # noqa: PLC0415 - verbs without boards start faster
+        from profagent.link.credentials import Access  # noqa: PLC0415 - as above
 
         if insecure:
             click.echo("--insecure: what is sent can be read and changed, and whoever answers is believed", err=True)
-        return function(*args, access=Access(keys, insecure), **others)
+        return function(*args, access=Access(keys, insecure, BoardsFile().known()), **others)
 
     return cast("F", with_access)
 

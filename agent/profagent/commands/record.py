@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.commands.board_record import BoardRecord, RecordOptions
 from profagent.errors import UsageError
-from profagent.link.channel import full_address
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
@@ -36,11 +35,12 @@ async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyn
 
 async def _check(options: RecordOptions) -> None:
     """Raises UsageError for a board that is named twice, or whose keys cannot be used."""
-    targets = Counter(full_address(address) for address in options.addresses)
+    targets = Counter(options.access.named(address).address for address in options.addresses)
     for target, count in targets.items():
         if count > 1:
             raise UsageError(f"the board {target} is named {count} times", hint="name each board once")
-        await asyncio.to_thread(options.access.check, target)
+    for address in options.addresses:
+        await asyncio.to_thread(options.access.check, address)
 
 
 async def _run(boards: Sequence[BoardRecord], for_s: float | None, stop: asyncio.Event) -> None:

@@ -20,7 +20,6 @@ from profagent.export.live import LiveEvents
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
-from profagent.link.channel import full_address
 from profagent.link.credentials import BY_ADDRESS
 from profagent.store.store import Store
 
@@ -166,7 +165,7 @@ async def watch(
 
     UsageError comes before anything is begun.
     """
-    await asyncio.to_thread(options.access.check, full_address(options.address))
+    await asyncio.to_thread(options.access.check, options.address)
     view = WatchView(options, show, tell)
     async with _sink(options, view.beginnings) as sink:
         capture = Capture(

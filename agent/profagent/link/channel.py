@@ -11,8 +11,10 @@ import grpc
 import grpc.aio
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError, UsageError
+from profagent.link.certificate import Certificate
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.handshake import proven_certificate
+from profagent.link.messages import Welcome
 from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, to_wire
 from profagent_wire.seal import DamagedError, sealed, unsealed
 from profagent_wire.v1 import board_pb2 as pb
@@ -22,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from profagent.link.credentials import Access
+    from profagent.link.known import KnownBoard
     from profagent.link.messages import Board, ClientMessage, Clocks, ServerMessage
 
 M = TypeVar("M")
 
-DEFAULT_PORT = 50151
 CALL_TIMEOUT_S = 10.0
 UPGRADE = "upgrade profagent on both ends"
 LARGEST_MESSAGE_BYTES = 4 << 20
@@ -57,25 +59,18 @@ _BROKEN = re.compile(r"message larger than max|deserializing", re.IGNORECASE)
 _FINAL_CODES = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
 
 
-def full_address(address: str) -> str:
-    """`HOST` or `HOST:PORT` with the port filled in; IPv6 hosts stand in brackets."""
-    if address.startswith("unix:"):
-        return address
-    has_port = ":" in address.rpartition("]")[2]
-    return address if has_port else f"{address}:{DEFAULT_PORT}"
-
-
 class Stream:
     """One running Follow call."""
 
     def __init__(
         self,
-        address: str,
+        board: KnownBoard,
         call: grpc.aio.StreamStreamCall[bytes, bytes],
         ask: Callable[[], Awaitable[object]],
     ) -> None:
         """`ask` is another call to the board, which fails as this one would if the board refuses us."""
-        self._address = address
+        self._board = board
+        self._address = board.address
         self._call = call
         self._ask = ask
         # gRPC fails a call that is given a message while another is still being sent.
@@ -99,7 +94,7 @@ class Stream:
             raise await self._ended() from error
 
     async def receive(self) -> ServerMessage:
-        """The next message that this version knows. Raises UnreachableError or ProtocolError."""
+        """The next message that this version knows. UnreachableError, ProtocolError, RefusedError (another board)."""
         while True:
             try:
                 data = await self._call.read()
@@ -111,6 +106,8 @@ class Stream:
                 value = from_wire(unsealed(pb.ServerMessage, data))
             except DamagedError as error:
                 raise UnreachableError.at(self._address, str(error)) from error
+            if isinstance(value, Welcome):
+                self._board.check_identity(value.board.identity)
             if value is not None:
                 return value
 
@@ -135,20 +132,23 @@ class Stream:
 class Channel:
     """Calls to one board."""
 
-    def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
-        self.address = address
+    def __init__(self, board: KnownBoard, channel: grpc.aio.Channel) -> None:
+        self.address = board.address
+        self._board = board
         # The generated types have a name of their own for a stub on an asyncio channel.
         self._stub = cast("board_pb2_grpc.BoardAsyncStub", board_pb2_grpc.BoardStub(channel))
         # Bytes both ways: what a codec of gRPC's raises is not told to whoever reads.
         self._follow: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(_FOLLOW)
 
     async def describe(self) -> Board:
-        """Who the board is. Raises UnreachableError."""
+        """Who the board is. Raises UnreachableError; RefusedError for another one than is known by the name."""
         try:
             description = await self._stub.Describe(pb.DescribeRequest(), timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise _translated(error, self.address) from error
-        return board_from_wire(self._undamaged(description))
+        board = board_from_wire(self._undamaged(description))
+        self._board.check_identity(board.identity)
+        return board
 
     async def clocks(self) -> tuple[Clocks, Clocks]:
         """The board's clocks at the request's arrival and at the reply's leaving. Raises UnreachableError."""
@@ -168,7 +168,7 @@ class Channel:
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[Stream]:
         """A Follow stream; it is ended when the context is left."""
-        stream = Stream(self.address, self._follow(), self.describe)
+        stream = Stream(self._board, self._follow(), self.describe)
         try:
             yield stream
         finally:
@@ -176,26 +176,30 @@ class Channel:
 
 
 @asynccontextmanager
-async def connected(address: str, access: Access = BY_ADDRESS) -> AsyncIterator[Channel]:
-    """A channel to `HOST[:PORT]`. In plain text nothing is sent before the first call; over TLS a handshake is.
+async def connected(board: str, access: Access = BY_ADDRESS) -> AsyncIterator[Channel]:
+    """A channel to a board by its name, or to `HOST[:PORT]`.
+
+    In plain text nothing is sent before the first call; over TLS a handshake is.
 
     Raises RefusedError, also for keys that cannot be used (now: they may be on their way), and UnreachableError.
     """
-    target = full_address(address)
+    known = access.named(board)
     try:
-        opened = await _opened(target, access)
+        opened = await _opened(known, access)
     except UsageError as error:
         raise RefusedError(str(error), hint=error.hint) from error
     async with opened as channel:
-        yield Channel(target, channel)
+        yield Channel(known, channel)
 
 
-async def _opened(target: str, access: Access) -> grpc.aio.Channel:
+async def _opened(board: KnownBoard, access: Access) -> grpc.aio.Channel:
+    target = board.address
     credentials = await asyncio.to_thread(access.credentials, target)
     if credentials is None:
         return grpc.aio.insecure_channel(target, options=_OPTIONS)
     # The board's own certificate is all that is trusted, so what was proven of it holds for this channel too.
     proven = await proven_certificate(target, credentials)
+    board.check_fingerprint(Certificate.read(proven, target).fingerprint)
     tls = grpc.ssl_channel_credentials(proven, credentials.key_pem, credentials.own_pem)
     return grpc.aio.secure_channel(target, tls, options=(*_OPTIONS, ("grpc.enable_http_proxy", 0)))
 

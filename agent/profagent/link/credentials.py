@@ -6,13 +6,19 @@ import ipaddress
 import os
 import ssl
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from profagent.errors import UsageError
 from profagent.link.certificate import Certificate
+from profagent.link.known import KnownBoard
 from profagent.link.revocation import revoked_fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_PORT = 50151
 
 # The files of a host's key folder.
 CA, CERT, KEY, REVOKED = "ca.pem", "host.pem", "host.key", "revoked.txt"
@@ -77,14 +83,23 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How boards are reached: TLS with `keys`, plain text if `insecure`, else by the address, with the default keys."""
+    """How boards are reached: TLS with `keys`, plain text if `insecure`, else by the address, with the default keys.
+
+    A board of `known` is called by its name there; any other by its address.
+    """
 
     keys: Path | None = None
     insecure: bool = False
+    known: Mapping[str, KnownBoard] = field(default_factory=dict)
 
-    def check(self, address: str) -> None:
-        """Raises UsageError when `HOST:PORT` or `unix:PATH` has no keys, or none that fit."""
-        credentials = self.credentials(address)
+    def named(self, board: str) -> KnownBoard:
+        """The board of that name, else the one at that address."""
+        found = self.known.get(board) or KnownBoard(board, board)
+        return replace(found, address=full_address(found.address))
+
+    def check(self, board: str) -> None:
+        """Raises UsageError when there are no keys for a board, or none that fit."""
+        credentials = self.credentials(self.named(board).address)
         if credentials is not None:
             credentials.context()
 
@@ -109,6 +124,14 @@ class Access:
 
 # As the address has it: plain text within this host, TLS with the default keys beyond.
 BY_ADDRESS = Access()
+
+
+def full_address(address: str) -> str:
+    """`HOST` or `HOST:PORT` with the port filled in; IPv6 hosts stand in brackets."""
+    if address.startswith("unix:"):
+        return address
+    has_port = ":" in address.rpartition("]")[2]
+    return address if has_port else f"{address}:{DEFAULT_PORT}"
 
 
 def host_of(address: str) -> str:

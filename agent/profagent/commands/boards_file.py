@@ -1,0 +1,121 @@
+"""The boards that this user knows by name: ~/.config/profagent/boards.toml, whose comments stay the user's."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from profagent.commands.atomic import make_directory, write_atomically
+from profagent.errors import UsageError
+from profagent.link.credentials import default_keys
+from profagent.link.known import KnownBoard
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_KEYS = ("address", "uuid", "fingerprint", "ssh")
+
+
+@dataclass(frozen=True, slots=True)
+class BoardEntry:
+    """A board: where its daemon listens, its identity, SHA-256 of its certificate, how `ssh` calls it; "": unknown."""
+
+    name: str
+    address: str
+    uuid: str = ""
+    fingerprint: str = ""
+    ssh: str = ""
+
+    @property
+    def known(self) -> KnownBoard:
+        """The board as links take it."""
+        return KnownBoard(self.name, self.address, self.uuid, self.fingerprint)
+
+    def check(self, source: str) -> Self:
+        """Raises UsageError, which names `source`, for what cannot be right."""
+        if not _NAME.fullmatch(self.name):
+            raise UsageError(
+                f"{source}: {self.name!r} is no board's name", hint="take 1 to 64 letters, digits, `-` and `_`"
+            )
+        if not self.address:
+            raise UsageError(f"{source}: {self.name} has no address", hint='write address = "192.168.1.20"')
+        if self.fingerprint and not _FINGERPRINT.fullmatch(self.fingerprint):
+            raise UsageError(
+                f"{source}: {self.name}: fingerprint {self.fingerprint!r} is no SHA-256 in hex",
+                hint="`profagent keys list` shows it: 64 digits",
+            )
+        return self
+
+
+class BoardsFile:
+    """The file. It need not be there: then no board has a name."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or default_keys().parent / "boards.toml"
+
+    def entries(self) -> dict[str, BoardEntry]:
+        """The boards by name, in the file's order. Raises UsageError for a file that cannot be right."""
+        tables = self._document().get("boards", {})
+        if not isinstance(tables, dict):
+            raise UsageError(f"{self.path}: boards is no table", hint="write [boards.NAME] above each board's keys")
+        return {name: self._entry(name, table) for name, table in tables.items()}
+
+    def known(self) -> Mapping[str, KnownBoard]:
+        """The same as links take them."""
+        return {name: entry.known for name, entry in self.entries().items()}
+
+    def put(self, entry: BoardEntry) -> bool:
+        """Add a board, or write its keys anew; whether it was there. Raises UsageError, ProfagentError."""
+        entry.check("the board")
+        was_there = entry.name in self.entries()
+        document = self._document()
+        boards = document.setdefault("boards", tomlkit.table(is_super_table=True))
+        table = boards.setdefault(entry.name, tomlkit.table())
+        for key in _KEYS:
+            if value := getattr(entry, key):
+                table[key] = value
+            else:
+                table.pop(key, None)
+        self._write(document)
+        return was_there
+
+    def remove(self, name: str) -> None:
+        """Forget a board. Raises UsageError when there is none of that name; ProfagentError."""
+        if name not in self.entries():
+            raise UsageError(f"{self.path} has no board {name}", hint="`profagent boards` lists them")
+        document = self._document()
+        del document["boards"][name]
+        self._write(document)
+
+    def _document(self) -> Any:
+        try:
+            return tomlkit.parse(self.path.read_text("utf-8"))
+        except FileNotFoundError:
+            return tomlkit.document()
+        except OSError as error:
+            raise UsageError(f"cannot read {self.path}: {error.strerror}", hint="check its owner and mode") from error
+        except (TOMLKitError, UnicodeDecodeError) as error:
+            raise UsageError(f"{self.path}: {error}", hint="mend it, or move it away") from error
+
+    def _entry(self, name: str, table: Any) -> BoardEntry:
+        source = str(self.path)
+        if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
+            raise UsageError(f"{source}: {name} is no table of texts", hint=f"its keys are {', '.join(_KEYS)}")
+        unknown = [key for key in table if key not in _KEYS]
+        if unknown:
+            raise UsageError(f"{source}: {name}: unknown key {unknown[0]!r}", hint=f"the keys are {', '.join(_KEYS)}")
+        return BoardEntry(name, **{key: str(table.get(key, "")) for key in _KEYS}).check(source)
+
+    def _write(self, document: Any) -> None:
+        """Where it is a link, what it leads to is written."""
+        target = Path(os.path.realpath(self.path))
+        make_directory(target.parent)
+        write_atomically(target, [tomlkit.dumps(document).encode()])

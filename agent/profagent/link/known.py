@@ -1,0 +1,39 @@
+"""Boards that go by a name: where they are reached, and which board it has to be that answers there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from profagent.errors import RefusedError
+
+_FORGET = "or, if the board was set up anew, `profagent boards remove {name}` and add it again"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBoard:
+    """A board. `address` is HOST:PORT or unix:PATH; uuid and fingerprint (SHA-256 in hex) are empty if not known."""
+
+    name: str
+    address: str
+    uuid: str = ""
+    fingerprint: str = ""
+
+    def check_identity(self, identity: str) -> None:
+        """Raises RefusedError when it is another board that says who it is."""
+        if self.uuid and identity != self.uuid:
+            raise RefusedError(
+                f"another board answers for {self.name}: its identity is {identity or 'not told'}, and the one that"
+                f" is known as {self.name} has {self.uuid}",
+                hint="see which board has the address now, and put it right in boards.toml; "
+                + _FORGET.format(name=self.name),
+            )
+
+    def check_fingerprint(self, fingerprint: str) -> None:
+        """Raises RefusedError when the certificate that was shown is another one."""
+        if self.fingerprint and fingerprint != self.fingerprint:
+            raise RefusedError(
+                f"{self.name} shows another certificate: its SHA-256 is {fingerprint}, and the known one"
+                f" {self.fingerprint}",
+                hint="if the board was issued a new one, put its fingerprint into boards.toml (`profagent keys list`); "
+                + _FORGET.format(name=self.name),
+            )

@@ -1,0 +1,89 @@
+"""Boards by their names: real daemons, and a boards.toml that fits them or does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from profagent.commands.boards_file import BoardEntry, BoardsFile
+from profagent.commands.keys import Keys
+from tests.integration.board import running, simulated
+from tests.integration.host import Ended, profagent
+
+IDENTITY = "0f0e0d0c-0b0a-4000-8000-000102030405"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    simulated(tmp_path / "root")
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def address(root: Path) -> Iterator[str]:
+    with running("--root", root, "--identity", IDENTITY, "--quiet-after", "1") as board:
+        yield board.address
+
+
+def record(config: Path, *boards: str) -> Ended:
+    named = [argument for board in boards for argument in ("--board", board)]
+    ends = ("--until-finished", "--backlog", "--json", "--workspace", str(config / "ws"))
+    return profagent("record", *named, *ends, XDG_CONFIG_HOME=str(config))
+
+
+def know(config: Path, entry: BoardEntry) -> None:
+    BoardsFile(config / "profagent" / "boards.toml").put(entry)
+
+
+def test_a_name_leads_to_its_board(address: str, tmp_path: Path) -> None:
+    know(tmp_path, BoardEntry("euler", address, uuid=IDENTITY))
+    ended = record(tmp_path, "euler")
+    assert ended.code == 0, ended.err
+    assert ended.document["board"] == IDENTITY
+    assert "at euler" in ended.err
+
+
+def test_another_board_under_a_name_is_refused(address: str, tmp_path: Path) -> None:
+    know(tmp_path, BoardEntry("euler", address, uuid="another"))
+    ended = record(tmp_path, "euler")
+    assert ended.code == 3
+    assert IDENTITY in ended.err
+    assert "another" in ended.err
+    assert "profagent boards remove euler" in ended.err
+    assert record(tmp_path, address).code == 0
+
+
+def test_a_name_and_the_address_behind_it_are_one_board(address: str, tmp_path: Path) -> None:
+    know(tmp_path, BoardEntry("euler", address))
+    ended = record(tmp_path, "euler", address)
+    assert ended.code == 2
+    assert "named 2 times" in ended.err
+
+
+def test_a_name_that_is_not_there_is_a_host(tmp_path: Path) -> None:
+    ended = profagent("record", "--insecure", "--board", "nowhere.invalid", "--workspace", tmp_path / "ws")
+    assert ended.code == 3
+    assert "nowhere.invalid" in ended.err
+
+
+def test_another_certificate_under_a_name_is_refused(root: Path, tmp_path: Path) -> None:
+    keys = Keys(tmp_path / "profagent" / "keys")
+    keys.init("lab-3")
+    made = keys.issue_board("euler", ("0.0.0.0", "127.0.0.1"))
+    tls = [f"--tls-{name}={made.folder / file}" for name, file in FILES.items()]
+    with running("--root", root, "--quiet-after", "1", *tls, listen="0.0.0.0:0") as board:
+        address = f"0.0.0.0:{board.address.rpartition(':')[2]}"
+        know(tmp_path, BoardEntry("euler", address, fingerprint=made.certificate.fingerprint))
+        ended = record(tmp_path, "euler")
+        assert ended.code == 0, ended.err
+        know(tmp_path, BoardEntry("euler", address, fingerprint="ab" * 32))
+        ended = record(tmp_path, "euler")
+        assert ended.code == 3
+        assert made.certificate.fingerprint in ended.err
+        assert "ab" * 32 in ended.err
+
+
+FILES = {"cert": "board.pem", "key": "board.key", "ca": "ca.pem"}

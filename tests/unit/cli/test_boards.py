@@ -1,0 +1,43 @@
+"""`profagent boards`: the list, and what changes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from profagent.cli.importing import identity_of
+from profagent.cli.main import run
+from profagent.commands.workspace_import import NO_BOARD
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def test_boards_are_added_listed_and_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["boards"]) == 0
+    assert "no boards in" in capsys.readouterr().out
+    colons = ":".join(["AB"] * 32)
+    added = ["boards", "add", "euler", "192.0.2.2", "--uuid", "u-1", "--fingerprint", colons, "--ssh", "root@euler"]
+    assert run(added) == 0
+    assert capsys.readouterr().out.startswith("added euler in ")
+    assert run(["boards", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"name": "euler", "address": "192.0.2.2", "uuid": "u-1", "fingerprint": "ab" * 32, "ssh": "root@euler"}
+    ]
+    assert run(["boards"]) == 0
+    assert "euler" in capsys.readouterr().out
+    assert run(["boards", "remove", "euler"]) == 0
+    assert run(["boards", "remove", "euler"]) == 2
+
+
+def test_an_import_takes_a_boards_name_for_its_identity() -> None:
+    run(["boards", "add", "euler", "192.0.2.2", "--uuid", "u-1"])
+    run(["boards", "add", "blank", "192.0.2.3"])
+    assert identity_of("euler") == "u-1"
+    assert identity_of("blank") == "blank"
+    assert identity_of("u-9") == "u-9"
+    assert identity_of(None) == NO_BOARD

@@ -1,0 +1,112 @@
+"""boards.toml: what stands there, what a change leaves as it was, and what cannot be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profagent.commands.boards_file import BoardEntry, BoardsFile
+from profagent.errors import ProfagentError, UsageError
+from tests.daemon.privileges import public_directory, without_privileges
+
+FINGERPRINT = "ab" * 32
+EULER = BoardEntry("euler", "192.0.2.2:50151", "u-1", FINGERPRINT, "root@euler")
+TEXT = f"""# boards of lab 3
+[boards.euler]
+address = "192.0.2.2:50151" # on the shelf
+uuid = "u-1"
+fingerprint = "{FINGERPRINT}"
+ssh = "root@euler"
+
+# the loan
+[boards.orange]
+address = "192.0.2.3"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> BoardsFile:
+    (tmp_path / "boards.toml").write_text(TEXT, "utf-8")
+    return BoardsFile(tmp_path / "boards.toml")
+
+
+def test_boards_are_read_in_their_order(file: BoardsFile) -> None:
+    assert list(file.entries().values()) == [EULER, BoardEntry("orange", "192.0.2.3")]
+    assert file.known()["euler"].fingerprint == FINGERPRINT
+
+
+def test_no_file_is_no_board(tmp_path: Path) -> None:
+    assert BoardsFile(tmp_path / "none.toml").entries() == {}
+
+
+def test_the_file_is_beside_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert BoardsFile().path == tmp_path / "profagent" / "boards.toml"
+
+
+def test_a_change_keeps_comments_and_other_boards(file: BoardsFile) -> None:
+    assert file.put(BoardEntry("euler", "192.0.2.9"))
+    assert not file.put(BoardEntry("new", "192.0.2.4", uuid="u-4"))
+    text = file.path.read_text("utf-8")
+    assert "# boards of lab 3" in text
+    assert 'address = "192.0.2.9" # on the shelf' in text
+    assert "# the loan" in text
+    assert file.entries() == {
+        "euler": BoardEntry("euler", "192.0.2.9"),
+        "orange": BoardEntry("orange", "192.0.2.3"),
+        "new": BoardEntry("new", "192.0.2.4", uuid="u-4"),
+    }
+
+
+def test_a_board_is_removed_alone(file: BoardsFile) -> None:
+    file.remove("orange")
+    assert list(file.entries()) == ["euler"]
+    assert "# on the shelf" in file.path.read_text("utf-8")
+    file.remove("euler")
+    assert file.entries() == {}
+    with pytest.raises(UsageError, match="no board euler"):
+        file.remove("euler")
+
+
+def test_the_first_board_makes_the_file(tmp_path: Path) -> None:
+    file = BoardsFile(tmp_path / "new" / "boards.toml")
+    file.put(EULER)
+    assert file.entries() == {"euler": EULER}
+    assert file.path.read_text("utf-8").startswith("[boards.euler]\n")
+
+
+def test_a_link_to_the_file_stays_one(file: BoardsFile, tmp_path: Path) -> None:
+    (tmp_path / "link.toml").symlink_to(file.path)
+    BoardsFile(tmp_path / "link.toml").remove("orange")
+    assert (tmp_path / "link.toml").is_symlink()
+    assert list(file.entries()) == ["euler"]
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_is() -> None:
+    with public_directory() as folder:
+        (folder / "boards.toml").write_text(TEXT, "utf-8")
+        with without_privileges(), pytest.raises(ProfagentError, match="cannot write"):
+            BoardsFile(folder / "boards.toml").put(BoardEntry("new", "192.0.2.4"))
+        assert (folder / "boards.toml").read_text("utf-8") == TEXT
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[boards", "boards.toml"),
+        ("boards = 1", "boards is no table"),
+        ("[boards]\na = 1", "a is no table of texts"),
+        ("[boards.a]\naddress = 1", "a is no table of texts"),
+        ('[boards.a]\naddress = "h"\nuser = "x"', "unknown key 'user'"),
+        ("[boards.a]\nuuid = 'x'", "a has no address"),
+        ("[boards.'a.b']\naddress = 'x'", "no board's name"),
+        ("[boards.a]\naddress = 'x'\nfingerprint = 'AB'", "no SHA-256"),
+        ("\udcff", "boards.toml"),
+    ],
+)
+def test_what_cannot_be_right_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "boards.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UsageError, match=said) as error:
+        BoardsFile(tmp_path / "boards.toml").entries()
+    assert error.value.hint
