@@ -40,7 +40,8 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
     """Look at the log's file once and send at most one chunk of it, of at most `limit` bytes.
 
     With `check`, a data log's bytes are compared with the file once more before it is called complete: for watching
-    that cannot see a file replaced by another of the same inode.
+    that cannot see a file replaced by another of the same inode. One that grew while it was followed always is: it may
+    have been truncated, and have grown beyond its size, between two looks.
     """
     if log.doubted:
         log.doubted = False
@@ -130,7 +131,7 @@ class _Look:
             self._start(log.generation + 1, StartReason.RECREATED)
         before, log.fingerprint = log.fingerprint, self._seen
         if before and before != self._seen:
-            log.checked = 0
+            log.checked, log.grew = 0, log.sent > 0
             if 0 < log.sent == self._seen.size:
                 # Written, and not longer: it may have been written anew.
                 log.compare_again()
@@ -179,7 +180,7 @@ class _Look:
         if log.kind is LogKind.DATA:
             if not self._files.has_done(log.path):
                 return Step(tuple(self._events))
-            if self._check and log.checked != log.sent:
+            if (self._check or log.grew) and log.checked != log.sent:
                 log.compare_again()
                 return Step(tuple(self._events), again=True)
         self._events.append(log.complete())

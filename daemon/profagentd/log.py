@@ -75,6 +75,7 @@ class Log:
         "doubted",
         "fingerprint",
         "generation",
+        "grew",
         "handle",
         "job",
         "kind",
@@ -105,6 +106,7 @@ class Log:
         self.digest: hashlib.blake2b | None = None  # of the bytes sent
         self.checked = 0  # offset up to which what was sent was compared with the file again
         self.fingerprint: Fingerprint | None = None  # of the file that the generation is made of
+        self.grew = False  # from one look to another: what was sent first may have been written over
         self.completed: tuple[int, int] | None = None  # generation and size of the newest Completed
         self.acknowledged = 0  # offset in the present generation
         self.verified: tuple[int, int] | None = None  # the completion that the client has verified
@@ -131,6 +133,7 @@ class Log:
         """A generation begins at offset 0."""
         self.generation = generation
         self.sent = self.acknowledged = self.checked = 0
+        self.grew = False
         self.begun = now
         self.digest = new_digest()
         self.fingerprint = None

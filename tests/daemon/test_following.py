@@ -91,6 +91,19 @@ def completed(content: bytes, generation: int = 1) -> Completed:
 # A log that grows
 
 
+def test_a_log_that_was_truncated_and_grew_beyond_its_size_between_two_looks_is_found_before_it_is_complete(
+    data: Bench,
+) -> None:
+    data.write(RECORD)
+    data.hold()
+    data.events()
+    other = bytes(reversed(RECORD)) * 2
+    data.write(other)
+    assert data.events() == [Chunk(7, 1, 256, other[256:])]
+    Path(f"{data.path}.done").write_bytes(AICORE_DONE % 512)
+    assert data.rest() == [started(StartReason.RECREATED, 2), Chunk(7, 2, 0, other), completed(other, 2)]
+
+
 def test_a_new_log_is_sent_from_its_start(data: Bench) -> None:
     data.write(RECORD)
     data.hold()
