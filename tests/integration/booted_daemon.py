@@ -1,0 +1,23 @@
+"""A daemon of a board that was started anew: its boot id is another one.
+
+Arguments: that id, then those of `profagentd`.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from unittest.mock import patch
+
+from profagentd import daemon
+from profagentd.describe import Identity, identify
+from profagentd.main import main
+
+
+def _booted(configured: str) -> Identity:
+    return replace(identify(configured), boot_id=sys.argv[1])
+
+
+if __name__ == "__main__":
+    with patch.object(daemon, "identify", _booted):
+        sys.exit(main(sys.argv[2:]))
