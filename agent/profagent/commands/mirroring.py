@@ -11,7 +11,7 @@ from profagent.commands.passing import PassingLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.ingest.changes import Chosen, Entry, LinkLedger, LogAdvanced, LogRemoved
 from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
-from profagent.ingest.mirror import checked_path
+from profagent.ingest.mirror import checked_path, digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
 if TYPE_CHECKING:
@@ -223,11 +223,14 @@ class BoardMirrors:
 
     def _completed(self, job: OpenJob, log: FollowedLog, path: str, event: Completed) -> Iterable[Change]:
         changes: list[Change] = []
+        digest = None
         if not log.snapshot:
             changes += job.decoder.complete(path, event.generation, log.base + event.size, event.digest)
         elif (content := job.mirror.finish_snapshot(path)) is not None:
             changes += job.decoder.snapshot(path, event.generation, content, event.digest, size=event.size)
-        if job.mirror.prefix_digest(path, log.base + event.size, base=log.base) != event.digest:
+            # What was read back whole just now is not read once more.
+            digest = digest_of(content) if len(content) == event.size else None
+        if (digest or job.mirror.prefix_digest(path, log.base + event.size, base=log.base)) != event.digest:
             raise ProtocolError(
                 f"the copy of {log.job}/{path} does not have the board's digest",
                 hint="check the disk of the host; the log is copied anew",
