@@ -52,8 +52,8 @@ class Budgets:
     """What the streams of a daemon share."""
 
     def __init__(self) -> None:
-        # A log that is announced takes about 1 KB, a name that has changed 40 bytes; bytes on their way are there
-        # three times: as a message, serialised, and in gRPC's hands.
+        # A log that is announced takes about 0.5 KB, a name that has changed 40 bytes; bytes on their way are there
+        # three times, over TLS four: as a message, serialised, in gRPC's hands, and encrypted.
         self.logs = Budget(sure=64, common=COMMON_LOGS)
         self.names = Budget(sure=256, common=20_000)
-        self.sending_bytes = Budget(sure=16 * 1024, common=512 * 1024)
+        self.sending_bytes = Budget(sure=8 * 1024, common=384 * 1024)

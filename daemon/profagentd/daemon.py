@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from profagentd import __version__
 from profagentd.board import Board
+from profagentd.claim import claimed
 from profagentd.config import DaemonConfig, policy_of, real_roots
 from profagentd.custody import Custody
 from profagentd.deleted import Deleted
@@ -52,6 +53,7 @@ async def serve(config: DaemonConfig, simulation: SimulationOptions | None, cloc
         if simulation and not config.roots:
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="profagentd-"))
             config = replace(config, roots=(directory,))
+        cleanup.enter_context(claimed(_state_directory(config, simulation), config.listen))
         await _run(config, simulation, clock, stop)
 
 

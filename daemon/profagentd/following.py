@@ -132,8 +132,8 @@ class _Look:
         before, log.fingerprint = log.fingerprint, self._seen
         if before and before != self._seen:
             log.checked, log.grew = 0, log.sent > 0
-            if 0 < log.sent == self._seen.size:
-                # Written, and not longer: it may have been written anew.
+            if log.sent > 0 and (log.sent == self._seen.size or log.is_complete):
+                # Written, and not longer: it may have been written anew. Complete, and longer: it may go on.
                 log.compare_again()
                 return Step(tuple(self._events), again=True)
         self._send_next()

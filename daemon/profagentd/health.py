@@ -9,9 +9,14 @@ import grpc
 
 from profagent_wire.health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from profagent_wire.health.v1.health_pb2_grpc import HealthServicer
+from profagentd.refusal import Refusal
+from profagentd.roles import caller_of
+from profagentd.supervisor import until_first
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from profagentd.gate import Gate
 
 # Empty: the server as a whole.
 _SERVICES = frozenset(("", "profagent_wire.v1.Board"))
@@ -20,7 +25,9 @@ _SERVICES = frozenset(("", "profagent_wire.v1.Board"))
 class Health(HealthServicer):
     """SERVING from the start to `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: Gate) -> None:
+        """A watch ends when the gate turns its caller away."""
+        self._gate = gate
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -33,12 +40,18 @@ class Health(HealthServicer):
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
         return HealthCheckResponse(status=self._status(request.service))
 
-    async def Watch(self, request: HealthCheckRequest, _context: Any) -> AsyncIterator[HealthCheckResponse]:
+    async def Watch(self, request: HealthCheckRequest, context: Any) -> AsyncIterator[HealthCheckResponse]:
         """The status now, and when it changes."""
         yield HealthCheckResponse(status=self._status(request.service))
-        await self._stopping.wait()
+        try:
+            await until_first(self._stop(), self._gate.watch_over(caller_of(context)))
+        except Refusal as refusal:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
         if request.service in _SERVICES:
             yield HealthCheckResponse(status=self._status(request.service))
+
+    async def _stop(self) -> None:
+        await self._stopping.wait()
 
     def _status(self, service: str) -> HealthCheckResponse.ServingStatus.ValueType:
         if service not in _SERVICES:

@@ -39,10 +39,11 @@ class Comparison:
         self.same = same  # None: the client need not be told
         self.different = different
         self.at = 0  # compared so far
-        self._digest = new_digest()
+        self._digest: hashlib.blake2b | None = None  # made when it is needed: thousands of logs wait for their turn
 
     def took(self, data: bytes) -> None:
         """The file goes on with these bytes."""
+        self._digest = self._digest or new_digest()
         self._digest.update(data)
         self.at += len(data)
 
@@ -53,12 +54,15 @@ class Comparison:
 
     def agreed(self) -> hashlib.blake2b | None:
         """The running digest of the prefix when it is the file's, else None."""
-        same = self.offset == 0 or self._digest.digest() == self.expected
-        return self._digest if same else None
+        digest = self._digest or new_digest()
+        same = self.offset == 0 or digest.digest() == self.expected
+        return digest if same else None
 
 
 class Log:
     """The state of one log in one stream.
+
+    What is complete seldom goes on: its running digest, most of what a log takes, gives way to the digest itself.
 
     `advance` (following.py) moves it in a worker thread while the stream waits; what arrives meanwhile touches only
     `acknowledged`, `verified`, `doubted` and `touched`.
@@ -103,7 +107,7 @@ class Log:
         self.generation = 0
         self.sent = 0
         self.begun = changed  # monotonic time at which the generation began
-        self.digest: hashlib.blake2b | None = None  # of the bytes sent
+        self.digest: hashlib.blake2b | bytes | None = None  # of the bytes sent; bytes when it is complete
         self.checked = 0  # offset up to which what was sent was compared with the file again
         self.fingerprint: Fingerprint | None = None  # of the file that the generation is made of
         self.grew = False  # from one look to another: what was sent first may have been written over
@@ -126,8 +130,7 @@ class Log:
     def compare_again(self) -> None:
         """Compare what was sent with the file before anything more is said about it."""
         if self.digest and self.sent and not self.comparison:
-            sent_digest = self.digest.digest()
-            self.comparison = Comparison(self.generation, self.sent, sent_digest, None, StartReason.RECREATED)
+            self.comparison = Comparison(self.generation, self.sent, self._sent_digest, None, StartReason.RECREATED)
 
     def start(self, generation: int, reason: StartReason, now: float) -> Started:
         """A generation begins at offset 0."""
@@ -154,21 +157,27 @@ class Log:
         return Started(self.handle, self.generation, self.sent, comparison.same)
 
     def took(self, data: bytes) -> None:
-        """These bytes are sent."""
-        assert self.digest is not None, "a generation has begun"
+        """These bytes are sent; what is complete is compared again before."""
+        if self.sent == 0:
+            self.digest = new_digest()
+        assert isinstance(self.digest, hashlib.blake2b), "a generation has begun, and is not complete"
         self.digest.update(data)
         self.sent += len(data)
 
     def was_sent(self, data: bytes) -> bool:
         """Whether what was sent of this generation is exactly `data`."""
-        assert self.digest is not None, "a generation has begun"
-        return len(data) == self.sent and new_digest(data).digest() == self.digest.digest()
+        return len(data) == self.sent and new_digest(data).digest() == self._sent_digest
 
     def complete(self) -> Completed:
         """Everything sent so far is the whole log."""
-        assert self.digest is not None, "a generation has begun"
+        self.digest = digest = self._sent_digest
         self.completed = (self.generation, self.sent)
-        return Completed(self.handle, self.generation, self.sent, self.digest.digest())
+        return Completed(self.handle, self.generation, self.sent, digest)
+
+    @property
+    def _sent_digest(self) -> bytes:
+        assert self.digest is not None, "a generation has begun"
+        return self.digest if isinstance(self.digest, bytes) else self.digest.digest()
 
     @property
     def has_content(self) -> bool:

@@ -10,6 +10,7 @@ from profagent_wire.health.v1.health_pb2_grpc import add_HealthServicer_to_serve
 from profagent_wire.v1.board_pb2_grpc import add_BoardServicer_to_server
 from profagentd.errors import DaemonError
 from profagentd.health import Health
+from profagentd.listening import check_address
 from profagentd.sealing import Sealing
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ STREAMS_OF_A_CONNECTION = 32
 # A connection that has not said what it speaks after so long is closed.
 HANDSHAKE_MS = 10_000
 WINDOW_BYTES = 64 * 1024
+# Each connection holds a buffer for what it reads next; clients say little.
+READ_BYTES = 1024
+MAX_READ_BYTES = 16 * 1024
 # Both sides ping each 10 s, also when nothing is called; gRPC cuts off who pings more often than it was told to expect.
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 4_000
@@ -44,6 +48,8 @@ _OPTIONS = [
     # What is on its way to or from a client is bounded by a window that does not grow with the link's speed.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+    ("grpc.experimental.tcp_read_chunk_size", READ_BYTES),
+    ("grpc.experimental.tcp_max_read_chunk_size", MAX_READ_BYTES),
     # Two daemons on one port would share its clients between them.
     ("grpc.so_reuseport", 0),
 ]
@@ -56,13 +62,14 @@ class Server:
         """Calls reach the servicer through the gate. Without credentials what is sent can be read by others."""
         self._servicer = servicer
         self._credentials = credentials
-        self._health = Health()
+        self._health = Health(gate)
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=(gate, Sealing()))
         add_BoardServicer_to_server(servicer, self._server)
         add_HealthServicer_to_server(self._health, self._server)
 
     async def start(self, address: str) -> str:
         """Listen; the address, with the port that it got. Raises DaemonError when it cannot be had."""
+        check_address(address)
         try:
             if self._credentials:
                 port = self._server.add_secure_port(address, self._credentials)
@@ -70,7 +77,7 @@ class Server:
                 port = self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise DaemonError(
-                f"cannot listen on {address}", hint="another program may have it: choose another with --listen"
+                f"cannot listen on {address}: gRPC does not say why", hint="choose another address with --listen"
             ) from error
         await self._server.start()
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"

@@ -61,11 +61,37 @@ def test_what_was_sent_is_known_by_its_bytes(log: Log) -> None:
     assert not log.was_sent(b"ab")
 
 
+def goes_on(log: Log) -> None:
+    """A complete log grows: what was sent is compared, and more is sent."""
+    log.compare_again()
+    assert log.comparison is not None
+    log.comparison.took(b"abc")
+    agreed = log.comparison.agreed()
+    assert agreed is not None
+    assert log.go_on(log.comparison, agreed) is None
+    log.took(b"d")
+
+
 def test_it_is_complete_until_more_is_sent(log: Log) -> None:
     assert log.complete().digest == digest(b"abc")
     assert log.is_complete
-    log.took(b"d")
+    goes_on(log)
     assert not log.is_complete
+    assert log.complete().digest == digest(b"abcd")
+
+
+def test_a_complete_log_keeps_its_digest_and_no_more(log: Log) -> None:
+    log.complete()
+    assert log.digest == digest(b"abc")
+    assert log.was_sent(b"abc")
+
+
+def test_an_empty_log_that_is_complete_goes_on() -> None:
+    log = Log(1, 1, b"data/x", LogKind.DATA, 0, 0.0)
+    log.start(1, StartReason.NEW, 0.0)
+    log.complete()
+    log.took(b"a")
+    assert log.complete().digest == digest(b"a")
 
 
 def test_it_is_delivered_when_its_completion_was_verified(log: Log) -> None:
@@ -73,7 +99,7 @@ def test_it_is_delivered_when_its_completion_was_verified(log: Log) -> None:
     assert not log.is_delivered
     log.verified = log.completed
     assert log.is_delivered
-    log.took(b"d")
+    goes_on(log)
     assert not log.is_delivered
 
 

@@ -88,12 +88,54 @@ def test_it_listens_on_a_unix_socket(tmp_path: Path) -> None:
         assert describe(address).daemon_version == __version__
 
 
+def refused(root: Path, *arguments: str) -> str:
+    """What a daemon that cannot serve says, of which not a line is gRPC's."""
+    result = run("--root", str(root), "--state", str(root / "state"), *arguments)
+    assert result.returncode == 2
+    assert re.fullmatch(r"profagentd: .+\n  .+\n", result.stderr)
+    return result.stderr
+
+
 def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     with running("--root", tmp_path) as daemon:
-        second = run("--root", str(tmp_path), "--listen", daemon.address)
-    assert second.returncode == 2
-    assert "cannot listen" in second.stderr
-    assert "--listen" in second.stderr
+        told = refused(tmp_path, "--listen", daemon.address)
+    assert f"cannot listen on {daemon.address}: Address already in use" in told
+    assert "another program has it" in told
+
+
+def test_a_unix_socket_that_is_served_is_refused(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path / 'd.sock'}"
+    with running("--root", tmp_path, listen=address):
+        assert "Address already in use" in refused(tmp_path, "--listen", address)
+        assert describe(address).daemon_version == __version__
+
+
+@pytest.mark.parametrize(
+    ("address", "reason", "hint"),
+    [
+        ("192.0.2.1:0", "Cannot assign requested address", "no address of this machine"),
+        ("no-such-host.invalid:0", "", "name an address of this machine"),
+        ("unix:/no/such/directory/d.sock", "No such file", "a directory that is there"),
+    ],
+    ids=["not local", "unknown name", "no directory"],
+)
+def test_an_address_that_cannot_be_had_is_told_with_its_reason(
+    tmp_path: Path, address: str, reason: str, hint: str
+) -> None:
+    told = refused(tmp_path, "--insecure", "--listen", address)
+    assert f"cannot listen on {address}: {reason}" in told
+    assert hint in told
+
+
+def test_two_daemons_do_not_share_a_state_directory(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    with running("--root", tmp_path, "--state", state) as daemon:
+        told = refused(tmp_path, "--listen", "127.0.0.1:0")
+        assert f"{state} is in use by another profagentd: process {daemon.process.pid}, for 127.0.0.1:0" in told
+        assert "--state of its own" in told
+        assert daemon.stop() == 0
+    with running("--root", tmp_path, "--state", state) as after:
+        assert describe(after.address).daemon_version == __version__
 
 
 @pytest.mark.parametrize("number", [2, 15], ids=["SIGINT", "SIGTERM"])

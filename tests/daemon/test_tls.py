@@ -204,6 +204,17 @@ async def test_a_stream_ends_when_its_certificate_is_revoked_and_comes_back_when
     assert (await welcome_of(daemon.address, operator.client)).role == wire.ROLE_OPERATOR
 
 
+async def test_a_watch_of_the_health_ends_when_its_certificate_is_revoked(
+    daemon: Daemon, operator: Pair, revoked: Path
+) -> None:
+    async with grpc.aio.secure_channel(daemon.address, operator.client) as channel:
+        watch = cast("HealthAsyncStub", HealthStub(channel)).Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+        assert await watch.read() is not grpc.aio.EOF
+        rewrite(revoked, operator.fingerprint)
+        assert await watch.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert "is revoked on this board" in await watch.details()
+
+
 async def test_an_open_listener_warns_at_its_start_and_of_each_client(tmp_path: Path) -> None:
     log = tmp_path / "log"
     (tmp_path / "root").mkdir()

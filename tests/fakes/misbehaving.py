@@ -1,13 +1,19 @@
-"""Clients that do a daemon no good, each from an address of its own: for tests of what they cost it."""
+"""Clients that do a daemon no good, each from an address of its own: for tests of what they cost it.
+
+Over TLS each has a certificate of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
+import grpc
 import grpc.aio
 
 from profagent_wire.v1 import board_pb2 as wire
@@ -21,7 +27,28 @@ FOLLOW = "/profagent_wire.v1.Board/Follow"
 OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.initial_reconnect_backoff_ms", 200))
 
 Stream = grpc.aio.StreamStreamCall[Any, Any]
-Behaviour = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a client finds the daemon, and with what it is let in; without credentials in plain text."""
+
+    address: str
+    credentials: grpc.ChannelCredentials | None = None
+
+    def channel(self) -> grpc.aio.Channel:
+        """A connection of the client's own."""
+        if self.credentials is None:
+            return grpc.aio.insecure_channel(self.address, options=OPTIONS)
+        return grpc.aio.secure_channel(self.address, self.credentials, options=OPTIONS)
+
+    async def socket(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Bare TCP."""
+        host, _, port = self.address.rpartition(":")
+        return await asyncio.open_connection(host, int(port))
+
+
+Behaviour = Callable[[Door], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -59,17 +86,17 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.transport.abort()
 
 
-async def never_acknowledges(address: str) -> None:
+async def never_acknowledges(door: Door) -> None:
     """Take everything, say that nothing is durable."""
-    async with _following(address) as client:
+    async with _following(door) as client:
         client.acknowledges = False
         await client.start()
         await client.until(lambda: False, patience_s=float("inf"))
 
 
-async def never_answers(address: str) -> None:
+async def never_answers(door: Door) -> None:
     """Follow every JOB, and leave every question about its logs open."""
-    async with _following(address) as client:
+    async with _following(door) as client:
         client.answers = False
         await client.start()
         beat = asyncio.create_task(_beat(client.call))
@@ -79,26 +106,26 @@ async def never_answers(address: str) -> None:
             beat.cancel()
 
 
-async def never_reads(address: str) -> None:
+async def never_reads(door: Door) -> None:
     """Follow every JOB, hold every log that there may be, and read nothing."""
-    async with _following(address) as client:
+    async with _following(door) as client:
         await client.start()
         await client.until(lambda: client.is_listed)
         await client.until(lambda: client.open_logs > 0)
         await _beat(client.call)
 
 
-async def opens_and_closes(address: str) -> None:
+async def opens_and_closes(door: Door) -> None:
     """Open streams and leave them at once, without end."""
     while True:
-        async with _following(address) as client:
+        async with _following(door) as client:
             await client.start()
             await client.until(lambda client=client: client.welcome is not None)  # type: ignore[misc]
 
 
-async def selects_and_unselects(address: str) -> None:
+async def selects_and_unselects(door: Door) -> None:
     """Follow a JOB and follow it no longer, without end."""
-    async with _following(address) as client:
+    async with _following(door) as client:
         await client.start()
         await client.until(lambda: client.is_listed)
         follow = message(select=wire.Select(follow=[1]))
@@ -112,19 +139,18 @@ async def selects_and_unselects(address: str) -> None:
             reading.cancel()
 
 
-async def sends_garbage(address: str) -> None:
+async def sends_garbage(door: Door) -> None:
     """Send messages that are none, and bytes that are not HTTP/2."""
     dice = random.Random(1)
     while True:
-        async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+        async with door.channel() as channel:
             call: Stream = channel.stream_stream(FOLLOW)()
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
                 await call.write(dice.randbytes(dice.randint(1, 3 << 20)))
                 await call.read()
             call.cancel()
-        host, _, port = address.rpartition(":")
         with suppress(OSError):
-            _, writer = await asyncio.open_connection(host, int(port))
+            _, writer = await door.socket()
             try:
                 writer.write(dice.randbytes(1 << 16))
                 await writer.drain()
@@ -133,12 +159,11 @@ async def sends_garbage(address: str) -> None:
                 writer.transport.abort()
 
 
-async def says_nothing(address: str) -> None:
+async def says_nothing(door: Door) -> None:
     """Connect, and no more; again when cut off."""
-    host, _, port = address.rpartition(":")
     while True:
         with suppress(OSError):
-            reader, writer = await asyncio.open_connection(host, int(port))
+            reader, writer = await door.socket()
             try:
                 await reader.read()
             finally:
@@ -146,12 +171,30 @@ async def says_nothing(address: str) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
-async def opens_nothing(address: str) -> None:
+async def opens_nothing(door: Door) -> None:
     """Call Follow, and send no first message."""
-    async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+    async with door.channel() as channel:
         call: Stream = channel.stream_stream(FOLLOW)()
         await call.wait_for_connection()
         await call.read()
+
+
+async def stays_in_its_handshake(door: Door) -> None:
+    """Begin a handshake of TLS, answer nothing, and begin the next when cut off."""
+    while True:
+        out = ssl.MemoryBIO()
+        session = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname="localhost")
+        with suppress(ssl.SSLWantReadError):
+            session.do_handshake()
+        with suppress(OSError):
+            reader, writer = await door.socket()
+            try:
+                writer.write(out.read())
+                while await reader.read(RELAY_BYTES):
+                    pass
+            finally:
+                writer.transport.abort()
+        await asyncio.sleep(PAUSE_S)
 
 
 BEHAVIOURS: tuple[Behaviour, ...] = (
@@ -166,18 +209,19 @@ BEHAVIOURS: tuple[Behaviour, ...] = (
 )
 
 
-async def misbehave(behaviour: Behaviour, number: int, target: str) -> None:
-    """Behave so against the daemon at `target` until cancelled, from an address of its own; again when thrown out."""
-    async with from_address(f"127.0.{1 + number // 200}.{1 + number % 200}", target) as address:
+async def misbehave(behaviour: Behaviour, number: int, target: Door) -> None:
+    """Behave so against the daemon until cancelled, from an address of its own; again when thrown out."""
+    async with from_address(f"127.0.{1 + number // 200}.{1 + number % 200}", target.address) as address:
+        door = replace(target, address=address)
         while True:
             with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, AssertionError):
-                await behaviour(address)
+                await behaviour(door)
             await asyncio.sleep(PAUSE_S)
 
 
 @asynccontextmanager
-async def _following(address: str) -> AsyncIterator[Client]:
-    async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+async def _following(door: Door) -> AsyncIterator[Client]:
+    async with door.channel() as channel:
         call = channel.stream_stream(FOLLOW, wire.ClientMessage.SerializeToString, wire.ServerMessage.FromString)()
         try:
             yield Client(call)

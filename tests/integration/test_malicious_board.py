@@ -7,16 +7,13 @@ import os
 import re
 import signal
 import sqlite3
-import subprocess
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from profagent.formats.layers import MOST_LAYERS
 from profagent_wire.v1 import board_pb2 as wire
-from tests.encoders import layer_item
 from tests.fakes.malicious_board import (
     GOOD,
     JOB,
@@ -32,7 +29,6 @@ from tests.fakes.malicious_board import (
     job,
     listed,
     malicious,
-    names,
     selected,
     started,
     welcome,
@@ -44,8 +40,6 @@ from tests.integration.host import started as command
 from tests.integration.rows import query
 
 LARGEST = 2**64 - 1
-MEMORY_LIMIT_BYTES = 300_000_000
-CHUNK_BYTES = 256 << 10
 # What moves a cursor, colours, clears, sets titles, or turns text around.
 STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp"
@@ -391,100 +385,3 @@ def test_garbage_in_files_of_good_names_is_kept_as_it_is(scene: Scene) -> None:
         assert scene.record(board.address, "--until-finished").code in (0, 4)
         scene.watch(board.address, until="watching")
     assert scene.mirrored() == sorted(path.decode() for path in paths)
-
-
-# Memory
-
-
-def peak_bytes(scene: Scene, address: str, verb: str, seconds: str, *arguments: str) -> int:
-    """The most memory that a command has had, of those that end by themselves or after some seconds."""
-    where = ("--workspace", scene.workspace) if verb == "record" else ("--from-start",)
-    with command(verb, "--board", address, *where, *arguments) as host:
-        with suppress(subprocess.TimeoutExpired):
-            host.process.wait(float(seconds))
-        status = Path(f"/proc/{host.process.pid}/status").read_text("ascii")
-        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
-        assert peak, "it goes on for as long as the board does"
-        host.process.send_signal(signal.SIGINT)
-        ended = host.ended()
-    scene.check(ended)
-    scene.check_database()
-    return int(peak[1]) * 1024
-
-
-def endless_log(talk: Talk) -> Iterator[Message]:
-    """A data log and a snapshot that never end."""
-    yield from greeted(talk)
-    yield announced(GOOD, size=2**62)
-    yield announced(b"data/m.0.layer.info", b"data/n.0.layer.info", first=2, kind=wire.LOG_KIND_SNAPSHOT, size=2**62)
-    talk.until("holdings")
-    yield batch(started(1), started(2), started(3))
-    for offset in itertools.count(0, CHUNK_BYTES):
-        for handle in (1, 2, 3):
-            yield batch(chunk(bytes(CHUNK_BYTES), offset, handle))
-
-
-def endless_jobs(talk: Talk) -> Iterator[Message]:
-    """JOBs without end, of which nothing is asked."""
-    talk.until("open")
-    yield welcome()
-    for handle, name in enumerate(names(), 1):
-        yield job(name, handle, state=wire.JOB_STATE_QUIET)
-
-
-def endless_losses(talk: Talk) -> Iterator[Message]:
-    """Losses without end, of the JOB, of the board and kept, each another one."""
-    yield from greeted(talk)
-    for first in itertools.count(1, 300):
-        yield batch(
-            *itertools.chain.from_iterable(
-                (
-                    wire.Event(loss=wire.Loss(job=1, reason=f"r{number}", detail=f"{number}" * 50, lost_bytes=LARGEST)),
-                    wire.Event(loss=wire.Loss(reason="unreadable", detail=f"{number}", lost_bytes=2**48)),
-                    wire.Event(loss=wire.Loss(id=number, reason="disk-full", detail=f"{number}", lost_logs=LARGEST)),
-                )
-                for number in range(first, first + 300)
-            )
-        )
-
-
-def endless_tables(talk: Talk) -> Iterator[Message]:
-    """Models without end, each with a table of as many layers as there may be."""
-    yield from greeted(talk)
-    layer = layer_item(1, b"", b"", prof_layer_id=1) + layer_item(1, b"", b"", prof_layer_id=2)
-    table = layer * (MOST_LAYERS // 2)
-    for handle in itertools.count(1):
-        path = b"data/m%d.0.layer.info" % handle
-        yield announced(path, first=handle, kind=wire.LOG_KIND_SNAPSHOT, size=len(table))
-        talk.until("holdings")
-        yield batch(started(handle))
-        for offset in range(0, len(table), CHUNK_BYTES):
-            yield batch(chunk(table[offset : offset + CHUNK_BYTES], offset, handle))
-        yield batch(completed(table, handle))
-
-
-def endless_bad_paths(talk: Talk) -> Iterator[Message]:
-    """Paths without end that lead elsewhere."""
-    yield from greeted(talk)
-    for first in itertools.count(1, 100):
-        yield announced(*(b"../%d" % number for number in range(first, first + 100)), first=first)
-        talk.until("holdings")
-        yield Message(released=wire.Released(handles=range(first, first + 100)))
-
-
-ENDLESS = {
-    "log": endless_log,
-    "jobs": endless_jobs,
-    "losses": endless_losses,
-    "tables": endless_tables,
-    "bad paths": endless_bad_paths,
-}
-
-
-@pytest.mark.parametrize("what", ENDLESS)
-@pytest.mark.parametrize("verb", ["record", "watch"])
-def test_what_never_ends_does_not_fill_the_memory(what: str, verb: str, scene: Scene) -> None:
-    with malicious(ENDLESS[what]) as board:
-        peak = peak_bytes(scene, board.address, verb, "5")
-    print(f"{verb}, endless {what}: {peak / 1e6:.0f} MB")
-    assert peak < MEMORY_LIMIT_BYTES

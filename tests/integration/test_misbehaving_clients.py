@@ -10,13 +10,22 @@ from pathlib import Path
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
+from tests.daemon.certificates import OPERATOR, Authority
 from tests.daemon.daemon_process import Daemon, content, running
 from tests.daemon.wire_client import Client, following
-from tests.fakes.misbehaving import BEHAVIOURS, Behaviour, misbehave, never_acknowledges, never_reads
+from tests.fakes.misbehaving import (
+    BEHAVIOURS,
+    Behaviour,
+    Door,
+    misbehave,
+    never_acknowledges,
+    never_reads,
+    opens_and_closes,
+    stays_in_its_handshake,
+)
 
 CLIENTS = 50
-MIB = 1 << 20
-LIMIT_BYTES = 64 * MIB
+LIMIT_BYTES = 64 << 20
 # 100 inferences/s of 100 records: 10,000 records/s.
 BOARD = ("--simulate", "--layers", "100", "--rate", "100", "--for", "6", "--log-level", "error")
 PATIENCE_S = 60.0
@@ -29,11 +38,13 @@ def memory_bytes(daemon: Daemon, key: str) -> int:
 
 
 @asynccontextmanager
-async def misbehaving(behaviours: Sequence[Behaviour], address: str) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Fifty clients, in turn of each kind."""
+async def misbehaving(
+    behaviours: Sequence[Behaviour], doors: Sequence[Door]
+) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """A client for each door, in turn of each kind."""
     tasks = [
-        asyncio.create_task(misbehave(behaviours[number % len(behaviours)], number, address))
-        for number in range(CLIENTS)
+        asyncio.create_task(misbehave(behaviours[number % len(behaviours)], number, door))
+        for number, door in enumerate(doors)
     ]
     try:
         yield tasks
@@ -48,25 +59,59 @@ def has_finished(client: Client) -> bool:
     return any(job.state == wire.JOB_STATE_FINISHED and job.caught_up for job in client.jobs.values())
 
 
-@pytest.mark.parametrize(
-    "behaviours",
-    [BEHAVIOURS, (never_reads,), (never_acknowledges,)],
-    ids=["mixed", "never_reads", "never_acknowledges"],
-)
+class Way:
+    """How the daemon is reached: in plain text, or over TLS."""
+
+    def __init__(self, folder: Path, *, tls: bool) -> None:
+        self._authority = Authority(folder / "authority") if tls else None
+        self.arguments = self._authority.board().arguments if self._authority else []
+
+    def doors(self, address: str, count: int) -> list[Door]:
+        """So many clients' ways to the daemon; over TLS each has a certificate of its own."""
+        if self._authority is None:
+            return [Door(address)] * count
+        return [Door(address, self._authority.issue(f"client{number}", OPERATOR).client) for number in range(count)]
+
+
+MIXED_TLS = (*BEHAVIOURS, stays_in_its_handshake)
+ATTACKS: dict[str, tuple[bool, Sequence[Behaviour]]] = {
+    "mixed": (False, BEHAVIOURS),
+    "never_reads": (False, (never_reads,)),
+    "never_acknowledges": (False, (never_acknowledges,)),
+    "opens_and_closes": (False, (opens_and_closes,)),
+    "mixed, TLS": (True, MIXED_TLS),
+    "never_reads, TLS": (True, (never_reads,)),
+    "never_acknowledges, TLS": (True, (never_acknowledges,)),
+    "opens_and_closes, TLS": (True, (opens_and_closes,)),
+    "stays_in_its_handshake, TLS": (True, (stays_in_its_handshake,)),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
 async def test_memory_stays_bounded_and_the_one_that_behaves_has_everything(
-    behaviours: Sequence[Behaviour], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    attack: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running("--root", tmp_path, *BOARD), running("--root", tmp_path, "--log-level", "error") as daemon:
+    # As on a board, the daemon finds its modules compiled: by the simulator, which comes first.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "compiled"))
+    is_tls, behaviours = ATTACKS[attack]
+    way, root = Way(tmp_path, tls=is_tls), tmp_path / "root"
+    root.mkdir()
+    with (
+        running("--root", root, *BOARD),
+        running("--root", root, "--log-level", "error", *way.arguments) as daemon,
+    ):
+        mine, *others = way.doors(daemon.address, 1 + CLIENTS)
         before = memory_bytes(daemon, "VmRSS")
-        async with following(daemon.address) as client:
+        async with following(daemon.address, mine.credentials) as client:
             await client.start()
-            async with misbehaving(behaviours, daemon.address) as tasks:
+            async with misbehaving(behaviours, others) as tasks:
                 await client.until(lambda: has_finished(client), PATIENCE_S)
                 assert not any(task.done() for task in tasks), "they go on all the time"
         peak = memory_bytes(daemon, "VmHWM")
         (name,) = client.jobs
-        assert client.mirror(name) == content(tmp_path / name)
+        assert client.mirror(name) == content(root / name)
         assert daemon.stop() == 0
     with capsys.disabled():
-        print(f"\ndaemon: {before / MIB:.1f} MiB before, at most {peak / MIB:.1f} MiB while {CLIENTS} misbehave")
+        print(f"\ndaemon: {before / 1e6:.1f} MB before, at most {peak / 1e6:.1f} MB while {CLIENTS} misbehave")
     assert peak < LIMIT_BYTES

@@ -18,7 +18,9 @@ from profagent.link.session import Announcement, Happened, Session
 from profagent.link.translate import from_wire
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
+from tests.fakes.malicious_board import Talk, malicious, welcome
 from tests.integration.board import content, running, sample
+from tests.integration.host import profagent
 from tests.unit.link.board import BOARD
 
 STREAMS = Path(__file__).parents[1] / "data" / "streams"
@@ -105,6 +107,21 @@ async def test_a_client_of_another_major_version_is_refused_with_both_versions(t
             await call.write(wire.ClientMessage(open=wire.Open(protocol=version, consumer="test", client="test")))
             assert await call.code() is grpc.StatusCode.FAILED_PRECONDITION
             assert await call.details() == "the client speaks protocol 2.7, this daemon 1.1"
+
+
+@pytest.mark.parametrize("verb", ["watch", "record"])
+def test_a_command_refuses_a_daemon_of_another_major_version(verb: str, tmp_path: Path) -> None:
+    def later(talk: Talk) -> Iterator[wire.ServerMessage]:
+        talk.until("open")
+        yield welcome(protocol=wire.ProtocolVersion(major=2, minor=7))
+        yield from talk.beats()
+
+    where = ("--workspace", tmp_path / "ws") if verb == "record" else ()
+    with malicious(later) as board:
+        ended = profagent(verb, "--board", board.address, *where)
+    assert ended.code == 3
+    assert "it speaks protocol 2.7, this profagent 1.1" in ended.err
+    assert "upgrade profagent on both ends" in ended.err
 
 
 def test_a_daemon_of_another_major_version_is_refused_with_both_versions() -> None:

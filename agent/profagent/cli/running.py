@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 T = TypeVar("T")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # A batch makes some ten thousand objects, of which none is part of a cycle: the newest are looked through for cycles
 # less often than each 700, as is usual, which takes half the time. All objects are looked through as often as usual.
 OBJECTS_BETWEEN_COLLECTIONS = (10_000, 3, 3)
@@ -26,7 +27,7 @@ def tell(text: str) -> None:
 
 
 def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
-    """Run a command; the first Ctrl-C or SIGTERM sets its event, the second cancels it."""
+    """Run a command; the first Ctrl-C or SIGTERM sets its event, the second cancels it unless it has ended."""
 
     async def run() -> T:
         stop = asyncio.Event()
@@ -38,9 +39,15 @@ def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
                 task.cancel()
             stop.set()
 
-        for each in (signal.SIGINT, signal.SIGTERM):
+        for each in _SIGNALS:
             asyncio.get_running_loop().add_signal_handler(each, on_signal)
-        return await command(stop)
+        result = await command(stop)
+        if stop.is_set():
+            # It has ended as it was asked to: a second signal must not take its summary and its exit code.
+            for each in _SIGNALS:
+                asyncio.get_running_loop().remove_signal_handler(each)
+                signal.signal(each, signal.SIG_IGN)
+        return result
 
     before = gc.get_threshold()
     gc.set_threshold(*OBJECTS_BETWEEN_COLLECTIONS)

@@ -27,14 +27,22 @@ def make_directory(directory: Path) -> None:
         raise _not_written(directory, error) from error
 
 
-def write_atomically(target: Path, pieces: Iterable[bytes]) -> None:
-    """Write the pieces beside `target` and rename; the old file stays on any error. Raises ProfagentError."""
+def write_atomically(target: Path, pieces: Iterable[bytes], *, durably: bool = False) -> None:
+    """Write the pieces beside `target` and rename; the old file stays on any error. Raises ProfagentError.
+
+    `durably`: once this has returned, the new file is there after a loss of power, too.
+    """
     temporary = target.parent / f".{secrets.token_hex(8)}.part"
     try:
         try:
             with temporary.open("xb", buffering=WRITE_BYTES) as file:
                 file.writelines(pieces)
+                if durably:
+                    file.flush()
+                    os.fsync(file.fileno())
             temporary.replace(target)
+            if durably:
+                _sync_directory(target.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -43,7 +51,7 @@ def write_atomically(target: Path, pieces: Iterable[bytes]) -> None:
 
 
 def write_folder_atomically(target: Path, files: Mapping[str, bytes]) -> None:
-    """Make a folder for its owner alone (0700, files 0600) with all its files, or none at all. Raises ProfagentError.
+    """Make a folder for its owner alone (0700, files 0600) with all its files, durably, or none at all. ProfagentError.
 
     Names may have one folder before them. A folder that is there already, and not empty, stays as it is.
     """
@@ -55,7 +63,10 @@ def write_folder_atomically(target: Path, files: Mapping[str, bytes]) -> None:
             for name, content in files.items():
                 (temporary / name).parent.mkdir(mode=OWNER_ONLY, exist_ok=True)
                 _write_durably(temporary / name, content)
+            for folder in {(temporary / name).parent for name in files} | {temporary}:
+                _sync_directory(folder)
             temporary.replace(target)
+            _sync_directory(target.parent)
         except BaseException:
             shutil.rmtree(temporary)
             raise
@@ -69,6 +80,15 @@ def _write_durably(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the names in it durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _not_written(target: Path, error: OSError) -> ProfagentError:

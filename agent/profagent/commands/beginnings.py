@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.link.messages import JobStatus
 
+# Models of a JOB, those of which an inference was shown last.
+REMEMBERED_MODELS = 1_000
 _Model = tuple[str, int | None, int | None, int | None]
 
 
@@ -61,4 +63,8 @@ class Beginnings:
     def note_shown(self, event: dict[str, Any]) -> None:
         """An inference was shown; pictures count from 0 again when a model is loaded again."""
         model = (event["model"], event["model_id"], event["device_id"], event["stream_id"])
-        self._shown[event["job"]][model] = event["current_pic_count"]
+        shown = self._shown[event["job"]]
+        shown.pop(model, None)
+        shown[model] = event["current_pic_count"]
+        if len(shown) > REMEMBERED_MODELS:
+            del shown[next(iter(shown))]

@@ -115,7 +115,7 @@ class Keys:
             text = _content(self.folder / REVOKED).decode() + "".join(lines)
             handed_out = (file for kind in ("boards", "hosts") for file in self.folder.glob(f"{kind}/*/{REVOKED}"))
             for file in (self.folder / REVOKED, *handed_out):
-                write_atomically(file, [text.encode()])
+                write_atomically(file, [text.encode()], durably=True)
         return chosen
 
     def _chosen(self, what: str) -> list[Certificate]:
@@ -141,7 +141,7 @@ class Keys:
         folder = self.folder / f"{kind}s" / name
         with self._locked():
             self._check_free(kind, name)
-            write_atomically(self.folder / _record(certificate), [issued.certificate])
+            write_atomically(self.folder / _record(certificate), [issued.certificate], durably=True)
             with _replaced(folder):
                 ca, revoked = (_content(self.folder / each) for each in (CA, REVOKED))
                 write_folder_atomically(folder, {CA: ca, REVOKED: revoked, **files})

@@ -89,6 +89,7 @@ class WatchView:
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """Say that the link is gone."""
         self.beginnings.link_is_new()
+        self._job_goes_on = False  # as far as can be known
         self._tell(link_gone(error, wait_s))
 
     def remark(self, text: str) -> None:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.commands.counter_maps import simulated_map
+from profagent.commands.remembered_files import DECODED_LOGS, REMEMBERED_BYTES, Arriving, RememberedFiles
 from profagent.errors import FormatError, StoreError, UnsupportedBoardError
-from profagent.formats.names import LogKind, LogName, parse_log_name
+from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest.changes import ApiRecords, Entry, JobChanges, LinkLedger
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
 from profagent.ingest.loss import refusal, removal_entry, told_loss
-from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of
+from profagent.ingest.mirror import checked_path, digest_of
 from profagent.link.messages import ENDED_STATES, Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
 if TYPE_CHECKING:
@@ -25,101 +26,24 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board, Profiling
     from profagent.link.session import FollowedLog, Happened
 
-# Logs whose state the decoder keeps. What it may ask for again is kept longer: data, `.done` files; tables longest.
-DECODED_LOGS = 256
-REMEMBERED_FILES = 2 * DECODED_LOGS
-REMEMBERED_BYTES = 64 << 20
-TABLES = frozenset({LogKind.NET_INFO, LogKind.LAYER_INFO})
-
-
-class RememberedFiles:
-    """What decoding may ask for again, in memory: tables of layers, and the files that came last."""
-
-    def __init__(self) -> None:
-        self._tables: OrderedDict[str, bytes] = OrderedDict()
-        self._tables_size = 0
-        self._recent: OrderedDict[str, bytearray] = OrderedDict()
-        self._size = 0
-
-    def keep(self, path: str, name: LogName, data: bytes) -> None:
-        """Remember a snapshot that decoding may need."""
-        if name.kind in TABLES:
-            self._tables_size += len(data) - len(self._tables.pop(path, b""))
-            self._tables[path] = data
-            while self._tables_size > REMEMBERED_BYTES:
-                self._tables_size -= len(self._tables.popitem(last=False)[1])
-        elif name.is_done:
-            self.begin(path)
-            self.append(path, data)
-
-    def begin(self, path: str) -> None:
-        """A file comes from its start."""
-        self._size -= len(self._recent.pop(path, b""))
-        self._recent[path] = bytearray()
-
-    def append(self, path: str, data: bytes) -> None:
-        """A file goes on; of one that was forgotten the rest is not kept either."""
-        if path not in self._recent:
-            return
-        self._recent.move_to_end(path)
-        self._recent[path] += data
-        self._size += len(data)
-        while len(self._recent) > REMEMBERED_FILES or self._size > REMEMBERED_BYTES:
-            self._size -= len(self._recent.popitem(last=False)[1])
-
-    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
-        """At most `size` bytes of a remembered file from `start` on; None for another."""
-        data = self._tables.get(path) or self._recent.get(path)
-        return None if data is None else bytes(data[start : None if size is None else start + size])
-
-    def names(self) -> list[str]:
-        """Paths of remembered files."""
-        return [*self._tables, *self._recent]
-
-
-class Arriving:
-    """Small files of which not all has come, by handle."""
-
-    def __init__(self) -> None:
-        self._content: dict[int, bytearray] = {}
-        self._size = 0
-
-    def begin(self, handle: int) -> None:
-        """A file comes from its start."""
-        self.take(handle)
-        self._content[handle] = bytearray()
-
-    def append(self, handle: int, data: bytes) -> bool:
-        """A file goes on; False when it is dropped, because it or all together are too large."""
-        if handle not in self._content:
-            return True
-        self._content[handle] += data
-        self._size += len(data)
-        if len(self._content[handle]) <= LARGEST_CONTENT_BYTES and self._size <= REMEMBERED_BYTES:
-            return True
-        self.take(handle)
-        return False
-
-    def take(self, handle: int) -> bytes | None:
-        """What has come of a file, which is kept here no longer; None of one that is dropped."""
-        content = self._content.pop(handle, None)
-        if content is None:
-            return None
-        self._size -= len(content)
-        return bytes(content)
-
-    def clear(self) -> None:
-        """Nothing of what has come goes on."""
-        self._content.clear()
-        self._size = 0
+# JOBs whose state is kept, those that were heard of last, and the bytes of all their files together.
+REMEMBERED_JOBS = 16
+REMEMBERED_BYTES_OF_ALL = 2 * REMEMBERED_BYTES
+# Files of calls of which it is known how far they were shown.
+REMEMBERED_CALLS = 4_096
+FORGOTTEN = Entry(
+    "note",
+    "too-large",
+    "more JOBs, or more of them, than are remembered while watching: should this one go on, layers have no names, and"
+    " what began before is not shown",
+)
 
 
 class _Job:
     """One JOB's decoder."""
 
-    def __init__(self, directory: str, counter_map: CounterMap | None, begun_us: int) -> None:
+    def __init__(self, counter_map: CounterMap | None, begun_us: int) -> None:
         """`begun_us`: calls that ended by then, on the board's clock, are from before."""
-        self.directory = directory
         self.files = RememberedFiles()
         self.decoder = JobDecoder(self.files, counter_map, marked_map=simulated_map(), remembered_logs=DECODED_LOGS)
         self.arriving = Arriving()
@@ -142,7 +66,10 @@ class _Job:
             is_new = ended_us > self._calls_shown_us.get(change.path, self._begun_us)
             if is_new.any():
                 latest_us = max(int(ended_us.max()), self._calls_until_us.get(change.path, 0))
+                self._calls_until_us.pop(change.path, None)
                 self._calls_until_us[change.path] = latest_us
+                if len(self._calls_until_us) > REMEMBERED_CALLS:
+                    del self._calls_until_us[next(iter(self._calls_until_us))]
                 yield replace(change, number=change.number[is_new], records=change.records[is_new])
 
 
@@ -152,7 +79,8 @@ class Watching:
     def __init__(self, counter_map: CounterMap | None, beginnings: Beginnings) -> None:
         self._counter_map = counter_map
         self._beginnings = beginnings
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: OrderedDict[str, _Job] = OrderedDict()
+        self._directories: dict[str, str] = {}
         self._begun_us = 0
         self.refused: dict[str, UnsupportedBoardError] = {}
 
@@ -171,9 +99,8 @@ class Watching:
         profiling: Profiling | None = None,  # noqa: ARG002 - the sink's interface
     ) -> None:
         """A JOB that is watched from now on."""
-        if name not in self._jobs:
-            begun_us = self._begun_us if self._beginnings.is_in_past(name) else 0
-            self._jobs[name] = _Job(directory, self._counter_map, begun_us)
+        self._directories.setdefault(name, directory)
+        self._job(name)
 
     async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:  # noqa: ARG002 - the sink's interface
         """Nothing is kept of JOBs that are gone."""
@@ -189,6 +116,7 @@ class Watching:
         """Decode events; everything is acknowledged, so that the board forgets it."""
         reached: dict[int, Acknowledgement] = {}
         changes = [self._understood(happened, reached) for happened in events if happened.job not in self.refused]
+        changes += self._make_room()
         if reached:
             await acknowledge(list(reached.values()))
         return changes
@@ -207,7 +135,24 @@ class Watching:
         return True
 
     def _directory(self, job: str) -> str:
-        return self._jobs[job].directory if job else ""
+        return self._directories[job] if job else ""
+
+    def _job(self, name: str) -> _Job:
+        """The JOB's state, made anew where it was forgotten."""
+        if name not in self._jobs:
+            begun_us = self._begun_us if self._beginnings.is_in_past(name) else 0
+            self._jobs[name] = _Job(self._counter_map, begun_us)
+        self._jobs.move_to_end(name)
+        return self._jobs[name]
+
+    def _make_room(self) -> Iterator[JobChanges]:
+        """Forget JOBs that were not heard of for longest, and say so."""
+        size = sum(job.files.size for job in self._jobs.values())
+        while len(self._jobs) > REMEMBERED_JOBS or (size > REMEMBERED_BYTES_OF_ALL and len(self._jobs) > 1):
+            name, job = self._jobs.popitem(last=False)
+            size -= job.files.size
+            if job.files.size:
+                yield JobChanges(name, self._directories[name], (LinkLedger(None, FORGOTTEN),))
 
     def _is_wanted(self, log: FollowedLog) -> bool:
         try:
@@ -236,7 +181,7 @@ class Watching:
         log, event = happened.log, happened.event
         assert log is not None, "only a Loss can be about no log"
         assert not isinstance(event, Loss), "it has no bytes"
-        job, path = self._jobs[log.job], checked_path(log.path)
+        job, path = self._job(log.job), checked_path(log.path)
         reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, isinstance(event, Completed))
         if isinstance(event, Removed):
             reached.pop(log.handle)

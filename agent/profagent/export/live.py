@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change, JobChanges
 
 TOLD_ENTRIES = 10_000
+# JOBs of which anything is remembered, those that were heard of last.
+REMEMBERED_JOBS = 16
 
 Event = dict[str, Any]
 
@@ -43,12 +45,14 @@ class LiveEvents:
         self.records = dict.fromkeys(("aicore", "aicpu", "acl_api"), 0)
         self.ledger = {"loss": 0, "note": 0}
         self._with_records = with_records
-        self._jobs: dict[str, LiveJob] = {}
+        self._jobs: OrderedDict[str, LiveJob] = OrderedDict()
         self._told: OrderedDict[tuple[str, str | None, str], Entry] = OrderedDict()
 
     def feed(self, batch: JobChanges) -> Iterator[Event]:
         """Events of one JOB's changes."""
         job = self._jobs.setdefault(batch.job, LiveJob())
+        self._jobs.move_to_end(batch.job)
+        yield from self._make_room()
         for change in batch.changes:
             self.samples.take(batch.job, change)
             yield from self._change(batch.job, job, change)
@@ -57,6 +61,13 @@ class LiveEvents:
         if batch.state not in (None, job.state):
             job.state = batch.state
             yield self._event("job", batch.job, state=batch.state)
+
+    def _make_room(self) -> Iterator[Event]:
+        """Show what there is of the JOB that was not heard of for longest, and forget it."""
+        while len(self._jobs) > REMEMBERED_JOBS:
+            name, job = self._jobs.popitem(last=False)
+            for inference, is_whole in job.due(has_ended=True):
+                yield self._inference(name, inference, complete=is_whole)
 
     def pass_over(self, batch: JobChanges) -> None:
         """Take changes that nobody is to see: they are not counted."""

@@ -48,6 +48,11 @@ class OpenInference:
         return self.is_vouched or (has_parts and 0 < self.done.file_len <= size)
 
     @property
+    def size(self) -> int:
+        """How many records have come."""
+        return len(self.layers) + len(self.aicpu_layers)
+
+    @property
     def has_records(self) -> bool:
         """Whether anything of it has come."""
         return bool(self.layers or self.aicpu_layers)

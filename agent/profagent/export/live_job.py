@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 # Inferences of which a part has come; older ones than these are shown as they are.
 OPEN_INFERENCES = 1_000
+# Records of all of them; an inference that alone has more is shown as it is.
+OPEN_RECORDS = 50_000
+# Layers of all models' tables beyond the newest, and models that had a part on the CPU.
+REMEMBERED_LAYERS = 100_000
+REMEMBERED_MODELS = 1_000
 # Inferences that were told and are not told again.
 TOLD_INFERENCES = 10_000
 
@@ -32,8 +37,9 @@ class LiveJob:
     def __init__(self) -> None:
         self.state: str | None = None
         self._frequency_mhz: int | None = None
-        self._tables: dict[tuple[str, int], LayerTable] = {}
-        self._with_aicpu: set[tuple[str, int]] = set()
+        self._tables: OrderedDict[tuple[str, int], LayerTable] = OrderedDict()
+        self._layers = 0  # in all of these
+        self._with_aicpu: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._open: OrderedDict[_Key, OpenInference] = OrderedDict()
         self._told: OrderedDict[_Key, Done | None] = OrderedDict()
 
@@ -43,7 +49,7 @@ class LiveJob:
             case FrequencyKnown():
                 self._frequency_mhz = change.mhz
             case LayersKnown():
-                self._tables[change.model, change.model_id] = change.table
+                self._know_layers((change.model, change.model_id), change.table)
             case InferenceTimed():
                 self._time(change)
             case LogReset():
@@ -56,7 +62,9 @@ class LiveJob:
         kind, model = change.name.kind, _model(change.name)
         durations, table = self._durations(change), self._tables.get(model)
         if kind is LogKind.AICPU:
-            self._with_aicpu.add(model)
+            self._with_aicpu[model] = None
+            if len(self._with_aicpu) > REMEMBERED_MODELS:
+                self._with_aicpu.popitem(last=False)
         places = zip(change.stretch.tolist(), change.layer_index.tolist(), strict=True)
         for number, (stretch, index) in enumerate(places):
             run = table.runs[index] if table is not None and 0 <= index < len(table.runs) else None
@@ -88,12 +96,22 @@ class LiveJob:
         The oldest of too many are told as they are.
         """
         too_many = len(self._open) - OPEN_INFERENCES
+        records = sum(inference.size for inference in self._open.values())
         for place, (key, inference) in enumerate(list(self._open.items())):
             is_whole = inference.is_whole(with_aicpu=_model(inference.name) in self._with_aicpu)
-            if is_whole or place < too_many or (has_ended and inference.has_records):
+            is_over = place < too_many or records > OPEN_RECORDS
+            if is_whole or is_over or (has_ended and inference.has_records):
+                records -= inference.size
                 del self._open[key]
                 self._note_told(key, inference.done)
                 yield inference, is_whole
+
+    def _know_layers(self, model: tuple[str, int], table: LayerTable) -> None:
+        earlier = self._tables.pop(model, None)
+        self._layers += len(table.layers) - (len(earlier.layers) if earlier is not None else 0)
+        self._tables[model] = table
+        while len(self._tables) > 1 and (self._layers > REMEMBERED_LAYERS or len(self._tables) > REMEMBERED_MODELS):
+            self._layers -= len(self._tables.popitem(last=False)[1].layers)
 
     def _opened(self, name: LogName, stretch: int) -> OpenInference | None:
         """The inference that records or a `.done` belong to; None when it was told."""

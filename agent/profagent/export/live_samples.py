@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from profagent.formats.names import LogKind, parse_log_name
-from profagent.formats.sampling import SampleTally, sum_of
+from profagent.formats.sampling import Figures, SampleTally, sum_of
 from profagent.ingest.changes import LogAdvanced, SegmentRecords
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 # Files of one model come at most so far out of their order.
 REMEMBERED_SAMPLES = 1_000
+# Models that are still compared; of those that were not heard of for longest the figures stay.
+REMEMBERED_MODELS = 256
 _OF_SAMPLES = (LogKind.AICORE, LogKind.AICPU)
 _Model = tuple[str, str, int]
 
@@ -43,7 +46,8 @@ class LiveSamples:
     """The samples that came since watching began. Of a model that was loaded again nobody knows what was due."""
 
     def __init__(self) -> None:
-        self._models: dict[_Model, _Samples] = {}
+        self._models: OrderedDict[_Model, _Samples] = OrderedDict()
+        self._forgotten: list[Figures] = []  # their sum, once there is one
         self._told: dict[str, int | None] = {}
 
     def tell(self, job: str, interval: int | None) -> None:
@@ -67,7 +71,8 @@ class LiveSamples:
 
     def in_all(self) -> dict[str, Any]:
         """The figures of all models together."""
-        total = sum_of(known.tally.figures(self._told.get(job)) for (job, _, _), known in self._models.items())
+        known = (samples.tally.figures(self._told.get(job)) for (job, _, _), samples in self._models.items())
+        total = sum_of([*self._forgotten, *known])
         return {
             "sampled": total.sampled,
             "due": total.due,
@@ -78,4 +83,10 @@ class LiveSamples:
         }
 
     def _of(self, job: str, name: LogName) -> _Samples:
-        return self._models.setdefault((job, name.model or "", name.model_id or 0), _Samples())
+        key = (job, name.model or "", name.model_id or 0)
+        samples = self._models.setdefault(key, _Samples())
+        self._models.move_to_end(key)
+        if len(self._models) > REMEMBERED_MODELS:
+            (other, _, _), forgotten = self._models.popitem(last=False)
+            self._forgotten = [sum_of([*self._forgotten, forgotten.tally.figures(self._told.get(other))])]
+        return samples

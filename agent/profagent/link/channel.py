@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 CALL_TIMEOUT_S = 10.0
+# A board refuses a stream at once, or when it has seen its first message.
+REFUSAL_S = 1.0
 UPGRADE = "upgrade profagent on both ends"
 LARGEST_MESSAGE_BYTES = 4 << 20
 # A half-open link is found within the sum of both, and by heartbeats before; the daemon allows a ping each 5 s.
@@ -66,13 +68,14 @@ class Stream:
         self,
         board: KnownBoard,
         call: grpc.aio.StreamStreamCall[bytes, bytes],
-        ask: Callable[[], Awaitable[object]],
+        ask: Callable[[bytes], Awaitable[object]],
     ) -> None:
-        """`ask` is another call to the board, which fails as this one would if the board refuses us."""
+        """`ask` opens a stream once more with this one's first message, and fails with what the board says to it."""
         self._board = board
         self._address = board.address
         self._call = call
         self._ask = ask
+        self._opening = b""
         # gRPC fails a call that is given a message while another is still being sent.
         self._sending = asyncio.Lock()
 
@@ -85,9 +88,11 @@ class Stream:
 
     async def send(self, message: ClientMessage) -> None:
         """Send one message in its turn; waits while the board does not read. UnreachableError or ProtocolError."""
+        data = sealed(to_wire(message))
+        self._opening = self._opening or data
         try:
             async with self._sending:
-                await self._call.write(sealed(to_wire(message)))
+                await self._call.write(data)
         except grpc.aio.AioRpcError as error:
             raise await self._reason(error) from error
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
@@ -119,7 +124,7 @@ class Stream:
     async def _ended(self) -> UnreachableError:
         """The error for an end of which no reason is known."""
         try:
-            await self._ask()
+            await self._ask(self._opening)
         except UnreachableError as error:
             return error
         return UnreachableError.at(self._address, "the stream has ended")
@@ -168,11 +173,34 @@ class Channel:
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[Stream]:
         """A Follow stream; it is ended when the context is left."""
-        stream = Stream(self._board, self._follow(), self.describe)
+        stream = Stream(self._board, self._follow(), self._ask_why)
         try:
             yield stream
         finally:
             await stream.finish()
+
+    async def _ask_why(self, opening: bytes) -> None:
+        """Open a stream as one was opened before. Raises what the board refuses it with.
+
+        Nothing is sent until the board has had time to refuse: a message that meets the refusal hides it.
+        """
+        await self.describe()
+        call = self._follow()
+        answer = asyncio.ensure_future(call.read())
+        try:
+            if not (await asyncio.wait([answer], timeout=REFUSAL_S))[0]:
+                await call.write(opening)
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                await answer
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.INTERNAL:
+                raise _translated(error, self.address) from error
+        except (TimeoutError, grpc.aio.UsageError, asyncio.InvalidStateError):
+            return
+        finally:
+            answer.cancel()
+            await asyncio.wait([answer])
+            call.cancel()
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+from collections.abc import Iterator
 
 import click
 import pytest
@@ -25,6 +26,7 @@ def test_a_command_s_result_is_given() -> None:
     assert run_until_stopped(work) == 7
 
 
+@pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_asks_the_command_to_end(number: int) -> None:
     async def work(stop: asyncio.Event) -> str:
@@ -35,6 +37,28 @@ def test_a_signal_asks_the_command_to_end(number: int) -> None:
     assert run_until_stopped(work) == "ended"
 
 
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Signal handlers are as before at the end."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_after_its_end_does_not_take_the_result(number: int) -> None:
+    async def work(stop: asyncio.Event) -> str:
+        _send(signal.SIGINT)
+        await stop.wait()
+        return "ended"
+
+    assert run_until_stopped(work) == "ended"
+    _send(number)
+
+
+@pytest.mark.usefixtures("handlers")
 def test_a_second_signal_ends_it() -> None:
     async def work(stop: asyncio.Event) -> None:
         _send(signal.SIGINT)

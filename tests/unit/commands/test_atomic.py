@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +13,6 @@ from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 def test_pieces_become_one_file(tmp_path: Path) -> None:
@@ -76,3 +77,38 @@ def test_a_folder_that_holds_something_stays(tmp_path: Path) -> None:
     with pytest.raises(ProfagentError, match="cannot write"):
         write_folder_atomically(tmp_path / "a", {"new": b"new"})
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["a", "a/old"]
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What is synchronised and renamed, in order, by the last part of its path."""
+    seen: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def noted_fsync(descriptor: int) -> None:
+        seen.append(("sync", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+        fsync(descriptor)
+
+    def noted_replace(path: Path, target: Path) -> Path:
+        seen.append(("rename", target.name))
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(Path, "replace", noted_replace)
+    return seen
+
+
+def test_a_durable_file_is_on_the_disk_before_its_name_and_the_name_before_the_end(
+    tmp_path: Path, steps: list[tuple[str, str]]
+) -> None:
+    write_atomically(tmp_path / "a", [b"x"], durably=True)
+    (_, temporary), rename, directory = steps
+    assert temporary.endswith(".part")
+    assert (rename, directory) == (("rename", "a"), ("sync", tmp_path.name))
+
+
+def test_a_folder_is_on_the_disk_before_its_name(tmp_path: Path, steps: list[tuple[str, str]]) -> None:
+    write_folder_atomically(tmp_path / "a", {"one": b"1", "more/two": b"2"})
+    named = steps.index(("rename", "a"))
+    assert {name for _, name in steps[:named]} >= {"one", "two", "more"}
+    assert steps[named + 1 :] == [("sync", tmp_path.name)]

@@ -149,6 +149,15 @@ async def test_silence_of_a_job_that_goes_on_is_explained_once(monkeypatch: pyte
     assert viewed.told == [INTERVAL_ZERO]
 
 
+async def test_silence_is_no_wonder_while_the_link_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    viewed = Viewed(from_start=True)
+    viewed.follow()
+    viewed.state("open", caught_up=True)
+    viewed.view.unlinked(UnreachableError.at("euler:1", "revoked"), 30.0)
+    await _minded(viewed, 3, monkeypatch)
+    assert INTERVAL_ZERO not in viewed.told
+
+
 async def test_inferences_need_no_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     viewed = Viewed(from_start=True)
     viewed.follow()

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands import watching
+from profagent.commands import remembered_files, watching
 from profagent.commands.beginnings import Beginnings
-from profagent.commands.watching import REMEMBERED_FILES, RememberedFiles, Watching
+from profagent.commands.remembered_files import REMEMBERED_FILES, Arriving, RememberedFiles
+from profagent.commands.watching import FORGOTTEN, REMEMBERED_JOBS, Watching
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import ApiRecords, InferenceTimed, LinkLedger, Redecoded, SegmentRecords
-from profagent.link.messages import Acknowledgement, JobStatus
+from profagent.link.messages import Acknowledgement, Chunk, JobStatus
+from profagent.link.session import FollowedLog, Happened, chunk_crc
 from tests.encoders import api_record
 from tests.unit.commands.link import BOARD_US, JOB, Sender, board
 from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, records
@@ -131,7 +133,7 @@ async def test_a_loss_of_no_log_is_passed_on() -> None:
 
 
 async def test_a_snapshot_that_is_not_small_is_told_and_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LARGEST_CONTENT_BYTES", 8)
+    monkeypatch.setattr(remembered_files, "LARGEST_CONTENT_BYTES", 8)
     sender = await _sender()
     (change,) = await sender.send("info.json.0", INFO_JSON, snapshot=True)
     assert isinstance(change, LinkLedger)
@@ -139,8 +141,8 @@ async def test_a_snapshot_that_is_not_small_is_told_and_not_read(monkeypatch: py
 
 
 def test_small_files_that_come_at_once_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
-    arriving = watching.Arriving()
+    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 10)
+    arriving = Arriving()
     for handle in (1, 2, 3):
         arriving.begin(handle)
         assert arriving.append(handle, b"1234") is (handle < 3)
@@ -150,7 +152,7 @@ def test_small_files_that_come_at_once_are_bounded_together(monkeypatch: pytest.
 
 
 def test_the_oldest_tables_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
+    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 10)
     files = RememberedFiles()
     for model in ("a", "b", "c", "c"):
         _keep(files, f"data/{model}.0.layer.info", b"1234")
@@ -158,7 +160,7 @@ def test_the_oldest_tables_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_data_that_is_not_kept_any_more_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 300)
+    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 300)
     sender = await _sender()
     path = "data/aicore.0.m.3.0.2.3.0"
     await sender.send(path, records(*range(100, 109)), complete=False)
@@ -211,9 +213,34 @@ def test_a_file_that_begins_anew_forgets_its_earlier_bytes() -> None:
 
 
 def test_of_a_forgotten_file_the_rest_is_not_kept_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
+    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 10)
     files = RememberedFiles()
     files.begin("x")
     files.append("x", bytes(11))
     files.append("x", b"tail")
     assert files.read("x") is None
+
+
+@pytest.mark.parametrize("what", ["JOBs", "bytes"])
+async def test_jobs_are_bounded_in_all_and_the_oldest_is_told(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if what == "bytes":
+        monkeypatch.setattr(watching, "REMEMBERED_JOBS", 1_000)
+        monkeypatch.setattr(watching, "REMEMBERED_BYTES_OF_ALL", REMEMBERED_JOBS * len(records(700)))
+    sender = await _sender()
+    await sender.send(aicore_path(), records(700), complete=False)
+    told: list[Change] = []
+    for number in range(REMEMBERED_JOBS):
+        sender.job = f"JOB{chr(65 + number)}{'B' * 28}"
+        sender.sink.know_job(sender.job, f"/root/{sender.job}")
+        told += _of(LinkLedger, await sender.send(aicore_path(), records(700)))
+    assert told == [LinkLedger(None, FORGOTTEN)]
+    # What goes on of it has no beginning here; what begins anew is shown.
+    sender.job = JOB
+    (log, _) = await sender.offer(aicore_path())
+    data = records(700)
+    grown = Chunk(log.handle, 1, len(data), data, chunk_crc(log.handle, 1, len(data), data))
+    at = FollowedLog(log.handle, JOB, log.path, snapshot=False, generation=1, offset=2 * len(data))
+    gone, *_ = await sender.happen(Happened(JOB, at, grown))
+    assert isinstance(gone, LinkLedger)
+    assert gone.entry.reason == "too-large"
+    assert _of(SegmentRecords, await sender.send(aicore_path(1), data))

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from profagent.commands.counter_maps import simulated_map
-from profagent.export.live import LiveEvents
+from profagent.export.live import REMEMBERED_JOBS, LiveEvents
 from profagent.export.live_job import OPEN_INFERENCES
-from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger
+from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, SegmentRecords
 from tests.encoders import aicpu_record, api_record, done_text, layer_item
-from tests.unit.export.arriving_job import JOB, START_US, ArrivingJob, aicore_done, aicore_path, records
+from tests.unit.export.arriving_job import JOB, LAYERS, START_US, ArrivingJob, aicore_done, aicore_path, records
 
 AICPU = "data/aicpu.0.m.3.0.1.1.0"
 CPU_SPAN = (START_US + 300, START_US + 340)
@@ -249,3 +249,35 @@ def test_a_simulated_job_marks_every_event(job: ArrivingJob) -> None:
     assert job.change_state("open")[0]["simulated"] is True
     assert job.events.summary()["simulated"] is True
     assert LiveEvents(simulated=True).summary()["simulated"] is True
+
+
+def test_an_inference_whose_records_never_end_is_told_as_it_is(
+    job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profagent.export.live_job.OPEN_RECORDS", 10)
+    data = records(*range(1, 31))
+    events = [event for at in range(0, len(data), 256) for event in job.send(aicore_path(), data[at : at + 256])]
+    (event,) = [event for event in events if event["event"] == "inference"]
+    assert (event["records"], event["complete"]) == (11, False)
+
+
+def test_what_was_not_told_of_the_oldest_of_too_many_jobs_is_told() -> None:
+    live = LiveEvents()
+    arriving = ArrivingJob()
+    (change,) = [
+        change
+        for change in arriving.decoder.append(aicore_path(), 1, 0, records(700))
+        if isinstance(change, SegmentRecords)
+    ]
+    names = [f"JOB{chr(65 + number)}{'B' * 28}" for number in range(REMEMBERED_JOBS + 1)]
+    told = [event for name in names for event in live.feed(JobChanges(name, "/root", [change]))]
+    assert [(event["event"], event["job"], event["complete"]) for event in told] == [("inference", names[0], False)]
+
+
+def test_tables_of_layers_are_bounded_by_their_layers(job: ArrivingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.export.live_job.REMEMBERED_LAYERS", len(LAYERS))
+    job.send("data/n.0.layer.info", layer_item(1, b"other\0", prof_layer_id=1))
+    job.send(aicore_path(), records(700))
+    (event,) = job.send(aicore_path() + ".done", aicore_done(256))
+    assert [layer["layer_name"] for layer in event["slowest"]] == [None]
+    assert event["total_us"] == 100.0

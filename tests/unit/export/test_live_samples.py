@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from profagent.export.live_samples import REMEMBERED_SAMPLES, LiveSamples
 from profagent.ingest.changes import LogAdvanced
 from tests.unit.store.rows import JOB, aicore, name_of
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def path(count: int, end: str = "") -> str:
@@ -59,3 +64,13 @@ def test_other_files_are_no_samples() -> None:
     samples.take(JOB, LogAdvanced("data/cont.0.m.0.1.1.5", 1, 0))
     samples.take(JOB, LogAdvanced("foreign", 1, 0))
     assert samples.in_all()["sampled"] == 0
+
+
+def test_figures_of_models_that_are_compared_no_longer_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.export.live_samples.REMEMBERED_MODELS", 2)
+    samples = LiveSamples()
+    samples.tell(JOB, 10)
+    for model in "abcd":
+        for count in (0, 20):
+            samples.take(JOB, LogAdvanced(f"data/aicore.0.{model}.3.0.1.1.{count}", 1, 0))
+    assert (samples.in_all()["sampled"], samples.in_all()["due"]) == (8, 12)

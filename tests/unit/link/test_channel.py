@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
-from profagent.link.channel import Channel, connected
+from profagent.link.channel import Channel, Stream, connected
 from profagent.link.credentials import DEFAULT_PORT, full_address
 from profagent.link.known import KnownBoard
 from profagent.link.messages import JobsListed, Open
@@ -148,6 +148,39 @@ async def test_a_refusal_says_why(code: grpc.StatusCode, error: type[Unreachable
         with pytest.raises(error, match="it is so") as caught:
             await stream.receive()
         assert caught.type is error
+
+
+async def until_it_fails(stream: Stream) -> None:
+    while True:
+        await stream.send(Open("me", "test"))
+
+
+class RefusingBoard(ScriptedBoard):
+    """Refuses every stream after so many of its messages, and no other call."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self._after = after
+        self.refused = asyncio.Event()
+
+    async def Follow(self, requests: AsyncIterator[pb.ClientMessage], context: Any) -> None:  # type: ignore[override]
+        for _ in range(self._after):
+            await anext(aiter(requests))
+        self.refused.set()
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "it is so")
+
+
+@pytest.mark.parametrize("after", [0, 1])
+async def test_why_a_stream_is_refused_is_found_out_though_grpc_forgot_it(after: int) -> None:
+    board = RefusingBoard(after)
+    async with serving(board) as address, connected(address) as channel, channel.follow() as stream:
+        await stream.ready()
+        for _ in range(after):
+            await stream.send(Open("me", "test"))
+        await board.refused.wait()
+        await asyncio.sleep(0.2)  # the refusal comes, and gRPC takes nothing more
+        with pytest.raises(UnreachableError, match="it is so"):
+            await until_it_fails(stream)
 
 
 async def test_nobody_there_is_unreachable() -> None:

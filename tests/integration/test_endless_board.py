@@ -1,0 +1,48 @@
+"""A board that never comes to an end, against the real commands: memory stays bounded."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.endless import ENDLESS
+from tests.fakes.malicious_board import malicious
+from tests.integration.host import started as command
+from tests.integration.test_malicious_board import Scene
+
+MEMORY_LIMIT_BYTES = 300_000_000
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def peak_bytes(scene: Scene, address: str, verb: str, seconds: str, *arguments: str) -> int:
+    """The most memory that a command has had, of those that end by themselves or after some seconds."""
+    where = ("--workspace", scene.workspace) if verb == "record" else ("--from-start",)
+    with command(verb, "--board", address, *where, *arguments) as host:
+        with suppress(subprocess.TimeoutExpired):
+            host.process.wait(float(seconds))
+        status = Path(f"/proc/{host.process.pid}/status").read_text("ascii")
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert peak, "it goes on for as long as the board does"
+        host.process.send_signal(signal.SIGINT)
+        ended = host.ended()
+    scene.check(ended)
+    scene.check_database()
+    return int(peak[1]) * 1024
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+@pytest.mark.parametrize("verb", ["record", "watch"])
+def test_what_never_ends_does_not_fill_the_memory(what: str, verb: str, scene: Scene) -> None:
+    with malicious(ENDLESS[what]) as board:
+        peak = peak_bytes(scene, board.address, verb, "5")
+    print(f"{verb}, endless {what}: {peak / 1e6:.0f} MB")
+    assert peak < MEMORY_LIMIT_BYTES
