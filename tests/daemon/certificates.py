@@ -11,6 +11,8 @@ import grpc
 
 from profagentd.roles import fingerprint_of
 
+SINCE = "19700101000000Z"
+FUTURE = "20400101000000Z"
 EVER = "20490101000000Z"
 PAST = "20200101000000Z"
 OPERATOR = "URI:profagent:role:operator"
@@ -76,20 +78,20 @@ class Authority:
         self._new_key(self._key)
         openssl("req", "-x509", "-key", self._key, "-subj", f"/CN={name}", "-days", 9000, "-out", self.cert)
 
-    def issue(self, name: str, *alternatives: str, until: str = EVER) -> Pair:
+    def issue(self, name: str, *alternatives: str, since: str = SINCE, until: str = EVER) -> Pair:
         """A certificate with these alternative names, as openssl writes them."""
         request, cert, key = (self.folder / f"{name}.{suffix}" for suffix in ("csr", "pem", "key"))
         self._new_key(key)
         names = ["-addext", f"subjectAltName={','.join(alternatives)}"] if alternatives else []
         openssl("req", "-new", "-key", key, "-subj", f"/CN={name}", *names, "-out", request)
-        dates = ("-startdate", "19700101000000Z", "-enddate", until)
+        dates = ("-startdate", since, "-enddate", until)
         issuer = ("-config", self.folder / "config", "-cert", self.cert, "-keyfile", self._key)
         openssl("ca", "-batch", "-notext", *issuer, *dates, "-in", request, "-out", cert)
         return Pair(cert, key, self.cert)
 
-    def board(self, until: str = EVER) -> Pair:
+    def board(self, *, since: str = SINCE, until: str = EVER) -> Pair:
         """A board's certificate, for loopback addresses."""
-        return self.issue("board", "IP:127.0.0.1", "IP:::1", "DNS:localhost", until=until)
+        return self.issue("board", "IP:127.0.0.1", "IP:::1", "DNS:localhost", since=since, until=until)
 
     def _new_key(self, path: Path) -> None:
         openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", path)

@@ -13,15 +13,19 @@ import grpc
 import grpc.aio
 import pytest
 
+from profagent_wire.health.v1.health_pb2 import HealthCheckRequest
+from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
 from profagentd import admission, budget, following, requests, server, stream, window
+from tests.daemon.certificates import Authority
 from tests.daemon.daemon_process import Daemon, make_job, running
-from tests.daemon.wire_client import Client, message, open_message
+from tests.daemon.wire_client import PATIENCE_S, Client, message, open_message
 from tests.daemon.wire_client import following as connected
 from tests.fakes.misbehaving import FOLLOW, OPTIONS, from_address
 
 if TYPE_CHECKING:
+    from profagent_wire.health.v1.health_pb2_grpc import HealthAsyncStub
     from profagent_wire.v1.board_pb2_grpc import BoardAsyncStub
 
 PAGE = Path(__file__).parents[2] / "docs" / "wire.md"
@@ -121,6 +125,42 @@ async def test_connections_are_counted_and_those_that_close_make_room(daemon: Da
         assert error.value.code() is grpc.StatusCode.UNAVAILABLE
         await channels.pop().close()
         await _stub(one_more).Describe(wire.DescribeRequest(), timeout=20, wait_for_ready=True)
+
+
+async def test_a_connection_has_thirty_two_calls_at_a_time_and_others_wait(daemon: Daemon) -> None:
+    async with grpc.aio.insecure_channel(daemon.address, options=OPTIONS) as channel:
+        health = cast("HealthAsyncStub", HealthStub(channel))
+        watches = [health.Watch(HealthCheckRequest()) for _ in range(server.STREAMS_OF_A_CONNECTION)]
+        for watch in watches:
+            assert await watch.read() is not grpc.aio.EOF
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await _stub(channel).Describe(wire.DescribeRequest(), timeout=1)
+        assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        watches.pop().cancel()
+        await _stub(channel).Describe(wire.DescribeRequest(), timeout=20)
+        for watch in watches:
+            watch.cancel()
+
+
+async def test_a_connection_that_does_not_say_what_it_speaks_is_closed(tmp_path: Path, daemon: Daemon) -> None:
+    (tmp_path / "other").mkdir()
+    board = Authority(tmp_path / "authority").board()
+    with running("--root", tmp_path / "other", "--log-level", "error", *board.arguments) as with_tls:
+        held = await asyncio.gather(held_s(daemon.address), held_s(with_tls.address))
+    assert all(each >= server.HANDSHAKE_MS / 1000 / 2 for each in held), held
+
+
+async def held_s(address: str) -> float:
+    """For how long a daemon holds a connection over which nothing is said."""
+    loop = asyncio.get_running_loop()
+    reader, writer = await asyncio.open_connection(*address.split(":"))
+    begun = loop.time()
+    try:
+        with suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), PATIENCE_S)
+        return loop.time() - begun
+    finally:
+        writer.transport.abort()
 
 
 async def test_a_clients_message_is_of_256_kib_and_no_more(daemon: Daemon) -> None:

@@ -17,7 +17,7 @@ from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.errors import DaemonError
 from profagentd.tls import TlsFiles, doubt_of, server_credentials
-from tests.daemon.certificates import OPERATOR, PAST, Authority, Pair
+from tests.daemon.certificates import FUTURE, OPERATOR, PAST, Authority, Pair
 from tests.daemon.daemon_process import Daemon, command, environment, running
 from tests.daemon.wire_client import PATIENCE_S, connect, following, open_message
 
@@ -164,6 +164,14 @@ async def test_a_certificate_that_has_expired_is_not_heard(daemon: Daemon, autho
     assert (await refusal_of(daemon.address, expired)).code() is grpc.StatusCode.UNAVAILABLE
 
 
+async def test_a_certificate_that_is_not_valid_yet_by_the_boards_clock_is_not_heard(
+    daemon: Daemon, authority: Authority
+) -> None:
+    # A board whose clock is behind sees others' certificates so; those of profagent are valid since 1970.
+    later = authority.issue("later", OPERATOR, since=FUTURE).client
+    assert (await refusal_of(daemon.address, later)).code() is grpc.StatusCode.UNAVAILABLE
+
+
 async def test_a_certificate_of_another_authority_is_not_heard(daemon: Daemon, operator: Pair, tmp_path: Path) -> None:
     # Of the same name: it is the key that counts.
     stranger = Authority(tmp_path / "other").issue("stranger", OPERATOR)
@@ -289,6 +297,10 @@ def test_a_board_says_why_hosts_will_refuse_it(authority: Authority, board: Pair
     assert expired is not None
     assert "certificate has expired" in expired
     assert "by this board's clock" in expired
+    later = doubt_of(files_of(authority.board(since=FUTURE)))
+    assert later is not None
+    assert "certificate is not yet valid" in later
+    assert "set the clock if it is wrong" in later
     stranger = Authority(tmp_path / "other", "other workshop").cert
     assert "issuer" in (doubt_of(TlsFiles(str(board.cert), str(board.key), str(stranger))) or "")
 
