@@ -45,6 +45,7 @@ def board(root: Path, *, identity: str = "bench", compression: str = "none") -> 
     """A daemon that serves what is below `root`."""
     command = [sys.executable, "-m", "tests.bench.boards", identity, compression]
     started: list[str | Path] = [*command, "--listen", "127.0.0.1:0", "--root", root, "--log-level", "warning"]
+    started += ["--state", root.with_name(f"{root.name}-state").absolute()]
     return serving(started, environment("protos", "daemon", "agent", "."))
 
 

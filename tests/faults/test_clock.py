@@ -49,9 +49,9 @@ def test_the_boards_wall_clock_is_set_back_a_day_and_forward_a_year(tmp_path: Pa
     set_clock(ahead, 0)
     root.mkdir()
     database = workspace / "profagent.db"
-    state = ("--state", tmp_path / "state", "--root", root)
+    state = ("--state", tmp_path / "state")
     simulated = ("--simulate", "--rate", "20", "--model", "mobilenetv2", "--layers", "40")
-    with clocked(ahead, *state, *simulated) as npu, clocked(ahead, *state) as board:
+    with clocked(ahead, "--root", root, *simulated) as npu, clocked(ahead, "--root", root, *state) as board:
         assert eventually(lambda: any(root.iterdir()))
         (job,) = root.iterdir()
         with recording(board.address, workspace) as link:
