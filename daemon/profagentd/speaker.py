@@ -1,0 +1,227 @@
+"""What the daemon says on a stream, turn by turn: it reads files only when it can send, and says what they hold."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from profagent_wire.v1 import board_pb2 as wire
+from profagentd import messages
+from profagentd.clock import US_PER_S, Clock, moment
+from profagentd.disks import Patience, on_disk
+from profagentd.following import CHUNK_BYTES
+from profagentd.stream import PAGE_ENTRIES, Stream
+from profagentd.turns import take_turns
+from profagentd.usage import usage
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+    from typing import Callable
+
+    from profagentd.custody import Custody
+    from profagentd.following import Step
+    from profagentd.selection import Names
+    from profagentd.turns import Turn
+    from profagentd.walk import Page
+
+_LOGGER = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# Each side speaks at least so often.
+HEARTBEAT_S = 4.0
+# When a client that was said goodbye to may come back.
+RETRY_AFTER_S = 2.0
+# Logs that have their turn in one go.
+TURN_LOGS = 128
+# A log that waits for nothing but time has its turn with the next that has one, or so much later by itself.
+LENIENCE_S = 0.05
+# Released handles are told together, so long after the first of them, unless others wait for their room.
+RELEASE_S = 0.25
+# A stream whose window is full looks this often whether an idle log can give way.
+ROOM_S = 0.25
+
+
+class Surroundings(Protocol):
+    """What a speaker needs of the daemon."""
+
+    @property
+    def clock(self) -> Clock:
+        """The board's clocks."""
+
+    @property
+    def custody(self) -> Custody:
+        """What becomes of their files."""
+
+
+class Speaker:
+    """Says what is due in a stream, a little of everything in each turn."""
+
+    def __init__(
+        self,
+        site: Surroundings,
+        stream: Stream,
+        write: Callable[[wire.ServerMessage], Awaitable[None]],
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called when there is something to say that was waited for."""
+        self._site = site
+        self._stream = stream
+        self._write = write
+        self._wake = wake
+        self._spoke = site.clock.monotonic()
+        self._release_due: float | None = None  # when released handles are told
+        self._patience = Patience()
+        self._late: dict[bytes, Callable[[], Awaitable[None]]] = {}  # what is to follow, by root
+        self._losses_told = 0  # revision up to which kept losses are told
+
+    def close(self) -> None:
+        """Wait for no root any more."""
+        self._patience.close()
+
+    @property
+    def due(self) -> float:
+        """Monotonic time of the next turn, though nothing happens until then."""
+        due = [self._spoke + HEARTBEAT_S, self._release_due]
+        next_due = self._stream.window.next_due()
+        if next_due is not None:
+            due.append(next_due + LENIENCE_S)
+        if self._stream.is_short_of_room:
+            due.append(self._site.clock.monotonic() + ROOM_S)
+        return min(each for each in due if each is not None)
+
+    async def list_jobs(self) -> None:
+        """Say what there is when a client has come."""
+        await self._tell_jobs()
+        await self._write(wire.ServerMessage(jobs_listed=wire.JobsListed()))
+        await self._tell_losses()
+
+    async def say_goodbye(self) -> None:
+        """Say that the daemon is about to end."""
+        retry_us = int(RETRY_AFTER_S * US_PER_S)
+        await self._write(
+            wire.ServerMessage(goodbye=wire.Goodbye(reason="the daemon is stopping", retry_after_us=retry_us))
+        )
+
+    async def send_heartbeat(self) -> None:
+        """Prove that the daemon lives."""
+        heartbeat = messages.heartbeat(
+            usage(self._site.custody.space.free_bytes), moment(self._site.clock), self._stream.window.lag_bytes
+        )
+        await self._write(wire.ServerMessage(heartbeat=heartbeat))
+        self._spoke = self._site.clock.monotonic()
+
+    async def turn(self) -> bool:
+        """Do a little of everything that is due; whether there was anything."""
+        done = [
+            await self._take_late(),
+            await self._tell_jobs(),
+            await self._tell_losses(),
+            await self._announce(),
+            await self._tell_released(),
+            await self._send_logs(),
+        ]
+        if not any(done):
+            done.append(await self._tell_caught_up())
+        if self._site.clock.monotonic() - self._spoke >= HEARTBEAT_S:
+            await self.send_heartbeat()
+        return any(done)
+
+    # Parts of a turn
+
+    async def _tell_jobs(self) -> bool:
+        if self._stream.has_removed_jobs:
+            await self._tell_released(at_once=True)
+        views = self._stream.take_statuses()
+        for view in views:
+            await self._write(wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle)))
+        return bool(views)
+
+    async def _tell_losses(self) -> bool:
+        losses = self._site.custody.losses.since(self._losses_told)
+        self._losses_told = self._site.custody.losses.revision
+        for batch in messages.kept_losses(losses, self._stream.job_handle):
+            await self._write(wire.ServerMessage(batch=batch))
+        return bool(losses)
+
+    async def _tell_caught_up(self) -> bool:
+        views = self._stream.take_caught_up()
+        for view in views:
+            status = messages.job_status(view.job, handle=view.handle, caught_up=True)
+            await self._write(wire.ServerMessage(job_status=status))
+        return bool(views)
+
+    async def _tell_released(self, *, at_once: bool = False) -> bool:
+        now = self._site.clock.monotonic()
+        if self._stream.window.has_released and self._release_due is None:
+            self._release_due = now + RELEASE_S
+        is_due = self._release_due is not None and now >= self._release_due
+        if not (is_due or at_once or self._stream.is_short_of_room):
+            return False
+        self._release_due = None
+        told = self._stream.window.has_released
+        while self._stream.window.has_released:
+            handles = self._stream.window.take_released(PAGE_ENTRIES)
+            await self._write(wire.ServerMessage(released=wire.Released(handles=handles)))
+        return told
+
+    async def _announce(self) -> bool:
+        names = self._stream.next_names(self._site.clock.monotonic())
+        if names is None:
+            return False
+        await self._read_files(names.place.root, names.look, partial(self._announce_page, names))
+        return True
+
+    async def _announce_page(self, names: Names, page: Page) -> None:
+        logs, losses = self._stream.looked(names, page, moment(self._site.clock))
+        if any(self._stream.window.is_leaving(log) for log in logs):
+            await self._tell_released(at_once=True)
+        if logs:
+            await self._write(wire.ServerMessage(announced=messages.announced(logs)))
+        await self._send(deque(messages.batches(losses)))
+
+    async def _send_logs(self) -> bool:
+        now = moment(self._site.clock)
+        ready = self._stream.take_turns(TURN_LOGS, now.monotonic)
+        if not ready:
+            return False
+        limit = min(CHUNK_BYTES, self._stream.sending_bytes.room)
+        self._stream.sending_bytes.take(limit)
+        work = partial(take_turns, ready, now, limit)
+        await self._read_files(ready[0].place.root, work, partial(self._send_steps, ready, limit))
+        return True
+
+    async def _send_steps(self, ready: Sequence[Turn], limit: int, steps: Sequence[Step]) -> None:
+        await self._send(self._batches(ready, steps))
+        self._stream.sending_bytes.give_back(limit)
+
+    async def _read_files(self, root: bytes, work: Callable[[], T], then: Callable[[T], Awaitable[None]]) -> None:
+        """Have a root's files read; where it hangs, what follows is done when it answers, and other roots go on."""
+        task = await self._patience.wait(root, on_disk(root, work))
+        if task.done():
+            await then(task.result())
+            return
+        _LOGGER.warning("%s does not answer: its logs wait", os.fsdecode(root))
+        self._stream.away.add(root)
+        self._late[root] = lambda: then(task.result())
+        task.add_done_callback(lambda _: self._wake())
+
+    async def _take_late(self) -> bool:
+        """Go on with roots that answer again."""
+        back = [root for root in self._late if not self._patience.is_late(root)]
+        for root in back:
+            self._stream.came_back(root)
+            await self._late.pop(root)()
+        return bool(back)
+
+    def _batches(self, ready: Sequence[Turn], steps: Sequence[Step]) -> deque[wire.ServerMessage]:
+        self._stream.window.put_back(turn.log for turn in ready[len(steps) :])
+        events = (event for turn, step in zip(ready, steps) for event in self._stream.window.stepped(turn.log, step))
+        return deque(messages.batches(events))
+
+    async def _send(self, waiting: deque[wire.ServerMessage]) -> None:
+        """Send messages; a client that does not read keeps us here, with no more in memory than them."""
+        while waiting:
+            await self._write(waiting.popleft())
