@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 US_PER_S = 1_000_000
 
@@ -39,8 +38,7 @@ class SystemClock:
         await asyncio.sleep(delay_s)
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """Both clocks, read one right after the other."""
 
     monotonic: float

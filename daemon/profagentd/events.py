@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import Union
+from typing import NamedTuple, Union
 
 
 class StartReason(enum.Enum):
@@ -27,8 +26,7 @@ class LossReason(enum.Enum):
     DISK_FULL = "disk-full"
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(NamedTuple):
     """Bytes of `generation` follow from `offset`; `after_deletion`: retention deleted the file that stood there."""
 
     handle: int
@@ -38,8 +36,7 @@ class Started:
     after_deletion: bool = False
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Bytes of a log at `offset`."""
 
     handle: int
@@ -48,8 +45,7 @@ class Chunk:
     data: bytes
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(NamedTuple):
     """The log is complete as far as the board can tell."""
 
     handle: int
@@ -58,8 +54,7 @@ class Completed:
     digest: bytes
 
 
-@dataclass(frozen=True)
-class Removed:
+class Removed(NamedTuple):
     """The log is gone; `size` is the last one seen."""
 
     handle: int
@@ -68,8 +63,7 @@ class Removed:
     size: int
 
 
-@dataclass(frozen=True)
-class Loss:
+class Loss(NamedTuple):
     """Something is gone or cannot be sent; `handle` 0 when no announced log is meant."""
 
     handle: int

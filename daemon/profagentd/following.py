@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.events import Chunk, Event, Loss, LossReason, Removed, StartReason
 from profagentd.log import Comparison, Log, Phase
@@ -27,8 +26,7 @@ RESEND_BYTES_PER_S = 4 * 1024 * 1024
 COMPARE_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """What one look gave: events in order, whether to look again at once, or when."""
 
     events: tuple[Event, ...] = ()

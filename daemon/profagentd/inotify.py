@@ -7,9 +7,8 @@ import ctypes
 import errno
 import os
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from profagentd.changes import Touch
 
@@ -33,8 +32,7 @@ FIRST_S = 0.01
 GATHER_S = 0.05
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(NamedTuple):
     """One notice about a watched directory, or about `name` in it."""
 
     watch: int

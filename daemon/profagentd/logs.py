@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from functools import lru_cache
 
 DATA_DIRECTORY = b"data"
 DONE_SUFFIX = b".done"
@@ -11,6 +12,9 @@ DONE_SUFFIX = b".done"
 _DATA_NAME = re.compile(rb"(aicore|aacore|aicpu|aacpu|acl_api|aclmodule)\.\d+\..*\d", re.IGNORECASE | re.DOTALL)
 _NET_INFO_NAME = re.compile(rb"(.*\.\d+)\.net\.info", re.DOTALL)
 _API_NAME = re.compile(rb"(?:acl_api|aclmodule)\.\d+\.(.*\.\d+)", re.IGNORECASE | re.DOTALL)
+
+# Each name is asked about several times within a moment.
+_REMEMBERED = 512
 
 _DONE_LINE = re.compile(rb"([a-z_]+):\s*(-?\d+)\s*")
 _EVERY_DONE = frozenset((b"file_len", b"start_time", b"end_time"))
@@ -31,6 +35,7 @@ class LogKind(enum.Enum):
     SNAPSHOT = 2  # it is rewritten whole
 
 
+@lru_cache(_REMEMBERED)
 def kind_of(path: bytes) -> LogKind:
     """The kind of the log at `path` inside a JOB directory; what is not known to grow is a snapshot."""
     return LogKind.DATA if _DATA_NAME.fullmatch(base_name(path)) else LogKind.SNAPSHOT
@@ -46,6 +51,7 @@ def done_of(path: bytes) -> bytes:
     return path + DONE_SUFFIX
 
 
+@lru_cache(_REMEMBERED)
 def ended_by(path: bytes) -> bytes | None:
     """The data log that the file at `path` is the `.done` of, or None when it is something else."""
     if not path.endswith(DONE_SUFFIX):

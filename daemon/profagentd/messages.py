@@ -73,20 +73,14 @@ def _profiling(found: Profiling) -> wire.Profiling:
     )
 
 
-def announced(logs: Iterable[Log]) -> wire.Announced:
+def announced(logs: Iterable[Log]) -> wire.ServerMessage:
     """Logs that the client is asked about."""
-    return wire.Announced(
-        logs=[
-            wire.AnnouncedLog(
-                handle=log.handle,
-                job=log.job,
-                path=log.path,
-                kind=wire.LogKind.ValueType(log.kind.value),
-                size=log.size,
-            )
-            for log in logs
-        ]
-    )
+    message = wire.ServerMessage()
+    for log in logs:
+        said = message.announced.logs.add()
+        said.handle, said.job, said.path, said.size = log.handle, log.job, log.path, log.size
+        said.kind = wire.LogKind.ValueType(log.kind.value)
+    return message
 
 
 def heartbeat(used: Usage, now: Moment, lag_bytes: int) -> wire.Heartbeat:
@@ -109,7 +103,7 @@ def batches(events: Iterable[Event]) -> Iterator[wire.ServerMessage]:
         if batched and (size + weight > _BATCH_BYTES or batched >= _BATCH_EVENTS):
             yield message
             message, size = wire.ServerMessage(), 0
-        message.batch.events.append(_event(event))
+        _put(event, message.batch.events.add())
         size += weight
     if message.batch.events:
         yield message
@@ -132,36 +126,29 @@ def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention:
     )
 
 
-def _event(event: Event) -> wire.Event:
+def _put(event: Event, said: wire.Event) -> None:
+    """Fill in a message where it stands: one that is made apart and put in is copied, which costs thrice as much."""
     if isinstance(event, Chunk):
-        return wire.Event(chunk=_chunk(event))
-    if isinstance(event, Started):
-        reason = wire.StartReason.ValueType(event.reason.value)
-        return wire.Event(
-            started=wire.Started(
-                handle=event.handle,
-                generation=event.generation,
-                offset=event.offset,
-                reason=reason,
-                after_deletion=event.after_deletion,
-            )
-        )
-    if isinstance(event, Completed):
-        return wire.Event(
-            completed=wire.Completed(
-                handle=event.handle, generation=event.generation, size=event.size, digest=event.digest
-            )
-        )
-    if isinstance(event, Removed):
-        return wire.Event(
-            removed=wire.Removed(handle=event.handle, generation=event.generation, sent=event.sent, size=event.size)
-        )
-    return wire.Event(loss=_loss(event))
+        _put_chunk(event, said.chunk)
+    elif isinstance(event, Started):
+        started = said.started
+        started.handle, started.generation, started.offset = event.handle, event.generation, event.offset
+        started.reason, started.after_deletion = wire.StartReason.ValueType(event.reason.value), event.after_deletion
+    elif isinstance(event, Completed):
+        completed = said.completed
+        completed.handle, completed.generation = event.handle, event.generation
+        completed.size, completed.digest = event.size, event.digest
+    elif isinstance(event, Removed):
+        removed = said.removed
+        removed.handle, removed.generation = event.handle, event.generation
+        removed.sent, removed.size = event.sent, event.size
+    else:
+        said.loss.CopyFrom(_loss(event))
 
 
-def _chunk(chunk: Chunk) -> wire.Chunk:
-    crc = zlib.crc32(chunk.data, zlib.crc32(_CHUNK_POSITION.pack(chunk.handle, chunk.generation, chunk.offset)))
-    return wire.Chunk(handle=chunk.handle, generation=chunk.generation, offset=chunk.offset, data=chunk.data, crc=crc)
+def _put_chunk(chunk: Chunk, said: wire.Chunk) -> None:
+    said.handle, said.generation, said.offset, said.data = chunk
+    said.crc = zlib.crc32(chunk.data, zlib.crc32(_CHUNK_POSITION.pack(chunk.handle, chunk.generation, chunk.offset)))
 
 
 def _loss(loss: Loss) -> wire.Loss:

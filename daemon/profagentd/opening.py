@@ -7,7 +7,7 @@ import os
 import stat
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from profagentd.logs import DATA_DIRECTORY, done_of, done_parses
 
@@ -51,8 +51,7 @@ class Place:
         return self.root == other.root and inside
 
 
-@dataclass(frozen=True)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """What changes when a file is written or replaced."""
 
     inode: int
@@ -96,22 +95,27 @@ class OpenJob:
     @contextmanager
     def open(self, path: bytes) -> Iterator[int]:
         """Descriptor of the regular file at `path` inside the JOB. Raises Gone, NotAFile, Unreadable."""
-        with _told_apart():
+        try:
             directory, name = self._split(path)
             descriptor = os.open(name, _FILE, dir_fd=directory)
+        except OSError as error:
+            raise _meaning(error) from error
         try:
-            with _told_apart():
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise NotAFile
-                yield descriptor
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise NotAFile
+            yield descriptor
+        except OSError as error:
+            raise _meaning(error) from error
         finally:
             os.close(descriptor)
 
     def status(self, path: bytes) -> os.stat_result:
         """Status of the regular file at `path` inside the JOB. Raises Gone, NotAFile, Unreadable."""
-        with _told_apart():
+        try:
             directory, name = self._split(path)
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except OSError as error:
+            raise _meaning(error) from error
         if not stat.S_ISREG(status.st_mode):
             raise NotAFile
         return status
@@ -140,13 +144,9 @@ def in_data(name: bytes) -> bytes:
     return DATA_DIRECTORY + b"/" + name
 
 
-@contextmanager
-def _told_apart() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
-            raise Gone from error
-        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise NotAFile from error
-        raise Unreadable(os.strerror(error.errno or errno.EIO)) from error
+def _meaning(error: OSError) -> Gone | NotAFile | Unreadable:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+        return Gone()
+    if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+        return NotAFile()
+    return Unreadable(os.strerror(error.errno or errno.EIO))

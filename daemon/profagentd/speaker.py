@@ -179,7 +179,7 @@ class Speaker:
         if any(self._stream.window.is_leaving(log) for log in logs):
             await self._tell_released(at_once=True)
         if logs:
-            await self._write(wire.ServerMessage(announced=messages.announced(logs)))
+            await self._write(messages.announced(logs))
         await self._send(deque(messages.batches(losses)))
 
     async def _send_logs(self) -> bool:

@@ -210,8 +210,12 @@ class Stream:
             return [], []
         view.selection.looked(names, page)
         # What was announced before the look ended tells by itself how it changed.
-        known = {log.path for log in self.window.of_job(names.job)}
-        for path in known.intersection([*page.missing, *(each.path for each in page.logs)]):
+        known = {
+            path
+            for path in (*page.missing, *(each.path for each in page.logs))
+            if self.window.at(names.job, path) is not None
+        }
+        for path in known:
             self._touch(view.selection, path, names.touches.get(path, Touch.HINT))
         new = [each for each in page.logs if each.path not in known]
         logs = [self.window.add(names.job, each, now.seen(each.changed_wall_us)) for each in new]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.events import Chunk
 from profagentd.following import CHUNK_BYTES, Step, advance
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from profagentd.opening import Place
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """A log that is to be looked at; `check` as for `advance`."""
 
     log: Log

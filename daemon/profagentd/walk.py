@@ -6,7 +6,7 @@ import itertools
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.logs import DATA_DIRECTORY, DONE_SUFFIX, LogKind, done_of, ended_by, kind_of
 from profagentd.opening import Gone, NotAFile, OpenJob, Place, Unreadable, in_data, open_directory
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-@dataclass(frozen=True)
-class Sighting:
+class Sighting(NamedTuple):
     """A regular file in a JOB directory."""
 
     path: bytes
@@ -66,7 +65,7 @@ def look(place: Place, paths: Iterable[bytes]) -> Page:
     with OpenJob(place) as files:
         for path in paths:
             _look_at(files, path, page)
-    page.logs.sort(key=lambda each: not _is_early(each.path))
+    page.logs.sort(key=lambda each: each.kind is LogKind.DATA or each.path.endswith(DONE_SUFFIX))
     return page
 
 

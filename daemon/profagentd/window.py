@@ -38,7 +38,8 @@ class Window:
         self._ready: deque[Log] = deque()
         self._waiting: list[tuple[float, int]] = []
         self.on_delivered: Callable[[Log], None] | None = None
-        self._released: dict[int, tuple[int, bytes]] = {}  # JOB and path of handles whose end is not told yet
+        self._released: dict[int, Log] = {}  # handles whose end is not told yet
+        self._leaving: dict[tuple[int, bytes], int] = {}  # the newest of them by JOB and path
 
     @property
     def room(self) -> int:
@@ -74,7 +75,7 @@ class Window:
 
     def clear(self) -> None:
         """Forget everything; the stream is over."""
-        for each in (self._logs, self._paths, self._ready, self._waiting, self._released):
+        for each in (self._logs, self._paths, self._ready, self._waiting, self._released, self._leaving):
             each.clear()
 
     # Turns
@@ -136,7 +137,8 @@ class Window:
 
     def release(self, log: Log) -> None:
         """The handle is over, which the client is to be told."""
-        self._released[log.handle] = (log.job, log.path)
+        self._released[log.handle] = log
+        self._leaving[log.job, log.path] = log.handle
         self._drop(log)
 
     def release_delivered(self, log: Log) -> None:
@@ -159,13 +161,15 @@ class Window:
 
     def is_leaving(self, log: Log) -> bool:
         """Whether the client does not know yet that an earlier handle of this log is over."""
-        return (log.job, log.path) in self._released.values()
+        return (log.job, log.path) in self._leaving
 
     def take_released(self, limit: int) -> list[int]:
         """Released handles that the client is to be told, at most `limit`."""
         released = list(itertools.islice(self._released, limit))
         for handle in released:
-            del self._released[handle]
+            log = self._released.pop(handle)
+            if self._leaving[log.job, log.path] == handle:
+                del self._leaving[log.job, log.path]
         self._share.give_back(len(released))
         return released
 

@@ -59,7 +59,7 @@ def test_a_jobs_status_says_where_it_is_and_what_it_does() -> None:
 
 
 def test_an_announced_log_has_its_bytes_for_a_name() -> None:
-    (log,) = messages.announced([Log(5, 2, b"data/\xff", LogKind.SNAPSHOT, 9, 0.0)]).logs
+    (log,) = messages.announced([Log(5, 2, b"data/\xff", LogKind.SNAPSHOT, 9, 0.0)]).announced.logs
     assert log == wire.AnnouncedLog(handle=5, job=2, path=b"data/\xff", kind=wire.LOG_KIND_SNAPSHOT, size=9)
 
 

@@ -129,7 +129,7 @@ class StreamedBoard:
         if names is None:
             return []
         logs, losses = stream.looked(names, names.look(), self._now)
-        said = [wire.ServerMessage(announced=messages.announced(logs))] if logs else []
+        said = [messages.announced(logs)] if logs else []
         if any(stream.window.is_leaving(log) for log in logs):
             released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
             said.insert(0, wire.ServerMessage(released=released))
