@@ -20,8 +20,8 @@ REST_S = 10.0
 PATIENCE_S = 1.0
 
 
-async def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> T:
-    """What `work` gives or raises, on a thread of this root.
+def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+    """What `work` gives or raises, on a thread of this root; it begins at once.
 
     Whoever is cancelled does not wait for the thread, and a thread that hangs does not keep the process alive.
     """
@@ -38,7 +38,7 @@ async def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> T:
             loop.call_soon_threadsafe(tell)
 
     _POOLS.setdefault(root, _Pool(root)).put(run)
-    return await result
+    return result
 
 
 class Patience:
@@ -56,7 +56,7 @@ class Patience:
         work.result()
         return False
 
-    async def wait(self, root: bytes, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    async def wait(self, root: bytes, work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> asyncio.Future[T]:
         """The work, which is done, or late from now on. Raises what it raised in time."""
         task = asyncio.ensure_future(work)
         try:

@@ -75,19 +75,19 @@ def parse_notices(data: bytes) -> list[Notice]:
     at = 0
     while at < len(data):
         watch, mask, _, length = _HEADER.unpack_from(data, at)
-        at += _HEADER.size
-        name = data[at : at + length].rstrip(b"\0")
-        at += length
+        name_at, at = at + _HEADER.size, at + _HEADER.size + length
+        file = watch, data[name_at:at]
         if mask & _NOT_OF_A_FILE:
             notices += _drained(files)
-            notices.append(Notice(watch, mask, name))
+            notices.append(Notice(watch, mask, file[1].rstrip(b"\0")))
         else:
-            files[watch, name] = files.get((watch, name), 0) | mask
+            files[file] = files.get(file, 0) | mask
     return notices + _drained(files)
 
 
 def _drained(files: dict[tuple[int, bytes], int]) -> list[Notice]:
-    notices = [Notice(watch, mask, name) for (watch, name), mask in files.items()]
+    # The kernel fills up a name to the same length each time.
+    notices = [Notice(watch, mask, name.rstrip(b"\0")) for (watch, name), mask in files.items()]
     files.clear()
     return notices
 

@@ -151,7 +151,8 @@ class Notices:
             self._data_came_or_went(target.place, notice)
         elif notice.name:
             path = in_data(notice.name) if target.role is Role.DATA else notice.name
-            touches[path] = touches.get(path, Touch.HINT) | notice.touch
+            known = touches.get(path)
+            touches[path] = notice.touch if known is None else known | notice.touch
         else:
             self._hearer.unsure(target.place)  # the directory's own mode changed: what was hidden may be readable
 

@@ -38,6 +38,8 @@ RETRY_AFTER_S = 2.0
 TURN_LOGS = 128
 # A log that waits for nothing but time has its turn with the next that has one, or so much later by itself.
 LENIENCE_S = 0.05
+# After new logs were announced, others let theirs be sent with them, unless the answer takes longer than this.
+ANSWER_S = 0.05
 # Released handles are told together, so long after the first of them, unless others wait for their room.
 RELEASE_S = 0.25
 # A stream whose window is full looks this often whether an idle log can give way.
@@ -73,6 +75,7 @@ class Speaker:
         self._wake = wake
         self._spoke = site.clock.monotonic()
         self._release_due: float | None = None  # when released handles are told
+        self._answer_due = float("-inf")  # until when logs let theirs be sent with those that were announced
         self._patience = Patience()
         self._late: dict[bytes, Callable[[], Awaitable[None]]] = {}  # what is to follow, by root
         self._losses_told = 0  # revision up to which kept losses are told
@@ -86,7 +89,9 @@ class Speaker:
         """Monotonic time of the next turn, though nothing happens until then."""
         due = [self._spoke + HEARTBEAT_S, self._release_due]
         next_due = self._stream.window.next_due()
-        if next_due is not None:
+        if self._awaits_answer:
+            due.append(self._answer_due)
+        elif next_due is not None:
             due.append(next_due + LENIENCE_S)
         if self._stream.is_short_of_room:
             due.append(self._site.clock.monotonic() + ROOM_S)
@@ -179,10 +184,14 @@ class Speaker:
         if any(self._stream.window.is_leaving(log) for log in logs):
             await self._tell_released(at_once=True)
         if logs:
+            # What a walk finds is much, and comes page after page: nothing waits for the answer to that.
+            self._answer_due = float("-inf") if names.walk else self._site.clock.monotonic() + ANSWER_S
             await self._write(messages.announced(logs))
         await self._send(deque(messages.batches(losses)))
 
     async def _send_logs(self) -> bool:
+        if self._awaits_answer:
+            return False
         now = moment(self._site.clock)
         ready = self._stream.take_turns(TURN_LOGS, now.monotonic)
         if not ready:
@@ -192,6 +201,10 @@ class Speaker:
         work = partial(take_turns, ready, now, limit)
         await self._read_files(ready[0].place.root, work, partial(self._send_steps, ready, limit))
         return True
+
+    @property
+    def _awaits_answer(self) -> bool:
+        return not self._stream.is_answered and self._site.clock.monotonic() < self._answer_due
 
     async def _send_steps(self, ready: Sequence[Turn], limit: int, steps: Sequence[Step]) -> None:
         await self._send(self._batches(ready, steps))

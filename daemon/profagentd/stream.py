@@ -53,6 +53,7 @@ class Stream:
         self.away: set[bytes] = set()  # roots that do not answer
         self._aside: list[Log] = []  # logs on them whose turn it is
         self.is_short_of_room = False  # names wait until announced logs are released
+        self.is_answered = True  # a Holding came since logs were announced
         self.followed_again = 0  # JOBs that the client followed before
         self.was_deleted: Callable[[Place, bytes], bool] | None = None  # whether retention deleted a log of this name
         self._views: dict[int, JobView] = {}
@@ -133,6 +134,7 @@ class Stream:
 
     def hold(self, handle: int, *, skip: bool, generation: int, offset: int, prefix_digest: bytes) -> None:
         """The answer to an announced log. Raises Refusal."""
+        self.is_answered = True
         log = self.window.get(handle)
         if log is None:
             return  # it was given up while the answer was on its way
@@ -222,6 +224,7 @@ class Stream:
         if self.was_deleted:
             for log in logs:
                 log.was_deleted = partial(self.was_deleted, view.job.place, log.path)
+        self.is_answered &= not logs
         page.missing = [path for path in page.missing if path not in known]
         return logs, list(view.selection.losses(page, names.touches))
 
@@ -270,7 +273,7 @@ class Stream:
         if log is None:
             selection.note(path, touch)
         elif log.phase is Phase.FOLLOWING:
-            log.doubted |= bool(touch & Touch.MADE) and log.kind is LogKind.DATA
+            log.doubted |= log.kind is LogKind.DATA and bool(touch & Touch.MADE)
             self.window.queue(log)
 
     def _touch_all(self, selection: Selection, touch: Touch) -> None:
