@@ -212,11 +212,8 @@ class Stream:
             return [], []
         view.selection.looked(names, page)
         # What was announced before the look ended tells by itself how it changed.
-        known = {
-            path
-            for path in (*page.missing, *(each.path for each in page.logs))
-            if self.window.at(names.job, path) is not None
-        }
+        paths = *page.missing, *(each.path for each in page.logs)
+        known = {path for path in paths if self.window.at(names.job, path)}
         for path in known:
             self._touch(view.selection, path, names.touches.get(path, Touch.HINT))
         new = [each for each in page.logs if each.path not in known]

@@ -189,6 +189,16 @@ def test_a_log_that_comes_again_before_its_release_was_told_is_known(window: Win
     assert not window.is_leaving(again)
 
 
+def test_of_two_handles_of_a_log_the_newer_is_leaving_until_it_is_told(window: Window) -> None:
+    window.release(follow(window))
+    window.release(follow(window))
+    again = add(window)
+    window.take_released(1)
+    assert window.is_leaving(again)
+    window.take_released(1)
+    assert not window.is_leaving(again)
+
+
 def test_room_is_free_when_the_client_knows(window: Window) -> None:
     log = follow(window)
     window.release(log)

@@ -1,0 +1,103 @@
+"""What is said in one turn, of real files: what goes together, and what waits for no answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from profagentd.board import Job
+from profagentd.budget import Budgets
+from profagentd.changes import Touch
+from profagentd.opening import Place
+from profagentd.speaker import ANSWER_S, Speaker
+from profagentd.state import Activity
+from profagentd.stream import Stream
+from tests.daemon.clocks import FakeClock
+from tests.daemon.daemon_process import make_job
+
+if TYPE_CHECKING:
+    from profagent_wire.v1 import board_pb2 as wire
+
+KNOWN, NEW = b"data/aicore.0.model.3.0.1.1.0", b"data/aicore.0.model.3.0.2.1.0"
+NO_LOSSES = SimpleNamespace(since=lambda _: [], revision=0)
+
+
+class Said:
+    """A speaker about one JOB of which one log is followed, and what it has said since."""
+
+    custody = SimpleNamespace(losses=NO_LOSSES)
+
+    def __init__(self, root: Path) -> None:
+        self.clock = FakeClock()
+        self.directory = make_job(root)
+        self.messages: list[wire.ServerMessage] = []
+        self.stream = Stream(Budgets())
+        self.speaker = Speaker(self, self.stream, self._write, lambda: None)  # type: ignore[arg-type]
+        place = Place(bytes(root), self.directory.name.encode())
+        self.job = Job(place, 1, 1, Activity(self.clock.now, 60.0), is_scanned=False)
+
+    async def _write(self, message: wire.ServerMessage) -> None:
+        self.messages.append(message)
+
+    def grow(self, *paths: bytes) -> None:
+        """A record more in each of these files."""
+        for path in paths:
+            with (self.directory / path.decode()).open("ab") as file:
+                file.write(b"record")
+        self.stream.names_changed(self.job, dict.fromkeys(paths, Touch.WRITTEN))
+
+    def answer(self) -> None:
+        """The client holds nothing of what it was asked about."""
+        for message in self.messages:
+            for log in message.announced.logs:
+                self.stream.hold(log.handle, skip=False, generation=0, offset=0, prefix_digest=b"")
+
+    async def turn(self) -> list[str | None]:
+        """The kinds of what is said in one turn."""
+        self.messages.clear()
+        await self.speaker.turn()
+        return [message.WhichOneof("message") for message in self.messages]
+
+    def chunks(self) -> int:
+        return sum(event.HasField("chunk") for message in self.messages for event in message.batch.events)
+
+
+@pytest.fixture
+async def said(tmp_path: Path) -> Said:
+    made = Said(tmp_path)
+    made.stream.job_changed_state(made.job)
+    await made.turn()
+    made.stream.select([1], [])
+    made.grow(KNOWN)
+    while await made.turn():
+        made.answer()
+    return made
+
+
+async def test_a_log_that_grew_is_sent_with_the_new_ones(said: Said) -> None:
+    said.grow(KNOWN, NEW)
+    assert await said.turn() == ["announced"]
+    said.answer()
+    assert await said.turn() == ["batch"]
+    assert said.chunks() == 2
+
+
+async def test_it_is_sent_without_them_when_no_answer_comes(said: Said) -> None:
+    said.grow(KNOWN, NEW)
+    assert await said.turn() == ["announced"]
+    assert await said.turn() == []
+    assert said.speaker.due == said.clock.now + ANSWER_S
+    said.clock.now += ANSWER_S
+    assert await said.turn() == ["batch"]
+    assert said.chunks() == 1
+
+
+async def test_what_a_walk_finds_holds_up_nothing(said: Said) -> None:
+    (said.directory / NEW.decode()).write_bytes(b"record")
+    said.grow(KNOWN)
+    said.stream.anything_changed(said.job)
+    assert await said.turn() == ["announced", "batch"]
+    assert said.chunks() == 1
