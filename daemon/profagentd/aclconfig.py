@@ -44,8 +44,7 @@ def parse_acl_config(data: bytes) -> AclConfig:
     Both spellings of a key are read; the runtime's own goes first.
     """
     try:
-        text = _STRING_OR_LAST_COMMA.sub(lambda match: match.group(1) or "", data.decode("utf-8"))
-        loaded = json.loads(text)
+        loaded = load_json(data)
     except (ValueError, RecursionError) as error:
         raise NotUsable(f"it is no JSON: {error}") from error
     if not _has_only_strings(loaded):
@@ -64,6 +63,11 @@ def parse_acl_config(data: bytes) -> AclConfig:
         acl_api=_text(profiler, "acl_api"),
         aic_metrics=_text(profiler, *_AIC_METRICS),
     )
+
+
+def load_json(data: bytes) -> Any:
+    """What the file holds, with the commas that the runtime takes. Raises ValueError, RecursionError."""
+    return json.loads(_STRING_OR_LAST_COMMA.sub(lambda match: match.group(1) or "", data.decode("utf-8")))
 
 
 def _text(profiler: dict[str, Any], *keys: str) -> str:

@@ -19,6 +19,7 @@ from profagentd.config import DaemonConfig, policy_of, real_roots
 from profagentd.custody import Custody
 from profagentd.deleted import Deleted
 from profagentd.describe import identify
+from profagentd.examine import Examiner
 from profagentd.gate import Gate
 from profagentd.losses import KeptLosses
 from profagentd.revocation import Revocations
@@ -42,8 +43,10 @@ THREADS = 4
 STATE_DIRECTORY = Path("/var/lib/profagentd")
 
 
-async def serve(config: DaemonConfig, simulation: SimulationOptions | None, clock: Clock) -> None:
-    """Serve until SIGTERM or SIGINT. Raises DaemonError when it cannot."""
+async def serve(
+    config: DaemonConfig, simulation: SimulationOptions | None, clock: Clock, filesystem: Path = Path("/")
+) -> None:
+    """Serve until SIGTERM or SIGINT; the board's files are below `filesystem`. Raises DaemonError when it cannot."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="files"))
@@ -54,10 +57,12 @@ async def serve(config: DaemonConfig, simulation: SimulationOptions | None, cloc
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="profagentd-"))
             config = replace(config, roots=(directory,))
         cleanup.enter_context(claimed(_state_directory(config, simulation), config.listen))
-        await _run(config, simulation, clock, stop)
+        await _run(config, simulation, clock, filesystem, stop)
 
 
-async def _run(config: DaemonConfig, simulation: SimulationOptions | None, clock: Clock, stop: asyncio.Event) -> None:
+async def _run(
+    config: DaemonConfig, simulation: SimulationOptions | None, clock: Clock, filesystem: Path, stop: asyncio.Event
+) -> None:
     board = Board(clock, config.quiet_after_s)
     watch = Watch(real_roots(config.roots), config.depth, clock, board, scan=config.scan, acl_json=config.acl_json)
     state = _state_directory(config, simulation)
@@ -66,7 +71,9 @@ async def _run(config: DaemonConfig, simulation: SimulationOptions | None, clock
     await deleted.load()
     custody = Custody(policy_of(config), watch.roots, clock, board, losses, deleted, has_npu=simulation is None)
     gate = Gate(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
-    servicer = Servicer(board, watch, clock, custody, identify(config.identity), gate, simulated=simulation is not None)
+    identity = identify(config.identity, filesystem)
+    examiner = Examiner(board, watch, clock, (config.tls_cert, config.tls_ca), filesystem)
+    servicer = Servicer(board, watch, clock, custody, identity, gate, examiner, simulated=simulation is not None)
     server = Server(servicer, gate, _credentials(config))
     address = await server.start(config.listen)
     if config.is_open:

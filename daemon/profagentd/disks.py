@@ -44,7 +44,8 @@ def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Fut
 class Patience:
     """Waits for work on roots, but not for long: what is late is left alone, until it is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
         self._late: dict[bytes, asyncio.Future[Any]] = {}
 
     def is_late(self, root: bytes) -> bool:
@@ -60,7 +61,7 @@ class Patience:
         """The work, which is done, or late from now on. Raises what it raised in time."""
         task = asyncio.ensure_future(work)
         try:
-            await asyncio.wait({task}, timeout=PATIENCE_S)
+            await asyncio.wait({task}, timeout=self._patience_s)
         except asyncio.CancelledError:
             task.cancel()
             raise

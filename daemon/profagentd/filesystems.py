@@ -6,6 +6,7 @@ Only the kernel's list of mounts is read, never the directory itself: one whose 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,15 @@ _REMOTE = re.compile(
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
+def is_remote_kind(kind: str) -> bool:
+    """Whether a type of file system is a network's."""
+    return _REMOTE.fullmatch(kind) is not None
+
+
 def is_remote(directory: bytes) -> bool:
     """Whether others may change what is at this absolute path, which has no links, without this kernel's knowing."""
     kind = kind_at(directory, _read_mounts())
-    return kind is not None and _REMOTE.fullmatch(kind) is not None
+    return kind is not None and is_remote_kind(kind)
 
 
 def is_local(descriptor: int) -> bool:
@@ -45,13 +51,34 @@ def kind_at(directory: bytes, mounts: bytes) -> str | None:
     return max(enumerate(found), key=lambda each: (len(each[1].point), each[0]))[1].kind if found else None
 
 
+@dataclass(frozen=True)
+class RemoteMount:
+    """A network's file system, where it is mounted, and what it is called."""
+
+    point: bytes
+    kind: str
+    source: bytes
+
+
+def remote_mounts(mounts: bytes) -> list[RemoteMount]:
+    """The network's file systems in the text of /proc/self/mountinfo."""
+    found = [each for each in _parsed(mounts) if is_remote_kind(each.kind)]
+    return [RemoteMount(each.point, each.kind, each.source) for each in found]
+
+
 class _Mount:
     def __init__(self, line: bytes) -> None:
         before, _, after = line.partition(b" - ")
         fields = before.split()
         self.number = fields[0].decode("ascii")
-        self.point = _ESCAPED.sub(lambda match: bytes([int(match.group(1), 8)]), fields[4])
-        self.kind = after.split()[0].decode("ascii", "replace")
+        self.point = _plain(fields[4])
+        after_fields = after.split()
+        self.kind = after_fields[0].decode("ascii", "replace")
+        self.source = _plain(after_fields[1]) if len(after_fields) > 1 else b""
+
+
+def _plain(escaped: bytes) -> bytes:
+    return _ESCAPED.sub(lambda match: bytes([int(match.group(1), 8)]), escaped)
 
 
 def _parsed(mounts: bytes) -> Iterator[_Mount]:

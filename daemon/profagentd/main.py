@@ -26,8 +26,8 @@ TLS_1_2_SUITES = "ECDHE-PSK-AES128-CBC-SHA"
 _EXAMPLE = "example: profagentd --root /opt/app/output --listen 127.0.0.1:50151"
 
 
-def main(arguments: Sequence[str] | None = None, clock: Clock | None = None) -> int:
-    """Serve until SIGTERM or SIGINT, by this machine's clocks unless others are given; the exit code."""
+def main(arguments: Sequence[str] | None = None, clock: Clock | None = None, filesystem: Path = Path("/")) -> int:
+    """Serve until SIGTERM or SIGINT, by this machine's clocks and files unless others are given; the exit code."""
     try:
         args = _parse(arguments)
         config = configure(args.config, {key: getattr(args, key) for key in DaemonConfig.__dataclass_fields__})
@@ -36,20 +36,20 @@ def main(arguments: Sequence[str] | None = None, clock: Clock | None = None) -> 
             level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
         keep_little()
-        _run(config, simulation, clock or SystemClock())
+        _run(config, simulation, clock or SystemClock(), filesystem)
     except DaemonError as error:
         print(f"profagentd: {error}\n  {error.hint}", file=sys.stderr)  # noqa: T201 - the command's own output
         return error.exit_code
     return 0
 
 
-def _run(config: DaemonConfig, simulation: SimulationOptions | None, clock: Clock) -> None:
+def _run(config: DaemonConfig, simulation: SimulationOptions | None, clock: Clock, filesystem: Path) -> None:
     # gRPC knows no minimum version of TLS, and reads its environment once, when it is imported. It asks for a list of
     # suites up to TLS 1.2; those with pre-shared keys serve no certificate of any kind, so 1.3 is what remains.
     os.environ["GRPC_SSL_CIPHER_SUITES"] = TLS_1_2_SUITES
     from profagentd.daemon import serve  # noqa: PLC0415 - see above
 
-    asyncio.run(serve(config, simulation, clock))
+    asyncio.run(serve(config, simulation, clock, filesystem))
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""The wire's messages from the daemon's values; nothing else in the daemon knows how they look."""
+"""The wire's messages from the daemon's values; nothing else knows how those of a stream look."""
 
 from __future__ import annotations
 

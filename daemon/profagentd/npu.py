@@ -1,9 +1,15 @@
-"""Whether a program that may still write to a JOB has the NPU open."""
+"""Which programs have the NPU open, and whether one does that may still write to a JOB."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DEVICE = "/dev/svp_npu"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -21,15 +27,64 @@ def is_npu_open(before_wall_us: int, proc: Path = Path("/proc"), device: str = D
     except OSError:
         return None
     can_see = True
-    for process in processes:
+    for process in _with_npu(processes, device):
         try:
-            if _has_open(process, device) and booted_us + _started_us(process) <= before_wall_us:
+            if process is None:
+                can_see = False
+            elif booted_us + _started_us(process) <= before_wall_us:
                 return True
-        except PermissionError:
-            can_see = False
         except OSError:
             continue  # it has just ended
     return False if can_see else None
+
+
+@dataclass(frozen=True)
+class NpuProcess:
+    """A process that has the NPU open; `umask` in octal as the kernel prints it, empty where it does not."""
+
+    pid: int
+    name: str
+    uid: int
+    umask: str
+    started_wall_us: int
+
+
+def npu_processes(proc: Path = Path("/proc"), device: str = DEVICE) -> tuple[list[NpuProcess], bool]:
+    """The processes that have the NPU open, and whether none could hide from the look. OSError without a /proc."""
+    booted_us = _booted_wall_us(proc)
+    found: list[NpuProcess] = []
+    can_see = True
+    for process in _with_npu([each for each in proc.iterdir() if each.name.isdigit()], device):
+        if process is None:
+            can_see = False
+            continue
+        with suppress(OSError):  # it may just have ended
+            found.append(_described(process, booted_us))
+    return found, can_see
+
+
+def _described(process: Path, booted_us: int) -> NpuProcess:
+    lines = (line.partition(":") for line in (process / "status").read_text("utf-8", "replace").splitlines())
+    status = {key: value.strip() for key, _, value in lines}
+    return NpuProcess(
+        pid=int(process.name),
+        name=status.get("Name", ""),
+        uid=int(status.get("Uid", "0").split()[0]),
+        umask=status.get("Umask", ""),
+        started_wall_us=booted_us + _started_us(process),
+    )
+
+
+def _with_npu(processes: list[Path], device: str) -> Iterator[Path | None]:
+    """Those that have it open; None for each that may not be looked into."""
+    for process in processes:
+        try:
+            if _has_open(process, device):
+                yield process
+        except PermissionError:
+            yield None
+        except OSError:
+            continue  # it has just ended
 
 
 def _has_open(process: Path, device: str) -> bool:

@@ -38,7 +38,9 @@ class Profiling:
 
 
 @dataclass(frozen=True)
-class _File:
+class File:
+    """A file as it was read: at most LARGEST_BYTES; `changed_us` by the wall clock."""
+
     path: bytes
     data: bytes
     changed_us: int
@@ -61,6 +63,14 @@ def find_profiling(job: Place, made_us: int, now_us: int, patterns: Sequence[str
     return found[0][0] if len(settings) == 1 else None
 
 
+def candidates(places: Sequence[Place], patterns: Sequence[str] = ()) -> Iterator[File]:
+    """Files that may be the acl.json of a program: those that `patterns` name, else those in the usual places.
+
+    `places` are JOBs that there are or might be.
+    """
+    return _configured(patterns) if patterns else itertools.chain.from_iterable(map(_usual, places))
+
+
 def _was_there(found: tuple[Profiling, int], made_us: int) -> bool:
     profiling, changed_us = found
     if changed_us > made_us:
@@ -68,7 +78,7 @@ def _was_there(found: tuple[Profiling, int], made_us: int) -> bool:
     return changed_us <= made_us
 
 
-def _read(file: _File, directory: bytes) -> Iterator[tuple[Profiling, int]]:
+def _read(file: File, directory: bytes) -> Iterator[tuple[Profiling, int]]:
     try:
         config = parse_acl_config(file.data)
     except NotUsable as error:
@@ -79,7 +89,7 @@ def _read(file: _File, directory: bytes) -> Iterator[tuple[Profiling, int]]:
         yield Profiling(file.path, config), file.changed_us
 
 
-def _configured(patterns: Sequence[str]) -> Iterator[_File]:
+def _configured(patterns: Sequence[str]) -> Iterator[File]:
     named = itertools.chain.from_iterable(glob.iglob(pattern) for pattern in patterns)
     for path in itertools.islice(named, MOST_FILES):
         try:
@@ -90,7 +100,7 @@ def _configured(patterns: Sequence[str]) -> Iterator[_File]:
         yield from _content(os.fsencode(path), descriptor)
 
 
-def _usual(job: Place) -> Iterator[_File]:
+def _usual(job: Place) -> Iterator[File]:
     holder = os.path.dirname(job.path)
     for directory in (holder, os.path.dirname(holder)) if holder else (holder,):
         for name in USUAL_NAMES:
@@ -108,11 +118,11 @@ def _usual(job: Place) -> Iterator[_File]:
             yield from _content(os.path.join(place.directory, os.path.basename(name)), descriptor)
 
 
-def _content(path: bytes, descriptor: int) -> Iterator[_File]:
+def _content(path: bytes, descriptor: int) -> Iterator[File]:
     """A regular file of no extraordinary size; closes the descriptor."""
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_BYTES:
             _LOGGER.info("%s is passed over: no file of at most %d bytes", os.fsdecode(path), LARGEST_BYTES)
             return
-        yield _File(path, file.read(LARGEST_BYTES), status.st_mtime_ns // 1000)
+        yield File(path, file.read(LARGEST_BYTES), status.st_mtime_ns // 1000)

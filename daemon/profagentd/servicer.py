@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from profagentd.board import Board
     from profagentd.custody import Custody
     from profagentd.describe import Identity
+    from profagentd.examine import Examiner
     from profagentd.gate import Gate
     from profagentd.watch import Watch
 
@@ -34,7 +35,7 @@ _LOGGER = logging.getLogger(__name__)
 
 _JOBS_PAGE = 1000
 # What a client may use beyond protocol 1.0.
-_CAPABILITIES = ("retention", "kept-losses", "profiling", "roles")
+_CAPABILITIES = ("retention", "kept-losses", "profiling", "roles", "examine")
 
 _CODES = {
     Fault.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
@@ -57,6 +58,7 @@ class Servicer(BoardServicer):
         custody: Custody,
         identity: Identity,
         gate: Gate,
+        examiner: Examiner,
         *,
         simulated: bool,
     ) -> None:
@@ -64,6 +66,7 @@ class Servicer(BoardServicer):
         self.clock = clock
         self.custody = custody
         self._gate = gate
+        self._examiner = examiner
         self._watch = watch
         self._identity = identity
         self._simulated = simulated
@@ -119,6 +122,15 @@ class Servicer(BoardServicer):
         """Both clocks, twice."""
         received = messages.clocks(moment(self.clock))
         return wire.SyncClockReply(received=received, sent=messages.clocks(moment(self.clock)))
+
+    async def Examine(self, _request: wire.ExamineRequest, context: Any) -> wire.Examination:
+        """Facts for a diagnosis."""
+        try:
+            with self._admission.call():
+                return await self._examiner.examine()
+        except Refusal as refusal:
+            await context.abort(_CODES[refusal.fault], str(refusal))
+            raise
 
     async def ListJobs(self, request: wire.ListJobsRequest, context: Any) -> wire.ListJobsReply:
         """A page of JOBs, oldest first; the token is the last one's age and name."""

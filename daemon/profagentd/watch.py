@@ -51,8 +51,8 @@ class Watch:
         """`acl_json`: patterns of files that tell what programs record, instead of the usual places."""
         self.roots = roots
         self.ready = asyncio.Event()  # the JOBs that there are have been found once
-        self._depth = depth
-        self._acl_json = acl_json
+        self.depth = depth
+        self.acl_json = acl_json  # for JOBs that come
         self._clock = clock
         self._board = board
         self._notices = None if scan else _notices(self)
@@ -155,7 +155,7 @@ class Watch:
     async def _find_watched(self, start: Place) -> Found:
         """What is below `start`; each directory was watched before it was looked at last, so nothing comes unseen."""
         while True:
-            found = await on_disk(start.root, find_jobs, start, self._depth)
+            found = await on_disk(start.root, find_jobs, start, self.depth)
             # A network's gives no notices, and watching it would block here where it hangs.
             own = [place for place in found.directories if not is_remote(place.directory)]
             if not self._notices or not self._notices.watch_parents(own):
@@ -174,7 +174,7 @@ class Watch:
             await self._rounds[place.root].add(place)
         made_us, changed_us = await on_disk(place.root, job_times, place)
         now_us = self._clock.wall_us()
-        profiling = await on_disk(place.root, find_profiling, place, made_us, now_us, self._acl_json)
+        profiling = await on_disk(place.root, find_profiling, place, made_us, now_us, self.acl_json)
         self._board.found(place, made_us, changed_us, is_scanned=not is_noticed, profiling=profiling)
 
     def _note_double(self, place: Place, known: Place) -> None:

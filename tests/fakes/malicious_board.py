@@ -74,6 +74,9 @@ class _Servicer(BoardServicer):
     def Describe(self, request: wire.DescribeRequest, context: grpc.ServicerContext) -> wire.Description:
         return description()
 
+    def Examine(self, request: wire.ExamineRequest, context: grpc.ServicerContext) -> wire.Examination:
+        return wire.Examination()
+
     def SyncClock(self, request: wire.SyncClockRequest, context: grpc.ServicerContext) -> wire.SyncClockReply:
         return wire.SyncClockReply(received=self._clocks, sent=self._clocks)
 

@@ -13,6 +13,7 @@ import grpc.aio
 from profagent.errors import ProtocolError, RefusedError, UnreachableError, UsageError
 from profagent.link.certificate import Certificate
 from profagent.link.credentials import BY_ADDRESS
+from profagent.link.examination import examination_from_wire
 from profagent.link.handshake import proven_certificate
 from profagent.link.messages import Welcome
 from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, to_wire
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from profagent.link.credentials import Access
+    from profagent.link.examination import Examination
     from profagent.link.known import KnownBoard
     from profagent.link.messages import Board, ClientMessage, Clocks, ServerMessage
 
@@ -154,6 +156,14 @@ class Channel:
         board = board_from_wire(self._undamaged(description))
         self._board.check_identity(board.identity)
         return board
+
+    async def examine(self) -> Examination:
+        """What the board sees of itself; a daemon without `examine` among its capabilities raises UnreachableError."""
+        try:
+            examination = await self._stub.Examine(pb.ExamineRequest(), timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise _translated(error, self.address) from error
+        return examination_from_wire(self._undamaged(examination))
 
     async def clocks(self) -> tuple[Clocks, Clocks]:
         """The board's clocks at the request's arrival and at the reply's leaving. Raises UnreachableError."""

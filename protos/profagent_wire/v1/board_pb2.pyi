@@ -80,6 +80,25 @@ IDENTITY_SOURCE_DEPLOYED: IdentitySource.ValueType  # 1
 IDENTITY_SOURCE_MACHINE_ID: IdentitySource.ValueType  # 2
 global___IdentitySource = IdentitySource
 
+class _OutputState:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _OutputStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_OutputState.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    OUTPUT_STATE_UNSPECIFIED: _OutputState.ValueType  # 0
+    OUTPUT_STATE_DIRECTORY: _OutputState.ValueType  # 1
+    OUTPUT_STATE_MISSING: _OutputState.ValueType  # 2
+    OUTPUT_STATE_NOT_A_DIRECTORY: _OutputState.ValueType  # 3
+
+class OutputState(_OutputState, metaclass=_OutputStateEnumTypeWrapper): ...
+
+OUTPUT_STATE_UNSPECIFIED: OutputState.ValueType  # 0
+OUTPUT_STATE_DIRECTORY: OutputState.ValueType  # 1
+OUTPUT_STATE_MISSING: OutputState.ValueType  # 2
+OUTPUT_STATE_NOT_A_DIRECTORY: OutputState.ValueType  # 3
+global___OutputState = OutputState
+
 class _JobState:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -262,8 +281,8 @@ class Description(google.protobuf.message.Message):
     @property
     def capabilities(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of optional parts that this daemon has beyond protocol 1.0: `retention` (Description.retention),
-        `kept-losses` (Loss.id), `profiling` (JobStatus.profiling), `roles` (Welcome.role). A client ignores names that it
-        does not know.
+        `kept-losses` (Loss.id), `profiling` (JobStatus.profiling), `roles` (Welcome.role), `examine` (Examine). A client ignores names
+        that it does not know.
         """
 
     @property
@@ -386,6 +405,403 @@ class SyncClockReply(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["received", b"received", "sent", b"sent"]) -> None: ...
 
 global___SyncClockReply = SyncClockReply
+
+@typing.final
+class ExamineRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___ExamineRequest = ExamineRequest
+
+@typing.final
+class Examination(google.protobuf.message.Message):
+    """What the board sees of itself. These are facts; what they mean is the client's to say. Each source of facts is waited
+    for a few seconds at most: one that does not answer, or cannot be read, stands in `unknown`, and its fields are empty.
+    Within two seconds the same answer may be given again. Paths are as the board has them; what is not UTF-8 is escaped.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNKNOWN_FIELD_NUMBER: builtins.int
+    NPU_FIELD_NUMBER: builtins.int
+    PROCESSES_FIELD_NUMBER: builtins.int
+    UMAP_FIELD_NUMBER: builtins.int
+    ROOTS_FIELD_NUMBER: builtins.int
+    ACL_JSON_FIELD_NUMBER: builtins.int
+    REMOTE_MOUNTS_FIELD_NUMBER: builtins.int
+    INOTIFY_FIELD_NUMBER: builtins.int
+    TLS_CERT_FIELD_NUMBER: builtins.int
+    TLS_CA_FIELD_NUMBER: builtins.int
+    DAEMON_FIELD_NUMBER: builtins.int
+    tls_cert: builtins.bytes
+    """The daemon's own certificate and its authority's, PEM, at most 64 KiB each; empty without TLS."""
+    tls_ca: builtins.bytes
+    @property
+    def unknown(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___UnknownFacts]: ...
+    @property
+    def npu(self) -> global___NpuFacts: ...
+    @property
+    def processes(self) -> global___ProcessFacts: ...
+    @property
+    def umap(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___UmapNode]:
+        """The nodes of /proc/umap that are there, of those that profagent knows."""
+
+    @property
+    def roots(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RootFacts]:
+        """One for each of Description.roots, in their order."""
+
+    @property
+    def acl_json(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___AclJson]:
+        """Files that are, or may be, the acl.json of programs: those that the daemon is told of, else those in the usual
+        places below its roots. At most 16.
+        """
+
+    @property
+    def remote_mounts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Mount]:
+        """Mounts of network file systems, at most 32."""
+
+    @property
+    def inotify(self) -> global___InotifyFacts: ...
+    @property
+    def daemon(self) -> global___DaemonFacts:
+        """The daemon's user, and its effective capabilities as the kernel's CapEff has them."""
+
+    def __init__(
+        self,
+        *,
+        unknown: collections.abc.Iterable[global___UnknownFacts] | None = ...,
+        npu: global___NpuFacts | None = ...,
+        processes: global___ProcessFacts | None = ...,
+        umap: collections.abc.Iterable[global___UmapNode] | None = ...,
+        roots: collections.abc.Iterable[global___RootFacts] | None = ...,
+        acl_json: collections.abc.Iterable[global___AclJson] | None = ...,
+        remote_mounts: collections.abc.Iterable[global___Mount] | None = ...,
+        inotify: global___InotifyFacts | None = ...,
+        tls_cert: builtins.bytes = ...,
+        tls_ca: builtins.bytes = ...,
+        daemon: global___DaemonFacts | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["daemon", b"daemon", "inotify", b"inotify", "npu", b"npu", "processes", b"processes"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["acl_json", b"acl_json", "daemon", b"daemon", "inotify", b"inotify", "npu", b"npu", "processes", b"processes", "remote_mounts", b"remote_mounts", "roots", b"roots", "tls_ca", b"tls_ca", "tls_cert", b"tls_cert", "umap", b"umap", "unknown", b"unknown"]) -> None: ...
+
+global___Examination = Examination
+
+@typing.final
+class UnknownFacts(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: builtins.int
+    WHY_FIELD_NUMBER: builtins.int
+    source: builtins.str
+    """`npu`, `processes`, `umap`, `mounts`, `inotify`, `daemon`, `certificates`, `acl-json`, `acl-json below ROOT`, or
+    `root ROOT`.
+    """
+    why: builtins.str
+    def __init__(
+        self,
+        *,
+        source: builtins.str = ...,
+        why: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["source", b"source", "why", b"why"]) -> None: ...
+
+global___UnknownFacts = UnknownFacts
+
+@typing.final
+class NpuFacts(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HAS_DEVICE_FIELD_NUMBER: builtins.int
+    HAS_OTHER_DEVICE_FIELD_NUMBER: builtins.int
+    HAS_OTHER_LIBRARIES_FIELD_NUMBER: builtins.int
+    MODULES_FIELD_NUMBER: builtins.int
+    has_device: builtins.bool
+    """/dev/svp_npu, the device of the stack that profiles."""
+    has_other_device: builtins.bool
+    """/dev/pqp and /opt/lib/npu, signs of the other stack."""
+    has_other_libraries: builtins.bool
+    @property
+    def modules(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Kernel modules that are loaded and whose names hold `npu`, `nnn` or `pqp`; at most 16."""
+
+    def __init__(
+        self,
+        *,
+        has_device: builtins.bool = ...,
+        has_other_device: builtins.bool = ...,
+        has_other_libraries: builtins.bool = ...,
+        modules: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["has_device", b"has_device", "has_other_device", b"has_other_device", "has_other_libraries", b"has_other_libraries", "modules", b"modules"]) -> None: ...
+
+global___NpuFacts = NpuFacts
+
+@typing.final
+class ProcessFacts(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    WITH_NPU_FIELD_NUMBER: builtins.int
+    COUNT_FIELD_NUMBER: builtins.int
+    ARE_ALL_SEEN_FIELD_NUMBER: builtins.int
+    count: builtins.int
+    are_all_seen: builtins.bool
+    """False when the daemon may not look into some process."""
+    @property
+    def with_npu(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___NpuProcess]:
+        """Processes that have /dev/svp_npu open, at most 16, and their number."""
+
+    def __init__(
+        self,
+        *,
+        with_npu: collections.abc.Iterable[global___NpuProcess] | None = ...,
+        count: builtins.int = ...,
+        are_all_seen: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["are_all_seen", b"are_all_seen", "count", b"count", "with_npu", b"with_npu"]) -> None: ...
+
+global___ProcessFacts = ProcessFacts
+
+@typing.final
+class NpuProcess(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    UMASK_FIELD_NUMBER: builtins.int
+    STARTED_WALL_US_FIELD_NUMBER: builtins.int
+    pid: builtins.int
+    name: builtins.str
+    uid: builtins.int
+    umask: builtins.str
+    """Octal, as the kernel prints it; empty where it does not."""
+    started_wall_us: builtins.int
+    def __init__(
+        self,
+        *,
+        pid: builtins.int = ...,
+        name: builtins.str = ...,
+        uid: builtins.int = ...,
+        umask: builtins.str = ...,
+        started_wall_us: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "pid", b"pid", "started_wall_us", b"started_wall_us", "uid", b"uid", "umask", b"umask"]) -> None: ...
+
+global___NpuProcess = NpuProcess
+
+@typing.final
+class UmapNode(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    error: builtins.str
+    """Why it cannot be read; empty when it can."""
+    text: builtins.str
+    """Of svp_npu or svp_nnn: what it says, at most 8 KiB. Else empty."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        error: builtins.str = ...,
+        text: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "name", b"name", "text", b"text"]) -> None: ...
+
+global___UmapNode = UmapNode
+
+@typing.final
+class RootFacts(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    FILE_SYSTEM_FIELD_NUMBER: builtins.int
+    IS_REMOTE_FIELD_NUMBER: builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: builtins.int
+    FREE_BYTES_FIELD_NUMBER: builtins.int
+    HAS_INODES_FIELD_NUMBER: builtins.int
+    JOBS_FIELD_NUMBER: builtins.int
+    OPEN_JOBS_FIELD_NUMBER: builtins.int
+    NEWEST_FIELD_NUMBER: builtins.int
+    UNREADABLE_FIELD_NUMBER: builtins.int
+    path: builtins.str
+    error: builtins.str
+    """Why it cannot be listed; empty when it can."""
+    file_system: builtins.str
+    is_remote: builtins.bool
+    total_bytes: builtins.int
+    free_bytes: builtins.int
+    has_inodes: builtins.bool
+    jobs: builtins.int
+    """JOBs that are known below it, and those of them that are open."""
+    open_jobs: builtins.int
+    @property
+    def newest(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___JobFacts]:
+        """The newest of them, at most 16."""
+
+    @property
+    def unreadable(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___UnreadableDirectory]:
+        """Directories below it, as deep as JOBs are looked for, that cannot be listed; at most 16."""
+
+    def __init__(
+        self,
+        *,
+        path: builtins.str = ...,
+        error: builtins.str = ...,
+        file_system: builtins.str = ...,
+        is_remote: builtins.bool = ...,
+        total_bytes: builtins.int = ...,
+        free_bytes: builtins.int = ...,
+        has_inodes: builtins.bool = ...,
+        jobs: builtins.int = ...,
+        open_jobs: builtins.int = ...,
+        newest: collections.abc.Iterable[global___JobFacts] | None = ...,
+        unreadable: collections.abc.Iterable[global___UnreadableDirectory] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "file_system", b"file_system", "free_bytes", b"free_bytes", "has_inodes", b"has_inodes", "is_remote", b"is_remote", "jobs", b"jobs", "newest", b"newest", "open_jobs", b"open_jobs", "path", b"path", "total_bytes", b"total_bytes", "unreadable", b"unreadable"]) -> None: ...
+
+global___RootFacts = RootFacts
+
+@typing.final
+class JobFacts(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DIRECTORY_FIELD_NUMBER: builtins.int
+    MODE_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    directory: builtins.str
+    mode: builtins.int
+    """Permission bits and owner of the directory."""
+    uid: builtins.int
+    error: builtins.str
+    """Why it cannot be listed; empty when it can."""
+    def __init__(
+        self,
+        *,
+        directory: builtins.str = ...,
+        mode: builtins.int = ...,
+        uid: builtins.int = ...,
+        error: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["directory", b"directory", "error", b"error", "mode", b"mode", "uid", b"uid"]) -> None: ...
+
+global___JobFacts = JobFacts
+
+@typing.final
+class UnreadableDirectory(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    path: builtins.str
+    error: builtins.str
+    def __init__(
+        self,
+        *,
+        path: builtins.str = ...,
+        error: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "path", b"path"]) -> None: ...
+
+global___UnreadableDirectory = UnreadableDirectory
+
+@typing.final
+class AclJson(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: builtins.int
+    DATA_FIELD_NUMBER: builtins.int
+    SIZE_FIELD_NUMBER: builtins.int
+    OUTPUT_FIELD_NUMBER: builtins.int
+    path: builtins.str
+    data: builtins.bytes
+    """At most 64 KiB, of a file that has `size` bytes."""
+    size: builtins.int
+    output: global___OutputState.ValueType
+    """What stands at `profiler.output`, when that is an absolute path."""
+    def __init__(
+        self,
+        *,
+        path: builtins.str = ...,
+        data: builtins.bytes = ...,
+        size: builtins.int = ...,
+        output: global___OutputState.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "output", b"output", "path", b"path", "size", b"size"]) -> None: ...
+
+global___AclJson = AclJson
+
+@typing.final
+class Mount(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POINT_FIELD_NUMBER: builtins.int
+    FILE_SYSTEM_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
+    point: builtins.str
+    file_system: builtins.str
+    source: builtins.str
+    def __init__(
+        self,
+        *,
+        point: builtins.str = ...,
+        file_system: builtins.str = ...,
+        source: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["file_system", b"file_system", "point", b"point", "source", b"source"]) -> None: ...
+
+global___Mount = Mount
+
+@typing.final
+class InotifyFacts(google.protobuf.message.Message):
+    """Limits of the kernel; 0 where it does not tell. `watches` are those that the daemon has."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MAX_USER_WATCHES_FIELD_NUMBER: builtins.int
+    MAX_USER_INSTANCES_FIELD_NUMBER: builtins.int
+    MAX_QUEUED_EVENTS_FIELD_NUMBER: builtins.int
+    WATCHES_FIELD_NUMBER: builtins.int
+    max_user_watches: builtins.int
+    max_user_instances: builtins.int
+    max_queued_events: builtins.int
+    watches: builtins.int
+    def __init__(
+        self,
+        *,
+        max_user_watches: builtins.int = ...,
+        max_user_instances: builtins.int = ...,
+        max_queued_events: builtins.int = ...,
+        watches: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["max_queued_events", b"max_queued_events", "max_user_instances", b"max_user_instances", "max_user_watches", b"max_user_watches", "watches", b"watches"]) -> None: ...
+
+global___InotifyFacts = InotifyFacts
+
+@typing.final
+class DaemonFacts(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UID_FIELD_NUMBER: builtins.int
+    CAPABILITIES_FIELD_NUMBER: builtins.int
+    uid: builtins.int
+    capabilities: builtins.int
+    def __init__(
+        self,
+        *,
+        uid: builtins.int = ...,
+        capabilities: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["capabilities", b"capabilities", "uid", b"uid"]) -> None: ...
+
+global___DaemonFacts = DaemonFacts
 
 @typing.final
 class ListJobsRequest(google.protobuf.message.Message):

@@ -34,6 +34,11 @@ class BoardStub(object):
                 request_serializer=profagent__wire_dot_v1_dot_board__pb2.ClientMessage.SerializeToString,
                 response_deserializer=profagent__wire_dot_v1_dot_board__pb2.ServerMessage.FromString,
                 )
+        self.Examine = channel.unary_unary(
+                '/profagent_wire.v1.Board/Examine',
+                request_serializer=profagent__wire_dot_v1_dot_board__pb2.ExamineRequest.SerializeToString,
+                response_deserializer=profagent__wire_dot_v1_dot_board__pb2.Examination.FromString,
+                )
 
 
 class BoardServicer(object):
@@ -85,6 +90,14 @@ class BoardServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Examine(self, request, context):
+        """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask. (Since 1.1, capability
+        `examine`.)
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BoardServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -107,6 +120,11 @@ def add_BoardServicer_to_server(servicer, server):
                     servicer.Follow,
                     request_deserializer=profagent__wire_dot_v1_dot_board__pb2.ClientMessage.FromString,
                     response_serializer=profagent__wire_dot_v1_dot_board__pb2.ServerMessage.SerializeToString,
+            ),
+            'Examine': grpc.unary_unary_rpc_method_handler(
+                    servicer.Examine,
+                    request_deserializer=profagent__wire_dot_v1_dot_board__pb2.ExamineRequest.FromString,
+                    response_serializer=profagent__wire_dot_v1_dot_board__pb2.Examination.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -183,5 +201,22 @@ class Board(object):
         return grpc.experimental.stream_stream(request_iterator, target, '/profagent_wire.v1.Board/Follow',
             profagent__wire_dot_v1_dot_board__pb2.ClientMessage.SerializeToString,
             profagent__wire_dot_v1_dot_board__pb2.ServerMessage.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Examine(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/profagent_wire.v1.Board/Examine',
+            profagent__wire_dot_v1_dot_board__pb2.ExamineRequest.SerializeToString,
+            profagent__wire_dot_v1_dot_board__pb2.Examination.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

@@ -82,6 +82,14 @@ class BoardStub:
     order in which they were sent. Nothing is promised about the order of different logs.
     """
 
+    Examine: grpc.UnaryUnaryMultiCallable[
+        profagent_wire.v1.board_pb2.ExamineRequest,
+        profagent_wire.v1.board_pb2.Examination,
+    ]
+    """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask. (Since 1.1, capability
+    `examine`.)
+    """
+
 class BoardAsyncStub:
     Describe: grpc.aio.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.DescribeRequest,
@@ -125,6 +133,14 @@ class BoardAsyncStub:
 
     The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
     order in which they were sent. Nothing is promised about the order of different logs.
+    """
+
+    Examine: grpc.aio.UnaryUnaryMultiCallable[
+        profagent_wire.v1.board_pb2.ExamineRequest,
+        profagent_wire.v1.board_pb2.Examination,
+    ]
+    """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask. (Since 1.1, capability
+    `examine`.)
     """
 
 class BoardServicer(metaclass=abc.ABCMeta):
@@ -178,6 +194,16 @@ class BoardServicer(metaclass=abc.ABCMeta):
 
         The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
         order in which they were sent. Nothing is promised about the order of different logs.
+        """
+
+    @abc.abstractmethod
+    def Examine(
+        self,
+        request: profagent_wire.v1.board_pb2.ExamineRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[profagent_wire.v1.board_pb2.Examination, collections.abc.Awaitable[profagent_wire.v1.board_pb2.Examination]]:
+        """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask. (Since 1.1, capability
+        `examine`.)
         """
 
 def add_BoardServicer_to_server(servicer: BoardServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

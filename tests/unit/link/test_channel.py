@@ -14,6 +14,7 @@ import pytest
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.link.channel import Channel, Stream, connected
 from profagent.link.credentials import DEFAULT_PORT, full_address
+from profagent.link.examination import NpuFacts
 from profagent.link.known import KnownBoard
 from profagent.link.messages import JobsListed, Open
 from profagent_wire.seal import sealed
@@ -38,6 +39,9 @@ class ScriptedBoard(board_pb2_grpc.BoardServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsReply:
         return pb.ListJobsReply()
+
+    async def Examine(self, request: pb.ExamineRequest, context: Any) -> pb.Examination:
+        return pb.Examination(npu=pb.NpuFacts(has_device=True))
 
     async def SyncClock(self, request: pb.SyncClockRequest, context: Any) -> pb.SyncClockReply:
         clocks = pb.Clocks(wall_us=1_000, monotonic_us=10)
@@ -72,6 +76,7 @@ async def test_a_board_describes_itself_and_tells_its_clocks() -> None:
         assert (await channel.describe()).identity == "scripted"
         received, sent = await channel.clocks()
         assert (received.wall_us, sent.wall_us) == (1_000, 1_001)
+        assert (await channel.examine()).npu == NpuFacts(has_device=True)
 
 
 async def test_a_stream_skips_messages_of_newer_versions_and_tells_its_end() -> None:

@@ -1,0 +1,257 @@
+"""What a daemon tells of a made-up board, over real gRPC and without, and what it says of what does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from profagent_wire.v1 import board_pb2 as wire
+from profagent_wire.v1.board_pb2_grpc import BoardStub
+from profagentd import facts
+from profagentd.clock import SystemClock
+from profagentd.examine import KEEP_S, Examiner
+from profagentd.root_facts import ACL_BYTES, acl_facts, root_facts
+from tests.daemon.board_files import BOOTED_S, UMAP_SAMPLE, add_process, make_board, write
+from tests.daemon.clocks import FakeClock
+from tests.daemon.daemon_process import Daemon, environment, make_job, serving
+from tests.daemon.privileges import public_directory, without_privileges
+from tests.fakes.hung_mount import hung_mount
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Path:
+    return make_board(tmp_path / "board")
+
+
+@contextmanager
+def served(board: Path, root: Path, *arguments: str | Path) -> Iterator[Daemon]:
+    started: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "tests.daemon.board_daemon",
+        board,
+        "--listen",
+        "127.0.0.1:0",
+        "--root",
+        root,
+    ]
+    started += ["--state", board / "state", *arguments]
+    with serving(started, environment("protos", "daemon", ".")) as daemon:
+        yield daemon
+
+
+def acl_json(output: Path | str) -> str:
+    return json.dumps({"profiler": {"output": str(output)}})
+
+
+def asked(address: str, jobs: int = 0) -> wire.Examination:
+    """What the board says, once every source has answered and so many JOBs are known."""
+    with grpc.insecure_channel(address) as channel:
+        stub = BoardStub(channel)
+        assert "examine" in stub.Describe(wire.DescribeRequest(), timeout=PATIENCE_S).capabilities
+        while True:
+            found = stub.Examine(wire.ExamineRequest(), timeout=PATIENCE_S)
+            is_late = any("answer" in each.why for each in found.unknown)
+            if not is_late and sum(root.jobs for root in found.roots) >= jobs:
+                return found
+
+
+def test_a_daemon_tells_of_its_board(board: Path, tmp_path: Path) -> None:
+    root = tmp_path / "output"
+    job = make_job(root)
+    job.chmod(0o750)
+    write(root / "acl.json", acl_json(root)[:-2] + ",}}")
+    add_process(board, 7, "main", "0027")
+    add_process(board, 8, "other", has_npu=False)
+    with served(board, root) as daemon:
+        found = asked(daemon.address, jobs=1)
+    assert not found.unknown
+    assert (found.npu.has_device, found.npu.has_other_device, list(found.npu.modules)) == (True, False, ["ot_svp_npu"])
+    assert found.processes == wire.ProcessFacts(
+        with_npu=[
+            wire.NpuProcess(pid=7, name="main", uid=0, umask="0027", started_wall_us=(BOOTED_S + 10) * 1_000_000)
+        ],
+        count=1,
+        are_all_seen=True,
+    )
+    assert [(node.name, node.error) for node in found.umap] == [("svp_npu", ""), ("sys", "")]
+    assert found.umap[0].text == UMAP_SAMPLE.read_text("utf-8")
+    assert [mount.point for mount in found.remote_mounts] == ["/root/app/profiling", "/mnt/with space"]
+    assert found.remote_mounts[0].source == "192.0.2.9:/home/dev/profiling"
+    assert (found.inotify.max_user_watches, found.inotify.watches) == (8192, 2)
+    assert found.daemon.capabilities == 4
+    (seen,) = found.roots
+    assert (seen.path, seen.error, seen.file_system, seen.jobs, seen.open_jobs) == (str(root), "", "ext4", 1, 1)
+    assert (seen.newest[0].directory, seen.newest[0].mode, seen.newest[0].error) == (str(job), 0o750, "")
+    assert 0 < seen.free_bytes < seen.total_bytes
+    (acl,) = found.acl_json
+    assert (acl.path, acl.output) == (str(root / "acl.json"), wire.OUTPUT_STATE_DIRECTORY)
+    assert acl.data == (root / "acl.json").read_bytes()
+
+
+def test_what_a_board_does_not_have_is_told_as_not_there(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    write(bare / "proc/self/mountinfo", "22 1 179:2 / / rw - ext4 /dev/root rw\n")
+    write(bare / "dev/pqp", "")
+    with served(bare, tmp_path / "nowhere") as daemon:
+        found = asked(daemon.address)
+    assert (found.npu.has_device, found.npu.has_other_device) == (False, True)
+    assert not found.umap
+    assert not found.remote_mounts
+    assert found.roots[0].error == "No such file or directory"
+    # A kernel that tells nothing of these is no reason to tell nothing at all.
+    assert {each.source for each in found.unknown} == {"processes", "inotify", "daemon"}
+
+
+def test_acl_json_comes_from_where_the_daemon_is_told(board: Path, tmp_path: Path) -> None:
+    write(tmp_path / "output" / "acl.json", "{}")
+    write(tmp_path / "apps" / "one.json", acl_json(tmp_path / "none"))
+    write(tmp_path / "apps" / "two.json", "x" * (ACL_BYTES + 5))
+    with served(board, tmp_path / "output", "--acl-json", tmp_path / "apps" / "*.json") as daemon:
+        found = {Path(each.path).name: each for each in asked(daemon.address).acl_json}
+    assert set(found) == {"one.json", "two.json"}
+    assert found["one.json"].output == wire.OUTPUT_STATE_MISSING
+    assert (len(found["two.json"].data), found["two.json"].size) == (ACL_BYTES, ACL_BYTES + 5)
+
+
+def test_outputs_that_are_files_or_relative(tmp_path: Path) -> None:
+    for name, output in (("acl.json", str(tmp_path / "acl.json")), ("src/acl.json", "profiling")):
+        write(tmp_path / name, acl_json(output))
+    found = acl_facts(str(tmp_path).encode(), ())
+    assert [each.output for each in found.acl_json] == [
+        wire.OUTPUT_STATE_NOT_A_DIRECTORY,
+        wire.OUTPUT_STATE_UNSPECIFIED,
+    ]
+
+
+def test_what_may_not_be_read_is_told_with_its_reason() -> None:
+    with public_directory() as root:
+        (root / "closed").mkdir(mode=0o700)
+        with without_privileges():
+            (found,) = root_facts(Path("/"), str(root).encode(), 4, (), 0).roots
+        assert [(each.path, each.error) for each in found.unreadable] == [(str(root / "closed"), "Permission denied")]
+        (root / "closed").chmod(0o755)
+        root.chmod(0o700)
+        with without_privileges():
+            (found,) = root_facts(Path("/"), str(root).encode(), 4, (), 0).roots
+        assert found.error == "Permission denied"
+
+
+def test_a_process_that_hides_is_told() -> None:
+    with public_directory() as shown:
+        make_board(shown)
+        hidden = add_process(shown, 7)
+        (hidden / "fd").chmod(0)
+        with without_privileges():
+            found = facts.processes(shown).processes
+        (hidden / "fd").chmod(0o755)
+    assert (found.count, found.are_all_seen) == (0, False)
+
+
+def test_certificates_are_told_and_may_be_missing(tmp_path: Path) -> None:
+    write(tmp_path / "board.pem", "own")
+    write(tmp_path / "ca.pem", "authority")
+    found = facts.certificates(str(tmp_path / "board.pem"), str(tmp_path / "ca.pem"))
+    assert (found.tls_cert, found.tls_ca) == (b"own", b"authority")
+
+
+def test_a_root_that_hangs_is_told_and_the_rest_is_there(board: Path, tmp_path: Path) -> None:
+    make_job(tmp_path / "output")
+    with (
+        hung_mount(tmp_path / "hung") as hung,
+        served(board, tmp_path / "output", "--root", hung) as daemon,
+        grpc.insecure_channel(daemon.address) as channel,
+    ):
+        found = BoardStub(channel).Examine(wire.ExamineRequest(), timeout=PATIENCE_S)
+    assert {f"root {hung}", f"acl-json below {hung}"} <= {each.source for each in found.unknown}
+    assert f"root {tmp_path / 'output'}" in {f"root {each.path}" for each in found.roots} | {
+        each.source for each in found.unknown
+    }
+    assert str(hung) not in {each.path for each in found.roots}
+
+
+class Sources(Examiner):
+    """An examiner of two sources that the test makes up."""
+
+    def __init__(self, clock: Any, works: dict[str, Any], patience_s: float) -> None:
+        watch = SimpleNamespace(roots=(), acl_json=(), depth=4)
+        super().__init__(cast("Any", None), cast("Any", watch), clock, patience_s=patience_s)
+        self.works = works
+
+    def _sources(self) -> Iterator[tuple[str, Any]]:
+        return iter(self.works.items())
+
+
+def free(value: int) -> Any:
+    return lambda: wire.Examination(daemon=wire.DaemonFacts(uid=value))
+
+
+async def test_a_source_that_hangs_holds_up_no_other_and_is_asked_again_when_it_answers() -> None:
+    released = threading.Event()
+
+    def hang() -> wire.Examination:
+        released.wait(PATIENCE_S)
+        return wire.Examination(npu=wire.NpuFacts(has_device=True))
+
+    clock = FakeClock()
+    found = wire.Examination()
+    examiner = Sources(clock, {"slow": hang, "fast": free(5)}, patience_s=0.5)
+    try:
+        for why in ("it did not answer within 0.5 s", "it has not answered for long"):
+            found = await examiner.examine()
+            assert [(each.source, each.why) for each in found.unknown if each.source == "slow"] == [("slow", why)]
+            clock.now += KEEP_S
+    finally:
+        released.set()
+
+    while not found.npu.has_device:
+        clock.now += KEEP_S
+        found = await examiner.examine()
+
+
+async def test_a_source_that_cannot_be_read_says_why() -> None:
+    def fail() -> wire.Examination:
+        raise PermissionError(13, "Permission denied")
+
+    def nonsense() -> wire.Examination:
+        return wire.Examination(inotify=wire.InotifyFacts(watches=int(b"many")))
+
+    examiner = Sources(FakeClock(), {"closed": fail, "odd": nonsense, "fast": free(5)}, PATIENCE_S)
+    found = await examiner.examine()
+    assert found.daemon.uid == 5
+    assert [each.source for each in found.unknown] == ["closed", "odd"]
+    assert found.unknown[0].why == "Permission denied"
+
+
+async def test_the_board_is_looked_at_no_more_often_than_is_said() -> None:
+    looks: list[int] = []
+
+    def look() -> wire.Examination:
+        looks.append(1)
+        return wire.Examination(daemon=wire.DaemonFacts(uid=len(looks)))
+
+    clock = FakeClock()
+    examiner = Sources(clock, {"daemon": look}, PATIENCE_S)
+    assert [found.daemon.uid for found in await asyncio.gather(*(examiner.examine() for _ in range(5)))] == [1] * 5
+    clock.now += KEEP_S
+    assert (await examiner.examine()).daemon.uid == 2
+
+
+def test_each_source_is_named(board: Path) -> None:
+    watch = SimpleNamespace(roots=(b"/opt/app",), acl_json=(), depth=4)
+    jobs = SimpleNamespace(jobs=[])
+    examiner = Examiner(cast("Any", jobs), cast("Any", watch), SystemClock(), ("board.pem", "ca.pem"), board)
+    names = [name for name, _ in examiner._sources()]
+    assert names[6:] == ["certificates", "root /opt/app", "acl-json below /opt/app"]
