@@ -16,7 +16,6 @@ from profagentd.removal import NotOurs, Removed, check, remove, remove_directori
 from profagentd.retention import Deletion, JobFacts, Policy, Retain, Stored, is_over, plan
 from profagentd.state import JobState
 from profagentd.stored import Look, part_of
-from profagentd.supervisor import until_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from profagentd.delivery import Deliveries
     from profagentd.losses import KeptLosses
     from profagentd.opening import Place
+    from profagentd.roots import Roots
     from profagentd.space import SpaceWatch
 
 _LOGGER = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Cleaner:
     def __init__(  # noqa: PLR0913 - what is known of the board's files, and the policy for them
         self,
         policy: Policy,
-        roots: Sequence[bytes],
+        roots: Roots,
         clock: Clock,
         board: Board,
         deliveries: Deliveries,
@@ -75,14 +75,20 @@ class Cleaner:
 
     async def run(self) -> None:
         """Delete until cancelled."""
-        for root in filter(is_remote, self._roots):
-            self._complain(os.fsdecode(root), "is on a network file system: nothing is deleted there")
-        await until_first(*map(self._keep, self._roots))
+        await self._roots.each(self._keep)
+
+    def keep_to(self, policy: Policy) -> None:
+        """Another policy from now on."""
+        self._policy = policy
+        for root in self._roots:
+            self._note_remote(root)
 
     async def _keep(self, root: bytes) -> None:
+        self._note_remote(root)
         while True:
             begun = self._clock.monotonic()
-            await self.clean(root)
+            if self._policy.retain is not Retain.KEEP:
+                await self.clean(root)
             used_s = self._clock.monotonic() - begun
             await self._clock.sleep(max(LOOK_S, used_s * (1 / SHARE - 1)))
 
@@ -229,6 +235,10 @@ class Cleaner:
                 _LOGGER.info("%s was delivered and is deleted", job.name)
         except (NotOurs, OSError) as error:
             self._refuse(job.place, f"{error}: the empty directory stays")
+
+    def _note_remote(self, root: bytes) -> None:
+        if self._policy.retain is not Retain.KEEP and is_remote(root):
+            self._complain(os.fsdecode(root), "is on a network file system: nothing is deleted there")
 
     def _refuse(self, place: Place, why: str) -> None:
         self._refused_until[place] = self._clock.monotonic() + RETRY_S

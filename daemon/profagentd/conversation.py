@@ -29,6 +29,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # Three times of silence end a stream, which finds a half-open link within 15 s.
 SILENCE_S = 3 * HEARTBEAT_S
+# A client is heard for so long after the goodbye: what is on its way to it may be lost when the stream ends under it.
+LEAVE_S = 2.0
 # A client that follows a JOB again is heard so much later: all of it is looked through again.
 FOLLOWED_AGAIN_S = 1.0
 
@@ -81,7 +83,7 @@ class Conversation:
         self._wake = asyncio.Event()
         self._speaker = Speaker(site, self._stream, write, self._wake.set)
         self._heard = site.clock.monotonic()
-        self._is_closing = False
+        self._is_closing = self._is_draining = False
 
     @property
     def is_operator(self) -> bool:
@@ -95,6 +97,11 @@ class Conversation:
         finally:
             self._speaker.close()
             self._stream.close()
+
+    def drain(self) -> None:
+        """Say goodbye when everything is sent that there is."""
+        self._is_draining = True
+        self._wake.set()
 
     def close(self) -> None:
         """Say goodbye soon."""
@@ -173,9 +180,13 @@ class Conversation:
         await self._speaker.list_jobs()
         while not self._is_closing:
             self._wake.clear()
-            if not await self._speaker.turn():
-                await self._pause()
+            if await self._speaker.turn():
+                continue
+            if self._is_draining and self._stream.is_caught_up:
+                break
+            await self._pause()
         await self._speaker.say_goodbye()
+        await self._site.clock.sleep(LEAVE_S)
 
     async def _pause(self) -> None:
         """Wait until something happens, a log is due, or it is time for a heartbeat."""

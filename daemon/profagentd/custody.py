@@ -10,7 +10,7 @@ from profagentd.retention import Policy, Retain
 from profagentd.space import SpaceWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine
     from typing import Callable
 
     from profagentd.board import Board
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from profagentd.deleted import Deleted
     from profagentd.losses import KeptLosses
     from profagentd.opening import Fingerprint, Place
+    from profagentd.roots import Roots
 
 
 class Custody:
@@ -26,7 +27,7 @@ class Custody:
     def __init__(
         self,
         policy: Policy,
-        roots: Sequence[bytes],
+        roots: Roots,
         clock: Clock,
         board: Board,
         losses: KeptLosses,
@@ -39,23 +40,27 @@ class Custody:
         self.losses = losses
         self.space = SpaceWatch(roots, clock, board, losses)
         self._clock = clock
-        self._deliveries: Deliveries | None = None
-        self._cleaner: Cleaner | None = None
-        if policy.retain is not Retain.KEEP:
-            self._deliveries = Deliveries(policy.retain_for)
-            self._cleaner = Cleaner(
-                policy, roots, clock, board, self._deliveries, deleted, losses, self.space, has_npu=has_npu
-            )
-            board.add_listener(self._deliveries)
+        self._deliveries = Deliveries(policy.retain_for)
+        self._cleaner = Cleaner(
+            policy, roots, clock, board, self._deliveries, deleted, losses, self.space, has_npu=has_npu
+        )
+        board.add_listener(self._deliveries)
         board.add_listener(deleted)
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What is to run as long as the daemon does."""
-        return [self.space.run(), *([self._cleaner.run()] if self._cleaner else [])]
+        return [self.space.run(), self._cleaner.run()]
+
+    def change_policy(self, policy: Policy) -> None:
+        """Another policy from now on; what was delivered is told anew by streams that begin after this."""
+        self.policy = policy
+        self._deliveries.expect(policy.retain_for)
+        self._cleaner.keep_to(policy)
 
     def taker(self, consumer: str) -> Callable[[Place, bytes, Fingerprint], None] | None:
         """Whom to tell of this consumer's deliveries; None when they are of no consequence."""
-        deliveries = self._deliveries
-        if deliveries is None or consumer not in self.policy.retain_for:
+        if self.policy.retain is Retain.KEEP or consumer not in self.policy.retain_for:
             return None
-        return lambda place, path, seen: deliveries.delivered(consumer, place, path, seen, self._clock.monotonic())
+        return lambda place, path, seen: self._deliveries.delivered(
+            consumer, place, path, seen, self._clock.monotonic()
+        )

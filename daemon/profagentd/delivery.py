@@ -30,11 +30,19 @@ class Deliveries:
     """A listener of the board: whatever seems to happen to a log takes its delivery back."""
 
     def __init__(self, retain_for: Sequence[str]) -> None:
-        self._bits = {consumer: 1 << number for number, consumer in enumerate(retain_for)}
-        self._all = (1 << len(retain_for)) - 1
+        self._bits: dict[str, int] = {}
+        self._all = 0
         self._marks: dict[Place, dict[bytes, bytes]] = {}
         self._due: dict[Place, dict[bytes, float]] = {}  # data and other logs that may be whole, with their time
         self._news: set[Place] = set()  # JOBs of which more may go than did
+        self.expect(retain_for)
+
+    def expect(self, retain_for: Sequence[str]) -> None:
+        """These consumers must have a log from now on; what was delivered to others before is not known any more."""
+        self._bits = {consumer: 1 << number for number, consumer in enumerate(retain_for)}
+        self._all = (1 << len(retain_for)) - 1
+        self._marks.clear()
+        self._due.clear()
 
     def delivered(self, consumer: str, place: Place, path: bytes, seen: Fingerprint, now: float) -> None:
         """The consumer has the whole of this log, as it was when it had this fingerprint."""

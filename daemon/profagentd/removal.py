@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from profagentd.filesystems import is_local
 from profagentd.logs import DATA_DIRECTORY
 from profagentd.opening import Fingerprint, Place, fingerprint, open_directory
+from profagentd.rights import may_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ def check(place: Place) -> None:
     """Make sure that files of the JOB can be deleted. Raises NotOurs, and OSError when that is not allowed."""
     with _directories(place) as directories:
         for descriptor in directories.values():
-            if not os.access(f"/proc/self/fd/{descriptor}", os.W_OK):
+            if not may_write(descriptor):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 

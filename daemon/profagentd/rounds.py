@@ -11,6 +11,8 @@ from profagentd.disks import on_disk
 from profagentd.scan import JobScan
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     from profagentd.board import Board
     from profagentd.opening import Place
 
@@ -26,9 +28,9 @@ JUMP_S = 1.0
 class ScanRounds:
     """The JOBs that are looked at, and when."""
 
-    def __init__(self, clock: Clock, board: Board, others: int = 1) -> None:
-        """`others`: how many there are that share the core's share, this one counted."""
-        self._share = SHARE / others
+    def __init__(self, clock: Clock, board: Board, sharers: Sized = (0,)) -> None:
+        """`sharers`: those who divide the core's share between them, this one counted."""
+        self._sharers = sharers
         self._clock = clock
         self._board = board
         self._scans: dict[Place, JobScan] = {}
@@ -64,7 +66,7 @@ class ScanRounds:
                 self._start_over()
             if not self._scans:
                 self._wake.clear()
-            await self._clock.sleep(max(MIN_PAUSE_S, cpu_s / self._share - cpu_s))
+            await self._clock.sleep(max(MIN_PAUSE_S, cpu_s * len(self._sharers) / SHARE - cpu_s))
 
     def _due(self) -> list[Place]:
         now = self._clock.monotonic()

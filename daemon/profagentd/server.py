@@ -82,6 +82,11 @@ class Server:
         await self._server.start()
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
+    async def drain(self) -> None:
+        """Say goodbye to each client that has what there is; return when all have left."""
+        self._health.stop()
+        await self._servicer.drain()
+
     async def stop(self) -> None:
         """Say goodbye to clients, and end; once more does nothing."""
         self._health.stop()

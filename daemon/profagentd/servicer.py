@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -71,18 +72,34 @@ class Servicer(BoardServicer):
         self._identity = identity
         self._simulated = simulated
         self._conversations: set[Conversation] = set()
+        self._left = asyncio.Event()  # a conversation is over
+        self._is_draining = False
         self._admission = Admission(clock)
         self.budgets = Budgets()
 
     @property
     def roots(self) -> Sequence[bytes]:
         """Directories under which JOBs are looked for."""
-        return self._watch.roots
+        return tuple(self._watch.roots)
 
     async def ready(self) -> None:
         """Wait until the JOBs that there are have been found and looked at."""
         await self._watch.ready.wait()
         await self.board.know_all()
+
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return len(self._conversations)
+
+    async def drain(self) -> None:
+        """Send each client what there is for it, and say goodbye; return when all have left."""
+        self._is_draining = True
+        for conversation in self._conversations:
+            conversation.drain()
+        while self._conversations:
+            self._left.clear()
+            await self._left.wait()
 
     def close(self) -> None:
         """Say goodbye to every client."""
@@ -155,6 +172,8 @@ class Servicer(BoardServicer):
             with self._admission.stream(caller.fingerprint or address_of(context.peer())):
                 await self._admission.opening()
                 self._conversations.add(conversation)
+                if self._is_draining:
+                    conversation.drain()
                 await until_first(conversation.run(), self._gate.watch_over(caller))
         except Refusal as raised:
             refusal = raised
@@ -165,6 +184,7 @@ class Servicer(BoardServicer):
             _LOGGER.info("%s left while it was sent to", context.peer())
         finally:
             self._conversations.discard(conversation)
+            self._left.set()
         if refusal:
             _LOGGER.warning("stream of %s refused: %s", context.peer(), refusal)
             await context.abort(_CODES[refusal.fault], str(refusal))

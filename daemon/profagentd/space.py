@@ -12,7 +12,6 @@ from profagentd.disks import on_disk
 from profagentd.events import LossReason
 from profagentd.opening import open_directory
 from profagentd.state import JobState
-from profagentd.supervisor import until_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from profagentd.board import Board, Job
     from profagentd.losses import KeptLosses
     from profagentd.opening import Place
+    from profagentd.roots import Roots
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class _Shortage:
 class SpaceWatch:
     """Asks each root's file system in turn of its own."""
 
-    def __init__(self, roots: Sequence[bytes], clock: Clock, board: Board, losses: KeptLosses) -> None:
+    def __init__(self, roots: Roots, clock: Clock, board: Board, losses: KeptLosses) -> None:
         self._roots = roots
         self._clock = clock
         self._board = board
@@ -118,7 +118,7 @@ class SpaceWatch:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        await until_first(*map(self._watch, self._roots))
+        await self._roots.each(self._watch)
 
     async def _watch(self, root: bytes) -> None:
         while True:

@@ -189,6 +189,11 @@ class Stream:
             view.caught_up_told = True
         return due
 
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether everything was sent that there is of what is followed, on roots that answer."""
+        return all(view.job.place.root in self.away or self._has_all(view) for view in self._views.values())
+
     def next_names(self, now: float) -> Names | None:
         """Names to look at, no more than there is room for; None when there are none, or no room."""
         selection = next((view.selection for view in self._views.values() if self._wants_look(view)), None)
@@ -289,8 +294,11 @@ class Stream:
 
     def _is_caught_up(self, view: JobView) -> bool:
         told = view.caught_up_told or view.status_due or view.job.state is JobState.REMOVED
-        if told or not view.selection or view.selection.wants_look:
-            return False
+        return not told and view.selection is not None and self._has_all(view)
+
+    def _has_all(self, view: JobView) -> bool:
+        if not view.selection or view.selection.wants_look:
+            return not view.selection
         return all(log.is_settled for log in self.window.of_job(view.handle))
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from profagentd.board import Board
     from profagentd.changes import Touch
     from profagentd.clock import Clock
+    from profagentd.roots import Roots
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class Watch:
 
     def __init__(
         self,
-        roots: Sequence[bytes],
+        roots: Roots,
         depth: int,
         clock: Clock,
         board: Board,
@@ -56,12 +57,12 @@ class Watch:
         self._clock = clock
         self._board = board
         self._notices = None if scan else _notices(self)
-        self._rounds = {root: ScanRounds(clock, board, len(roots)) for root in roots}
+        self._rounds: dict[bytes, ScanRounds] = {}
         self._jobs: dict[bytes, Place] = {}  # by name
         self._doubles: set[Place] = set()
         self._missing: set[Place] = set()
-        self._wanted: dict[bytes, set[Place]] = {root: set() for root in roots}
-        self._wakes = {root: asyncio.Event() for root in roots}
+        self._wanted: dict[bytes, set[Place]] = {}
+        self._wakes: dict[bytes, asyncio.Event] = {}
         self._unsearched = set(roots)
 
     async def run(self) -> None:
@@ -70,8 +71,9 @@ class Watch:
         try:
             if self._notices:
                 self._notices.start()
-            rounds = (each.run() for each in self._rounds.values())
-            await until_first(*map(self._search, self.roots), *rounds)
+            if not self.roots:
+                self.ready.set()
+            await self.roots.each(self._watch_root)
         finally:
             timer.cancel()
             if self._notices:
@@ -88,7 +90,7 @@ class Watch:
         """Anything may have changed."""
         for place in self._jobs.values():
             self._board.unsure(place)
-        for root in self.roots:
+        for root in self._wanted:
             self._want_all(root)
 
     def lost(self, place: Place) -> None:
@@ -112,6 +114,11 @@ class Watch:
         self._board.unsure(place)
 
     # Looking for JOBs
+
+    async def _watch_root(self, root: bytes) -> None:
+        self._wanted[root], self._wakes[root] = set(), asyncio.Event()
+        rounds = self._rounds[root] = ScanRounds(self._clock, self._board, self._rounds)
+        await until_first(self._search(root), rounds.run())
 
     async def _search(self, root: bytes) -> None:
         self._want_all(root)

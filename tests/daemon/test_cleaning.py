@@ -17,6 +17,7 @@ from profagentd.losses import KeptLosses
 from profagentd.opening import Place, fingerprint
 from profagentd.removal import NotOurs
 from profagentd.retention import Policy, Retain
+from profagentd.roots import Roots
 from profagentd.space import SpaceWatch
 from profagentd.state import JobState
 from tests.daemon.clocks import FakeClock
@@ -44,10 +45,10 @@ class Bench:
         self.board.add_listener(self.deliveries)
         self.deleted = Deleted(None)
         self.kept = KeptLosses(None)
-        self.space = SpaceWatch([self.root], self.clock, self.board, self.kept)
+        self.space = SpaceWatch(Roots([self.root]), self.clock, self.board, self.kept)
         self.cleaner = Cleaner(
             policy,
-            [self.root],
+            Roots([self.root]),
             self.clock,
             self.board,
             self.deliveries,

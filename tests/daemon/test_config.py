@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.config import DaemonConfig, configure, policy_of, read_file, real_roots
+from profagentd.config import DaemonConfig, configure, need_root
 from profagentd.errors import DaemonError
+from profagentd.named_roots import real_roots
 from profagentd.retention import Policy, Retain
 
 
@@ -30,26 +31,26 @@ def test_without_anything_the_defaults_hold() -> None:
 
 def test_every_key_can_stand_in_the_file(tmp_path: Path) -> None:
     text = "roots = ['/a', '/b']\nlisten = '[::1]:0'\nquiet_after_s = 5\ndepth = 2\nscan = true\nlog_level = 'debug'\n"
-    assert read_file(written(tmp_path, text)) == DaemonConfig(("/a", "/b"), "[::1]:0", 5, 2, True, "debug")
+    assert configure(written(tmp_path, text), {}) == DaemonConfig(("/a", "/b"), "[::1]:0", 5, 2, True, "debug")
 
 
 def test_retention_can_stand_in_the_file(tmp_path: Path) -> None:
     text = "retain = 'min_free'\nretain_for = ['record-host']\nmin_free = '10%'\ndelete_undelivered = true\n"
     config = configure(written(tmp_path, text + "state = '/var/lib/x'\n"), {})
     assert (config.state, config.retain_for) == ("/var/lib/x", ("record-host",))
-    assert policy_of(config) == Policy(Retain.MIN_FREE, ("record-host",), 0, 0.1, True)
+    assert config.policy == Policy(Retain.MIN_FREE, ("record-host",), 0, 0.1, True)
 
 
 @pytest.mark.parametrize(
     ("text", "size"), [("200MB", 200_000_000), ("1.5GB", 1_500_000_000), ("64kB", 64_000), ("7B", 7), ("1TB", 10**12)]
 )
 def test_sizes_are_decimal(text: str, size: int) -> None:
-    policy = policy_of(configure(None, {"retain": "min_free", "min_free": text, "retain_for": ["a"]}))
+    policy = configure(None, {"retain": "min_free", "min_free": text, "retain_for": ["a"]}).policy
     assert (policy.min_free_bytes, policy.min_free_share) == (size, 0.0)
 
 
 def test_nothing_is_deleted_unless_it_is_asked_for() -> None:
-    assert policy_of(configure(None, {})) == Policy()
+    assert configure(None, {}).policy == Policy()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_arguments_win_over_the_file(tmp_path: Path) -> None:
 def test_an_unknown_key_is_named_with_its_file(tmp_path: Path) -> None:
     path = written(tmp_path, "root = '/a'\n")
     with pytest.raises(DaemonError) as error:
-        read_file(path)
+        configure(path, {})
     assert str(path) in str(error.value)
     assert "'root'" in str(error.value)
     assert "roots" in error.value.hint
@@ -135,12 +136,12 @@ def test_what_is_not_toml_names_its_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "daemon.toml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(DaemonError, match=r"daemon\.toml"):
-        read_file(path)
+        configure(path, {})
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(DaemonError, match=r"missing\.toml: No such file"):
-        read_file(tmp_path / "missing.toml")
+        configure(tmp_path / "missing.toml", {})
 
 
 @pytest.mark.parametrize(
@@ -210,4 +211,4 @@ def test_roots_with_similar_names_are_fine() -> None:
 
 def test_a_daemon_has_a_root() -> None:
     with pytest.raises(DaemonError, match="no root"):
-        real_roots(())
+        need_root(DaemonConfig())

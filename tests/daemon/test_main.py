@@ -14,7 +14,7 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
 from profagentd import __version__
 from profagentd.main import main
-from tests.daemon.daemon_process import command, environment, make_job, running
+from tests.daemon.daemon_process import AICORE_DONE, command, environment, make_job, running
 from tests.daemon.wire_client import PATIENCE_S, following
 
 
@@ -175,3 +175,108 @@ def test_a_simulated_board_that_cannot_be_ends_the_daemon(tmp_path: Path) -> Non
     result = run("--simulate", "--root", str(tmp_path), "--model", "no-such-network", "--listen", "127.0.0.1:0")
     assert result.returncode == 2
     assert "no-such-network" in result.stderr
+
+
+def test_settings_that_are_fine_are_called_so(tmp_path: Path) -> None:
+    config = tmp_path / "daemon.toml"
+    config.write_text(f"roots = ['{tmp_path}']\n")
+    result = run("--config", str(config), "--check-config")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "fine\n", "")
+
+
+def test_every_mistake_is_named_with_file_line_and_key(tmp_path: Path) -> None:
+    config, roots_d = tmp_path / "daemon.toml", tmp_path / "roots.d"
+    roots_d.mkdir()
+    (roots_d / "app.conf").write_text("/a\nrelative\n")
+    config.write_text(f"depth = 99\nroots_d = '{roots_d}'\n\nmin_free = '1GB'\nretain_for = ['a']\nroot = '/a'\n")
+    result = run("--config", str(config), "--check-config", "--listen", "0.0.0.0:1")
+    assert (result.returncode, result.stdout) == (2, "")
+    mistakes = [line for line in result.stderr.splitlines() if not line.startswith("  ")]
+    assert mistakes == [
+        f"{config}:1: depth = 99",
+        f"{config}:6: unknown key 'root'",
+        "the arguments: listen: 0.0.0.0:1 can be reached from outside, which needs TLS",
+        f"{config}:5: retain_for: of no use with retain = keep",
+        f"{config}:4: min_free: of no use with retain = keep",
+        f"{roots_d}/app.conf:2: 'relative' is no absolute path",
+    ]
+
+
+def test_files_that_settings_name_are_looked_at(tmp_path: Path) -> None:
+    config = tmp_path / "daemon.toml"
+    tls = "".join(f"tls_{key} = '{tmp_path}/{key}'\n" for key in ("cert", "key", "ca", "revoked"))
+    config.write_text(f"roots = ['/a']\n{tls}")
+    result = run("--config", str(config), "--check-config")
+    assert result.returncode == 2
+    assert f"{config}:2: tls_cert: cannot read {tmp_path}/key: No such file" in result.stderr
+    assert f"{config}:5: tls_revoked: the revocation list {tmp_path}/revoked: No such file" in result.stderr
+
+
+def test_settings_without_a_root_are_a_mistake() -> None:
+    result = run("--check-config")
+    assert result.returncode == 2
+    assert "no root is given" in result.stderr
+
+
+def test_it_ends_when_its_leash_is_let_go(tmp_path: Path) -> None:
+    started = command("--root", str(tmp_path), "--listen", "127.0.0.1:0", "--state", str(tmp_path), "--leash", "1000")
+    with subprocess.Popen(started, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert b"serving" in process.stdout.readline()
+        process.stdin.write(b"still here\n")
+        process.stdin.flush()
+        assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_it_ends_when_its_leash_is_silent(tmp_path: Path) -> None:
+    started = command("--root", str(tmp_path), "--listen", "127.0.0.1:0", "--state", str(tmp_path), "--leash", "0.5")
+    with subprocess.Popen(started, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_leash_that_nobody_holds_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w+") as file:
+        result = subprocess.run(
+            command("--root", str(tmp_path), "--listen", "127.0.0.1:0", "--leash", "5", "--state", str(tmp_path)),
+            env=environment(),
+            stdin=file,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    assert result.returncode == 2
+    assert "--leash: standard input is nothing that somebody holds" in result.stderr
+
+
+async def test_at_its_end_it_sends_what_there_is_to_a_slow_client(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    sizes = {f"aicore.0.m.3.0.1.1.{number}": 1 << 20 for number in range(4)}
+    for name, size in sizes.items():
+        (job / "data" / name).write_bytes(bytes(size))
+        (job / "data" / f"{name}.done").write_bytes(AICORE_DONE % size)
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(lambda: client.is_listed)
+            daemon.process.terminate()
+            await client.until_ended()
+            assert client.goodbye is not None
+            assert {name: client.copy(name).is_complete for name in sizes} == dict.fromkeys(sizes, True)
+        assert daemon.process.wait(PATIENCE_S) == 0
+
+
+async def test_a_client_that_does_not_answer_holds_it_up_for_a_while_only(tmp_path: Path) -> None:
+    make_job(tmp_path)
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            client.answers = False
+            await client.start()
+            await client.until(lambda: client.is_listed)
+            daemon.process.terminate()
+            await client.until_ended()
+            assert client.goodbye is not None
+        assert daemon.process.wait(PATIENCE_S) == 0

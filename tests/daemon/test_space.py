@@ -11,6 +11,7 @@ import pytest
 from profagentd.board import Board
 from profagentd.losses import KeptLoss, KeptLosses
 from profagentd.opening import Place
+from profagentd.roots import Roots
 from profagentd.space import MERGE_S, TELL_S, Space, SpaceWatch
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import make_job
@@ -57,7 +58,7 @@ class Bench:
         self.clock = FakeClock()
         self.board = Board(self.clock, 60.0)
         self.kept = KeptLosses(None)
-        self.watch = SpaceWatch([self.root, b"/missing"], self.clock, self.board, self.kept)
+        self.watch = SpaceWatch(Roots([self.root, b"/missing"]), self.clock, self.board, self.kept)
 
     def find(self, number: int = 0) -> str:
         job = make_job(self.disk, number)

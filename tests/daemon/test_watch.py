@@ -17,6 +17,7 @@ import pytest
 from profagentd import watch as module
 from profagentd.clock import SystemClock
 from profagentd.inotify import Inotify
+from profagentd.roots import Roots
 from profagentd.watch import Watch
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.waiting import PATIENCE_S, until
@@ -77,7 +78,7 @@ class Told:
 @asynccontextmanager
 async def watching(told: Told, *roots: Path, scan: bool = False, depth: int = 4) -> AsyncIterator[Watch]:
     """A watch that runs, and has looked once."""
-    watch = Watch([os.fsencode(root) for root in roots], depth, SystemClock(), told, scan=scan)  # type: ignore[arg-type]
+    watch = Watch(Roots(map(os.fsencode, roots)), depth, SystemClock(), told, scan=scan)  # type: ignore[arg-type]
     running = asyncio.ensure_future(watch.run())
     try:
         await asyncio.wait_for(watch.ready.wait(), PATIENCE_S)

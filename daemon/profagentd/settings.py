@@ -1,0 +1,72 @@
+"""The values that a TOML file, or the arguments, give to keys, and where each of them stands."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from profagentd.mistakes import Mistake
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+ARGUMENTS = "the arguments"
+_LINE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Values by key, and the place of each key."""
+
+    values: dict[str, Any]
+    places: dict[str, str]
+
+
+def given(arguments: Mapping[str, Any]) -> Settings:
+    """The arguments that are not None."""
+    values = {key: value for key, value in arguments.items() if value is not None}
+    return Settings(values, dict.fromkeys(values, ARGUMENTS))
+
+
+def read_settings(path: Path) -> Settings | Mistake:
+    """What stands in a TOML file."""
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        return Mistake(str(path), str(error.strerror), "name a file that can be read with --config")
+    except UnicodeDecodeError as error:
+        return Mistake(str(path), str(error), "write it as UTF-8")
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return _not_toml(path, text, str(error))
+    return Settings(values, {key: f"{path}:{line}" for key, line in _lines(text).items()})
+
+
+def _not_toml(path: Path, text: str, why: str) -> Mistake:
+    found = _LINE.search(why)
+    line = found.group(1) if found and found.group(1) else text.count("\n") + (not text.endswith("\n"))
+    return Mistake(f"{path}:{line}", _LINE.sub("", why), "write it as TOML, e.g. roots = ['/opt/app']")
+
+
+def _lines(text: str) -> dict[str, int]:
+    """The line on which each key of a TOML text begins: the first one after which it is known starts no earlier."""
+    lines = text.splitlines(keepends=True)
+    begins: dict[str, int] = {}
+    begin = 1
+    for number in range(1, len(lines) + 1):
+        try:
+            known = tomllib.loads("".join(lines[:number]))
+        except tomllib.TOMLDecodeError:
+            continue  # a value that goes on over the next line
+        begins.update({key: begin for key in known if key not in begins})
+        begin = number + 1
+    return begins

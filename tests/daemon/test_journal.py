@@ -1,0 +1,45 @@
+"""The log for people, and for the journal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from profagentd.journal import JournalFormatter, is_journal, marked
+
+
+def record(level: int, message: str, error: BaseException | None = None) -> logging.LogRecord:
+    given = (type(error), error, error.__traceback__) if error else None
+    return logging.LogRecord("profagentd.x", level, __file__, 1, message, (), given)
+
+
+@pytest.mark.parametrize(
+    ("level", "priority"),
+    [("DEBUG", 7), ("INFO", 6), ("WARNING", 4), ("ERROR", 3), ("CRITICAL", 2)],
+)
+def test_a_line_begins_with_its_priority(level: str, priority: int) -> None:
+    line = JournalFormatter("%(name)s: %(message)s").format(record(getattr(logging, level), "found"))
+    assert line == f"<{priority}>profagentd.x: found"
+
+
+def test_each_line_of_a_traceback_has_the_priority() -> None:
+    try:
+        raise ValueError("no")
+    except ValueError as error:
+        text = JournalFormatter("%(message)s").format(record(logging.ERROR, "failed", error))
+    assert len(text.splitlines()) > 2
+    assert all(line.startswith("<3>") for line in text.splitlines())
+    assert marked("one\n  two", logging.ERROR) == "<3>one\n<3>  two"
+
+
+def test_the_journal_is_known_by_device_and_inode(tmp_path: Path) -> None:
+    with (tmp_path / "stream").open("w") as file:
+        found = os.fstat(file.fileno())
+        assert is_journal(file.fileno(), {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"})
+        assert not is_journal(file.fileno(), {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino + 1}"})
+        assert not is_journal(file.fileno(), {})
+    assert not is_journal(sys.maxsize >> 32, {})
