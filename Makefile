@@ -21,6 +21,8 @@ demo: .venv/ready ## show the whole way on a simulated board
 test: .venv/ready ## run every test; the board's side on Python 3.9 as well
 	@tools/need openssl openssl
 	@tools/need sshd openssh-server
+	@tools/need systemd-nspawn systemd-container
+	@tools/need busybox busybox
 	@$(BIN)/python -m pytest $(PARALLEL)
 	@tools/test_on_39 $(PARALLEL)
 

@@ -1,12 +1,15 @@
-"""A home folder of the test's own, and an OpenSSH server."""
+"""A home folder of the test's own, an OpenSSH server, and a board that has booted."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.board.booted import Booted, booted
 from tests.board.sshd import Sshd, running_sshd
 
 
@@ -34,3 +37,18 @@ def friend(home: Path, sshd: Sshd) -> Sshd:
     (home / ".ssh" / "known_hosts").write_text(sshd.known, "ascii")
     (home / ".ssh" / "id_ed25519").symlink_to(sshd.key)
     return sshd
+
+
+@pytest.fixture(scope="module")
+def one_board() -> Iterator[Booted]:
+    """A booted board for the tests of a module."""
+    assert os.geteuid() == 0, "a system that boots in a container needs root: run the tests as root"
+    with tempfile.TemporaryDirectory(prefix="board-") as directory, booted(Path(directory) / "root") as board:
+        yield board
+
+
+@pytest.fixture
+def board(one_board: Booted) -> Booted:
+    """The same, with the service as it is installed, and stopped."""
+    one_board.reset()
+    return one_board
