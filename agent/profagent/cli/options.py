@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from profagent.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -48,6 +50,28 @@ def access(function: F) -> F:
         return function(*args, access=Access(keys, insecure, BoardsFile().known()), **others)
 
     return cast("F", with_access)
+
+
+def via(function: F) -> F:
+    """`--via ssh` and `--root DIR`, which the command is given as one `over`."""
+
+    @click.option("--via", type=click.Choice(["ssh"]), help="Through an SSH tunnel; then BOARD may be USER@HOST, too.")
+    @click.option(
+        "--root",
+        "roots",
+        multiple=True,
+        metavar="DIR",
+        help="With --via ssh, where no daemon runs: have a temporary one serve this directory; may be repeated.",
+    )
+    @functools.wraps(function)
+    def with_way(*args: Any, via: str | None, roots: tuple[str, ...], **others: Any) -> Any:
+        from profagent.commands.tunnelling import OverSsh  # noqa: PLC0415 - asyncssh takes time to import
+
+        if roots and via is None:
+            raise UsageError("--root goes with --via ssh", hint="add --via ssh, or start profagentd with --root there")
+        return function(*args, over=None if via is None else OverSsh(roots), **others)
+
+    return cast("F", with_way)
 
 
 def acl_json(function: F) -> F:

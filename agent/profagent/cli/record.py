@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
@@ -11,7 +12,8 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.ledger import ledger_lines
-from profagent.cli.running import run_until_stopped, tell
+from profagent.cli.reaching import run_on_boards
+from profagent.cli.running import tell
 from profagent.commands.board_record import exit_code_of
 from profagent.commands.counter_maps import read_map
 from profagent.commands.durations import duration_s
@@ -26,6 +28,9 @@ from profagent.export.table import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from profagent.commands.tunnelling import OverSsh
+    from profagent.link.credentials import Access
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -79,6 +84,7 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 @click.command("record")
 @options.boards
 @options.access
+@options.via
 @options.workspace
 @click.option(
     "--for",
@@ -111,6 +117,8 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 def command(
     *,
     boards: tuple[str, ...],
+    access: Access,
+    over: OverSsh | None,
     workspace: Path | None,
     counter_map: Path | None,
     as_json: bool,
@@ -126,7 +134,9 @@ def command(
     """
     known = None if counter_map is None else read_map(counter_map)
     wanted = RecordOptions(boards, Workspace.at(workspace), counter_map=known, **chosen)
-    summary = run_until_stopped(lambda stop: record(wanted, tell, stop))
+    summary = run_on_boards(
+        boards, access, over, lambda reached, stop: record(replace(wanted, access=reached), tell, stop)
+    )
     is_alone = len(boards) == 1
     if as_json:
         click.echo(msgspec.json.encode(summary))

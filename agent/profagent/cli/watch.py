@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.running import run_until_stopped, tell
+from profagent.cli.reaching import run_on_boards
+from profagent.cli.running import tell
 from profagent.commands.counter_maps import read_map
 from profagent.commands.watch import WatchOptions, watch
 from profagent.commands.workspace import Workspace
@@ -17,22 +19,25 @@ from profagent.export.live_text import line_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from profagent.commands.tunnelling import OverSsh
     from profagent.link.credentials import Access
 
 
 @click.command("watch")
 @options.board
 @options.access
+@options.via
 @click.option("--from-start", is_flag=True, help="Show what open JOBs hold already, too.")
 @click.option("--records", "with_records", is_flag=True, help="A line for each record instead of each inference.")
 @click.option("--save", is_flag=True, help="Keep the capture in the workspace.")
 @options.workspace
 @options.counter_map
 @options.as_json
-def command(
+def command(  # noqa: PLR0913 - one parameter an option
     *,
     board: str,
     access: Access,
+    over: OverSsh | None,
     from_start: bool,
     with_records: bool,
     save: bool,
@@ -45,7 +50,8 @@ def command(
     One line an inference: board time (UTC), model, pictures before it, total, its slowest layers. Nothing is kept and
     nothing on the board is released, unless --save is given.
 
-    Example: profagent watch --board 192.168.1.20 --records
+    Example: profagent watch --board 192.168.1.20 --records;
+    profagent watch --board root@192.168.1.20 --via ssh --root /opt/app/profiling
     """
     chosen = WatchOptions(
         board,
@@ -53,10 +59,11 @@ def command(
         with_records=with_records,
         counter_map=None if counter_map is None else read_map(counter_map),
         save=Workspace.at(workspace) if save else None,
-        access=access,
     )
     show = show_json if as_json else show_text
-    summary = run_until_stopped(lambda stop: watch(chosen, show, tell, stop))
+    summary = run_on_boards(
+        [board], access, over, lambda reached, stop: watch(replace(chosen, access=reached), show, tell, stop)
+    )
     show(summary)
 
 

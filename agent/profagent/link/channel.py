@@ -74,7 +74,7 @@ class Stream:
     ) -> None:
         """`ask` opens a stream once more with this one's first message, and fails with what the board says to it."""
         self._board = board
-        self._address = board.address
+        self._address = board.shown
         self._call = call
         self._ask = ask
         self._opening = b""
@@ -140,7 +140,7 @@ class Channel:
     """Calls to one board."""
 
     def __init__(self, board: KnownBoard, channel: grpc.aio.Channel) -> None:
-        self.address = board.address
+        self.address = board.shown
         self._board = board
         # The generated types have a name of their own for a stub on an asyncio channel.
         self._stub = cast("board_pb2_grpc.BoardAsyncStub", board_pb2_grpc.BoardStub(channel))

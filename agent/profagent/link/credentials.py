@@ -94,7 +94,9 @@ class Access:
 
     def named(self, board: str) -> KnownBoard:
         """The board of that name, else the one at that address."""
-        found = self.known.get(board) or KnownBoard(board, board)
+        found = self.known.get(board)
+        if found is None:
+            return KnownBoard(full_address(board), full_address(board))
         return replace(found, address=full_address(found.address))
 
     def check(self, board: str) -> None:

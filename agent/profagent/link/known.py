@@ -18,6 +18,13 @@ class KnownBoard:
     uuid: str = ""
     fingerprint: str = ""
 
+    @property
+    def shown(self) -> str:
+        """What messages call it: a tunnel's socket tells nobody anything."""
+        if self.name == self.address:
+            return self.address
+        return f"{self.name} (over SSH)" if self.address.startswith("unix:") else f"{self.name} ({self.address})"
+
     def check_identity(self, identity: str) -> None:
         """Raises RefusedError when it is another board that says who it is."""
         if self.uuid and identity != self.uuid:

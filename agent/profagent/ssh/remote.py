@@ -26,7 +26,10 @@ __all__ = ["Program", "Ran", "Remote"]
 LARGEST_OUTPUT_BYTES = 16 << 20
 _READ_BYTES = 64 << 10
 _END_S = 3.0
+_ANSWER_S = 10.0
 _SHOWN_LETTERS = 60
+# GNU tar's last line, whatever was wrong.
+_TAR_FAILED = "tar: Exiting with failure status due to previous errors"
 # Of a socket's path, Linux takes no more.
 _LONGEST_SOCKET_PATH = 107
 _SOCKET = "s"
@@ -48,8 +51,9 @@ class Ran:
     @property
     def complaint(self) -> str:
         """The last line that it wrote to stderr, else its status."""
-        lines = self.stderr.decode("utf-8", "replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), f"exit status {self.status}")
+        lines = [line.strip() for line in self.stderr.decode("utf-8", "replace").split("\n")]
+        said = (line for line in reversed(lines) if line and line != _TAR_FAILED)
+        return next(said, f"exit status {self.status}")
 
 
 class Program:
@@ -61,6 +65,21 @@ class Program:
         self.stdin = process.stdin
         self.stdout = process.stdout
         self.stderr = process.stderr
+
+    async def read_line(self) -> bytes:
+        """The next line of its output, empty at the end of it. Raises UnreachableError."""
+        with connected(self._where):
+            return await self.stdout.readline()
+
+    async def rest(self) -> bytes:
+        """The rest of its output, once that has ended. Raises UnreachableError; ProfagentError for too much."""
+        with connected(self._where):
+            return await _read(self.stdout)
+
+    async def complaint(self) -> str:
+        """The same of what it writes to stderr."""
+        with connected(self._where):
+            return (await _read(self.stderr)).decode("utf-8", "replace")
 
     async def wait(self) -> int:
         """Its exit status; below 0 for a signal. UnreachableError when the link is lost before."""
@@ -99,13 +118,19 @@ class Remote:
         return ran
 
     async def unpack(
-        self, tar_stream: AsyncIterator[bytes], directory: str, on_progress: Callable[[int], None] = lambda _: None
+        self,
+        tar_stream: AsyncIterator[bytes],
+        directory: str,
+        on_progress: Callable[[int], None] = lambda _: None,
+        *,
+        must_exist: bool = False,
     ) -> None:
-        """Unpack an uncompressed tar below a directory, which is made; `on_progress` is told the bytes sent so far.
+        """Unpack an uncompressed tar below a directory; `on_progress` is told the bytes sent so far.
 
-        ProfagentError when it does not arrive whole; what did arrive stays.
+        The directory is made, unless it `must_exist`. ProfagentError when not all arrives; what did arrive stays.
         """
         where = shlex.quote(directory)
+        make = "" if must_exist else f"mkdir -p {where} && "
 
         async def counted() -> AsyncIterator[bytes]:
             sent = 0
@@ -114,7 +139,7 @@ class Remote:
                 sent += len(piece)
                 on_progress(sent)
 
-        self._written(directory, await self._fed(f"mkdir -p {where} && cd {where} && tar -xf -", counted()))
+        self._written(directory, await self._fed(f"{make}cd {where} && tar -xf -", counted()))
 
     async def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
         """Write a file whole or not at all: under another name, then renamed. ProfagentError when it cannot be."""
@@ -126,18 +151,23 @@ class Remote:
     async def stream(self, command: str) -> AsyncIterator[Program]:
         """A command that runs as long as the context, and is told the end of its input when that is left."""
         with connected(self.host):
-            process = await self._connection.create_process(command, encoding=None)
+            # The user's own shell may be another than a POSIX one.
+            process = await self._connection.create_process(f"sh -c {shlex.quote(command)}", encoding=None)
         try:
             yield Program(process, self.host)
         finally:
             await _end(process)
 
     @asynccontextmanager
-    async def forward(self, remote_address: str) -> AsyncIterator[str]:
-        """`unix:PATH` on this host, for this user alone, that leads to HOST:PORT or unix:PATH as the board sees it."""
+    async def forward(self, remote_address: str, socket: Path | None = None) -> AsyncIterator[str]:
+        """`unix:PATH` on this host, for this user alone, that leads to HOST:PORT or unix:PATH as the board sees it.
+
+        The path is `socket`, in a folder that others cannot enter, or one of a new folder.
+        """
         folder = await asyncio.to_thread(_socket_folder)
         try:
-            path = str(folder / _SOCKET)
+            path = str(socket or folder / _SOCKET)
+            await asyncio.to_thread(Path(path).unlink, missing_ok=True)
             with connected(self.host):
                 listener = await self._listener(path, remote_address)
             try:
@@ -148,11 +178,16 @@ class Remote:
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
+    async def lost(self) -> str:
+        """Wait until the connection has ended; why."""
+        await self._connection.wait_closed()
+        return "the SSH connection has ended"
+
     async def answers(self, remote_address: str) -> bool:
         """Whether something listens at HOST:PORT or unix:PATH of the board. Raises UnreachableError."""
         with connected(self.host):
             try:
-                writer = await self._writer(remote_address)
+                _, writer = await self._opened(remote_address)
             except asyncssh.ChannelOpenError as error:
                 if error.code != asyncssh.OPEN_CONNECT_FAILED or self._connection.is_closed():
                     raise
@@ -160,12 +195,23 @@ class Remote:
         writer.close()
         return True
 
-    async def _writer(self, remote_address: str) -> asyncssh.SSHWriter[bytes]:
+    async def first_words(self, remote_address: str, greeting: bytes, size: int) -> bytes:
+        """What answers a greeting there, up to its first `size` bytes; less if it hangs up. Raises UnreachableError."""
+        with connected(self.host):
+            reader, writer = await self._opened(remote_address)
+            try:
+                writer.write(greeting)
+                async with asyncio.timeout(_ANSWER_S):
+                    return await reader.readexactly(size)
+            except (asyncio.IncompleteReadError, TimeoutError) as error:
+                return getattr(error, "partial", b"")
+            finally:
+                writer.close()
+
+    async def _opened(self, remote_address: str) -> tuple[asyncssh.SSHReader[bytes], asyncssh.SSHWriter[bytes]]:
         if remote_address.startswith("unix:"):
-            _, writer = await self._connection.open_unix_connection(remote_address.removeprefix("unix:"))
-        else:
-            _, writer = await self._connection.open_connection(*_host_and_port(remote_address))
-        return writer
+            return await self._connection.open_unix_connection(remote_address.removeprefix("unix:"))
+        return await self._connection.open_connection(*_host_and_port(remote_address))
 
     async def _listener(self, path: str, remote_address: str) -> asyncssh.SSHListener:
         if remote_address.startswith("unix:"):

@@ -1,0 +1,175 @@
+"""Reaching boards over SSH (`--via ssh`): a tunnel to the daemon there, or to a temporary one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import tempfile
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profagent.commands.boards_file import BoardsFile
+from profagent.commands.temporary_daemon import temporary_daemon
+from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
+from profagent.link.backoff import delay_s
+from profagent.link.credentials import DEFAULT_PORT, full_address, host_of
+from profagent.link.known import KnownBoard
+from profagent.ssh.connection import connect
+from profagent.ssh.passwords import Person
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from profagent.link.credentials import Access
+    from profagent.ssh.remote import Remote
+
+__all__ = ["OverSsh", "reached"]
+
+# HTTP/2's first words are settings, from either side: nine bytes of a frame's head, of which one is its type.
+_SETTINGS = b"\4"
+_FRAME_TYPE, _FRAME_BYTES = 3, 9
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
+
+
+@dataclass(frozen=True, slots=True)
+class OverSsh:
+    """Tunnels; with roots, to a temporary daemon that serves these directories of the board."""
+
+    roots: tuple[str, ...] = ()
+
+
+@asynccontextmanager
+async def reached(
+    boards: Sequence[str], access: Access, over: OverSsh, tell: Callable[[str], None], stop: asyncio.Event
+) -> AsyncIterator[Access]:
+    """How boards are reached through tunnels, which last as long as the context.
+
+    Raises UsageError, UnreachableError, RefusedError, ProfagentError of the first way to each board; one that is lost
+    later is made again. Of several boards, one that is away holds up no other.
+    """
+    if access.keys or access.insecure:
+        raise UsageError("--keys and --insecure say nothing of a tunnel", hint="leave them out with --via ssh")
+    async with AsyncExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="profagent-", dir="/tmp"))  # a socket's path must be short
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        known = dict(access.known)
+        async with _until(stop):
+            for number, board in enumerate(dict.fromkeys(boards)):
+                tunnel = Tunnel(board, folder / str(number), over.roots, tell)
+                await stack.enter_async_context(tunnel.kept(is_patient=len(boards) > 1))
+                known[board] = tunnel.known
+        yield replace(access, known=known)
+
+
+class Tunnel:
+    """A way to one board that ends in a socket of this host."""
+
+    def __init__(self, board: str, socket: Path, roots: Sequence[str], tell: Callable[[str], None]) -> None:
+        entry = BoardsFile().entries().get(board)
+        address = full_address(entry.address) if entry else f"127.0.0.1:{DEFAULT_PORT}"
+        self._target = board if entry is None else entry.ssh or host_of(address)
+        self._daemon = _own_address(address)
+        self._socket = socket
+        self._roots = roots
+        self._tell = tell
+        self.known = KnownBoard(board, f"unix:{socket}", entry.uuid if entry else "")
+
+    @asynccontextmanager
+    async def kept(self, *, is_patient: bool) -> AsyncIterator[None]:
+        """Have the tunnel stand, and stand again when it was lost; one that is patient need not stand at first."""
+        opened = asyncio.get_running_loop().create_future()
+        keeping = asyncio.create_task(self._keep(opened, is_patient=is_patient))
+        try:
+            await asyncio.wait([opened, keeping], return_when=asyncio.FIRST_COMPLETED)
+            if keeping.done():
+                await keeping
+            yield
+        finally:
+            opened.cancel()
+            keeping.cancel()
+            await asyncio.wait([keeping])
+
+    async def _keep(self, opened: asyncio.Future[None], *, is_patient: bool) -> None:
+        attempt = 0
+        while True:
+            try:
+                async with self._open() as lost:
+                    attempt = 0
+                    if not opened.done():
+                        opened.set_result(None)
+                    why = await lost()
+            except ProfagentError as error:
+                is_away = isinstance(error, UnreachableError) and not isinstance(error, RefusedError)
+                if not opened.done() and not (is_patient and is_away):
+                    raise
+                why = str(error)
+            if not opened.done():
+                opened.set_result(None)
+            wait_s = delay_s(attempt, random.uniform)
+            attempt += 1
+            self._tell(f"no tunnel to {self.known.name}: {why}; next attempt in {wait_s:.1f} s")
+            await asyncio.sleep(wait_s)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Callable[[], Awaitable[str]]]:
+        """One way that stands; what is given waits until it is lost, and tells why."""
+        async with connect(self._target, Person()) as remote, AsyncExitStack() as stack:
+            address, lost = self._daemon, remote.lost
+            if not await remote.answers(self._daemon):
+                self._check_roots()
+                daemon = await stack.enter_async_context(temporary_daemon(remote, self._roots, self._tell))
+                address, lost = daemon.address, daemon.ended
+            elif self._roots:
+                raise UsageError(
+                    f"a daemon listens at {self._daemon} of {self.known.name} already, with roots of its own",
+                    hint="leave --root out",
+                )
+            else:
+                await self._check_plain(remote)
+            await stack.enter_async_context(remote.forward(address, self._socket))
+            yield lost
+
+    async def _check_plain(self, remote: Remote) -> None:
+        """A tunnel ends at an address for which the board's certificate is not."""
+        answer = await remote.first_words(self._daemon, _GREETING, _FRAME_BYTES)
+        if answer[_FRAME_TYPE : _FRAME_TYPE + 1] != _SETTINGS:
+            raise RefusedError(
+                f"what listens at {self._daemon} of {self.known.name} speaks no plain text: a daemon with TLS, say",
+                hint="leave --via ssh out, and reach it with its keys (docs/security.md)",
+            )
+
+    def _check_roots(self) -> None:
+        if not self._roots:
+            raise UnreachableError(
+                f"no daemon listens at {self._daemon} of {self.known.name}",
+                hint="name the directories that hold JOBs, --root DIR, for a temporary one; or start profagentd there",
+            )
+
+
+def _own_address(address: str) -> str:
+    """What a board's own programs call the place where its daemon listens."""
+    return address if address.startswith("unix:") else f"127.0.0.1:{address.rpartition(':')[2]}"
+
+
+@asynccontextmanager
+async def _until(stop: asyncio.Event) -> AsyncIterator[None]:
+    """End what is done inside when `stop` is set. Raises UnreachableError then."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    async def interrupt() -> None:
+        await stop.wait()
+        task.cancel()
+
+    watching = asyncio.create_task(interrupt())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if stop.is_set() and task.uncancel() == 0:
+            raise UnreachableError("stopped before the board was reached", hint="start it again") from None
+        raise
+    finally:
+        watching.cancel()

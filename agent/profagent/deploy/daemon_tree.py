@@ -1,0 +1,123 @@
+"""What a version directory holds on a board: launcher, the daemon's own packages, its libraries, a manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shlex
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profagent.errors import ProfagentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["DaemonTree", "launcher", "own_packages", "wheel_files"]
+
+LAUNCHER, LIBRARY, MANIFEST = "bin/profagentd", "lib", "manifest.json"
+# Neither side imports the other: the daemon's files are found, not loaded.
+PACKAGES = ("profagentd", "profagent_wire")
+PIECE_BYTES = 64 << 10
+_DIGITS = 8
+_LAUNCHER = """#!/bin/sh
+# Runs the daemon of this tree with the board's Python, wherever the tree stands.
+case $0 in */*) here=${{0%/*}} ;; *) here=. ;; esac
+here=$(cd "$here/.." && pwd -P) || exit 1
+# Isolated (-I): nothing of the user's environment or directory is loaded in place of the tree's.
+exec {python} -I -B -c 'import sys
+sys.path.insert(0, sys.argv.pop(1))
+from profagentd.main import main
+sys.exit(main())' "$here/lib" "$@"
+"""
+
+
+@dataclass(frozen=True)
+class DaemonTree:
+    """A version directory: content and mode by path; `version` is the daemon's."""
+
+    version: str
+    files: Mapping[str, tuple[bytes, int]]
+
+    @classmethod
+    def of(cls, version: str, start: str, library: Mapping[str, bytes]) -> DaemonTree:
+        """The tree with this launcher, and these files below lib/."""
+        files = {LAUNCHER: (start.encode(), 0o755)}
+        files.update({f"{LIBRARY}/{path}": (data, 0o644) for path, data in sorted(library.items())})
+        digests = {path: hashlib.sha256(data).hexdigest() for path, (data, _) in files.items()}
+        manifest = json.dumps({"version": version, "files": digests}, indent=1).encode()
+        return cls(version, {**files, MANIFEST: (manifest, 0o644)})
+
+    @property
+    def name(self) -> str:
+        """VERSION-DIGEST8: what the version directory is called."""
+        return f"{self.version}-{hashlib.sha256(self.files[MANIFEST][0]).hexdigest()[:_DIGITS]}"
+
+    @property
+    def size_bytes(self) -> int:
+        """The sum of the files."""
+        return sum(len(data) for data, _ in self.files.values())
+
+    def tar(self) -> Iterator[bytes]:
+        """An uncompressed tar of it, piece by piece; directories come before what is in them."""
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for path in self._directories():
+                entry = tarfile.TarInfo(path)
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(entry)
+            for path, (data, mode) in self.files.items():
+                entry = tarfile.TarInfo(path)
+                entry.size, entry.mode = len(data), mode
+                archive.addfile(entry, io.BytesIO(data))
+                yield from _taken(stream)
+        yield from _taken(stream)
+
+    def _directories(self) -> list[str]:
+        parents = {str(parent) for path in self.files for parent in Path(path).parents}
+        return sorted(parents - {"."})
+
+
+def launcher(python: str) -> str:
+    """bin/profagentd for a Python at this path of the board."""
+    return _LAUNCHER.format(python=shlex.quote(python))
+
+
+def own_packages() -> dict[str, bytes]:
+    """The daemon's and the wire's files by their path below lib/. Raises ProfagentError where they are missing."""
+    files: dict[str, bytes] = {}
+    for name in PACKAGES:
+        spec = find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise ProfagentError(f"{name} is not installed here", hint="install profagent whole: `pip install .`")
+        root = Path(spec.submodule_search_locations[0])
+        paths = (path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        files.update({f"{name}/{path.relative_to(root).as_posix()}": path.read_bytes() for path in paths})
+    return files
+
+
+def wheel_files(wheels: Iterable[Path]) -> dict[str, bytes]:
+    """What wheels install, by the path below lib/, without their metadata. Raises ProfagentError for a damaged one."""
+    files: dict[str, bytes] = {}
+    for wheel in wheels:
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                names = (name for name in archive.namelist() if not name.endswith("/"))
+                files.update({name: archive.read(name) for name in names if ".dist-info/" not in name})
+        except (OSError, zipfile.BadZipFile) as error:
+            raise ProfagentError(f"{wheel}: {error}", hint="remove it, and have it fetched again") from error
+    return files
+
+
+def _taken(stream: io.BytesIO) -> Iterator[bytes]:
+    """What has been written to a stream, which is empty afterwards."""
+    data = stream.getvalue()
+    stream.seek(0)
+    stream.truncate()
+    for start in range(0, len(data), PIECE_BYTES):
+        yield data[start : start + PIECE_BYTES]

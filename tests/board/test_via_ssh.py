@@ -1,0 +1,286 @@
+"""`--via ssh`: tunnels of real commands through a real OpenSSH server, to a daemon there and to temporary ones."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from profagent.commands.boards_file import BoardEntry, BoardsFile
+from profagent.commands.keys import Keys
+from tests.board.sshd import Sshd, running_sshd
+from tests.faults.proxy import FaultProxy
+from tests.integration.board import content, eventually, running, simulated
+from tests.integration.host import Ended, Host, profagent, started
+
+ENDED_S = 60.0
+FOLDER = re.compile(rb"/tmp/profagentd-[0-9a-f]{16}")
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """A board whose Python is the tests' own."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with running_sshd(tmp_path_factory.mktemp("sshd"), settings=f'SetEnv "PATH={path}"') as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where wheels are kept over the tests: they are fetched once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def variables(home: Path, friend: Sshd, cache: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    return {"HOME": str(home), "XDG_CACHE_HOME": str(cache), "XDG_DATA_HOME": str(home / "data")}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+def know(home: Path, sshd: Sshd, address: str, *, uuid: str = "", at: str = "") -> None:
+    """Have a board called euler in boards.toml."""
+    entry = BoardEntry("euler", address, uuid, ssh=at or sshd.target)
+    BoardsFile(home / ".config" / "profagent" / "boards.toml").put(entry)
+
+
+def record(workspace: Path, *more: str | Path) -> tuple[str | Path, ...]:
+    chosen = ("--via", "ssh", "--backlog", "--until-finished", "--json", "--workspace", workspace)
+    return ("record", "--board", "euler", *chosen, *more)
+
+
+def folders(root: Path) -> set[Path]:
+    """The directories of temporary daemons, and of shells that keep them, that serve this root."""
+    found: set[bytes] = set()
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = process.read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(root) in command and b"--leash" in command:
+            found.update(FOLDER.findall(command))
+    return {Path(os.fsdecode(folder)) for folder in found}
+
+
+def begun(host: Host, root: Path) -> Path:
+    """The directory of the daemon that a command has started, once it is watched."""
+    host.err.until("watching ")
+    (folder,) = folders(root)
+    return folder
+
+
+def assert_gone(folder: Path, root: Path) -> None:
+    """Neither the directory nor a process is left."""
+    gone = eventually(lambda: not folder.exists() and folder not in folders(root), ENDED_S)
+    assert gone, list(folder.rglob("*"))[:5]
+
+
+def test_a_tunnel_leads_to_the_daemon_that_runs_there(
+    home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
+) -> None:
+    job = simulated(root)
+    with running("--root", root, "--quiet-after", "1") as board:
+        know(home, friend, board.address)
+        ended = profagent(*record(tmp_path / "ws"), **variables)
+        assert ended.code == 0, ended.err
+        assert content(Path(ended.document["mirror"]) / job.name) == content(job)
+        assert "at euler" in ended.err
+        refused = profagent(*record(tmp_path / "ws", "--root", root), **variables)
+    assert refused.code == 2
+    assert "leave --root out" in refused.err
+
+
+def test_another_board_behind_a_tunnel_is_refused(
+    home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
+) -> None:
+    with running("--root", root, "--identity", "u-1") as board:
+        know(home, friend, board.address, uuid="u-2")
+        ended = profagent(*record(tmp_path / "ws"), **variables)
+    assert ended.code == 3
+    assert "u-1" in ended.err
+    assert "u-2" in ended.err
+
+
+def test_a_daemon_with_tls_behind_a_tunnel_is_told(
+    home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
+) -> None:
+    keys = Keys(tmp_path / "keys")
+    keys.init("lab-3")
+    made = keys.issue_board("euler", ("127.0.0.1",)).folder
+    tls = ("--tls-cert", made / "board.pem", "--tls-key", made / "board.key", "--tls-ca", made / "ca.pem")
+    with running("--root", root, *tls) as board:
+        know(home, friend, board.address)
+        ended = profagent(*record(tmp_path / "ws"), **variables)
+    assert ended.code == 3
+    assert "a daemon with TLS" in ended.err
+    assert "leave --via ssh out" in ended.err
+
+
+def test_no_daemon_and_no_root_is_told(
+    home: Path, friend: Sshd, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
+) -> None:
+    know(home, friend, f"127.0.0.1:{unused_tcp_port}")
+    ended = profagent(*record(tmp_path / "ws"), **variables)
+    assert ended.code == 3
+    assert "no daemon listens" in ended.err
+    assert "--root DIR" in ended.err
+
+
+def test_keys_say_nothing_of_a_tunnel(home: Path, friend: Sshd, variables: dict[str, str], tmp_path: Path) -> None:
+    ended = profagent(*record(tmp_path / "ws", "--keys", tmp_path), **variables)
+    assert ended.code == 2
+    assert "--via ssh" in ended.err
+    ended = profagent("watch", "--board", "euler", "--root", tmp_path, **variables)
+    assert ended.code == 2
+    assert "--root goes with --via ssh" in ended.err
+
+
+def test_a_tunnel_that_was_lost_is_made_again(home: Path, friend: Sshd, root: Path, variables: dict[str, str]) -> None:
+    with running("--root", root) as board:
+        know(home, friend, board.address)
+        with started("watch", "--board", "euler", "--via", "ssh", "--json", **variables) as host:
+            host.err.until("watching ")
+            for session in friend.sessions():
+                os.kill(session, signal.SIGKILL)
+            host.err.until("no tunnel to euler")
+            host.err.until("watching ", 2)
+            assert host.interrupt().code == 0
+
+
+def test_of_several_boards_one_that_is_away_holds_up_no_other(
+    home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
+) -> None:
+    with running("--root", root) as board:
+        know(home, friend, board.address)
+        away = f"ssh://127.0.0.1:{unused_tcp_port}"
+        boards = ("--board", away, "--board", "euler", "--via", "ssh", "--workspace", tmp_path / "ws")
+        with started("record", *boards, **variables) as host:
+            host.err.until(f"no tunnel to {away}")
+            host.err.until("euler: recording ")
+            assert host.interrupt().code == 3
+
+
+@pytest.fixture
+def temporary(home: Path, friend: Sshd, root: Path, unused_tcp_port: int) -> tuple[str | Path, ...]:
+    """Arguments of `watch` for a board on which no daemon runs."""
+    know(home, friend, f"127.0.0.1:{unused_tcp_port}")
+    return ("watch", "--board", "euler", "--via", "ssh", "--root", root, "--json")
+
+
+def test_a_temporary_daemon_serves_one_command(
+    temporary: object, root: Path, variables: dict[str, str], tmp_path: Path
+) -> None:
+    job = simulated(root)
+    ended: Ended = profagent(*record(tmp_path / "ws", "--root", root), **variables)
+    assert ended.code == 0, ended.err
+    assert content(Path(ended.document["mirror"]) / job.name) == content(job)
+    assert "bringing a daemon" in ended.err
+    assert not folders(root)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_the_command_ends(
+    temporary: tuple[str | Path, ...], root: Path, variables: dict[str, str], how: signal.Signals
+) -> None:
+    with started(*temporary, **variables) as host:
+        folder = begun(host, root)
+        assert folder.stat().st_mode & 0o077 == 0
+        host.process.send_signal(how)
+        host.process.wait(ENDED_S)
+        assert_gone(folder, root)
+
+
+def test_nothing_is_left_when_the_link_drops(
+    temporary: tuple[str | Path, ...], root: Path, friend: Sshd, variables: dict[str, str]
+) -> None:
+    with started(*temporary, **variables) as host:
+        folder = begun(host, root)
+        for session in friend.sessions():
+            os.kill(session, signal.SIGKILL)
+        assert_gone(folder, root)
+        host.err.until("watching ", 2)
+        host.interrupt()
+    assert eventually(lambda: not folders(root), ENDED_S)
+
+
+def test_nothing_is_left_when_the_link_falls_silent(
+    temporary: tuple[str | Path, ...], home: Path, root: Path, friend: Sshd, variables: dict[str, str]
+) -> None:
+    """Neither side is told that the other is away: the daemon ends when it has heard nothing for its leash."""
+    with FaultProxy(f"127.0.0.1:{friend.port}", seed=1) as proxy:
+        port = proxy.address.rpartition(":")[2]
+        (home / ".ssh" / "known_hosts").write_text(friend.known.replace(str(friend.port), port), "ascii")
+        (entry,) = BoardsFile(home / ".config" / "profagent" / "boards.toml").entries().values()
+        know(home, friend, entry.address, at=f"ssh://{friend.user}@127.0.0.1:{port}")
+        with started(*temporary, **variables) as host:
+            folder = begun(host, root)
+            proxy.stall()
+            host.err.until("no tunnel to euler")
+            assert_gone(folder, root)
+
+
+def test_nothing_is_left_when_the_link_drops_in_mid_upload(
+    temporary: tuple[str | Path, ...], root: Path, friend: Sshd, variables: dict[str, str]
+) -> None:
+    def brought() -> list[Path]:
+        return [folder for folder in folders(root) if (folder / "tree" / "lib").exists()]
+
+    with started(*temporary, **variables) as host:
+        assert eventually(lambda: bool(brought()), ENDED_S)
+        (folder,) = brought()
+        for session in friend.sessions():
+            os.kill(session, signal.SIGKILL)
+        ended = host.ended()
+    assert ended.code == 3, ended.err
+    assert "is lost" in ended.err
+    assert_gone(folder, root)
+
+
+def test_a_stop_before_the_daemon_runs_leaves_nothing(
+    temporary: tuple[str | Path, ...], root: Path, variables: dict[str, str]
+) -> None:
+    with started(*temporary, **variables) as host:
+        host.err.until("bringing a daemon")
+        (folder,) = folders(root)
+        ended = host.interrupt()
+    assert ended.code == 3
+    assert "stopped before" in ended.err
+    assert_gone(folder, root)
+
+
+def test_what_a_temporary_daemon_refuses_is_told(
+    home: Path, friend: Sshd, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
+) -> None:
+    know(home, friend, f"127.0.0.1:{unused_tcp_port}")
+    inner = tmp_path / "root" / "inner"
+    inner.mkdir(parents=True)
+    ended = profagent(*record(tmp_path / "ws", "--root", inner, "--root", inner.parent), **variables)
+    assert ended.code == 1
+    assert "lies in root" in ended.err
+
+
+def test_a_board_without_python_is_told(
+    home: Path, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "sh").symlink_to(str(shutil.which("sh")))
+    with running_sshd(tmp_path / "bare", settings=f'SetEnv "PATH={programs}"') as bare:
+        (home / ".ssh" / "known_hosts").write_text(bare.known, "ascii")
+        (home / ".ssh" / "id_ed25519").unlink()
+        (home / ".ssh" / "id_ed25519").symlink_to(bare.key)
+        know(home, bare, f"127.0.0.1:{unused_tcp_port}")
+        ended = profagent(*record(tmp_path / "ws", "--root", tmp_path), **variables)
+    assert ended.code == 1
+    assert "no Python 3.9 or later" in ended.err
+    assert "bundled" in ended.err
