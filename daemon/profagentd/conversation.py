@@ -31,6 +31,8 @@ _LOGGER = logging.getLogger(__name__)
 SILENCE_S = 3 * HEARTBEAT_S
 # A client is heard for so long after the goodbye: what is on its way to it may be lost when the stream ends under it.
 LEAVE_S = 2.0
+# Why, unless there is another reason.
+STOPPING = "the daemon is stopping"
 # A client that follows a JOB again is heard so much later: all of it is looked through again.
 FOLLOWED_AGAIN_S = 1.0
 
@@ -84,6 +86,7 @@ class Conversation:
         self._speaker = Speaker(site, self._stream, write, self._wake.set)
         self._heard = site.clock.monotonic()
         self._is_closing = self._is_draining = False
+        self._reason = STOPPING
 
     @property
     def is_operator(self) -> bool:
@@ -103,9 +106,9 @@ class Conversation:
         self._is_draining = True
         self._wake.set()
 
-    def close(self) -> None:
+    def close(self, reason: str = STOPPING) -> None:
         """Say goodbye soon."""
-        self._is_closing = True
+        self._is_closing, self._reason = True, reason
         self._wake.set()
 
     # What the board tells
@@ -185,7 +188,7 @@ class Conversation:
             if self._is_draining and self._stream.is_caught_up:
                 break
             await self._pause()
-        await self._speaker.say_goodbye()
+        await self._speaker.say_goodbye(self._reason)
         await self._site.clock.sleep(LEAVE_S)
 
     async def _pause(self) -> None:

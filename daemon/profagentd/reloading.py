@@ -62,7 +62,7 @@ class Reloading:
         if config.policy != self._custody.policy:
             self._custody.change_policy(config.policy)
             # Clients come back, and tell anew what they have.
-            self._servicer.close()
+            self._servicer.close("another retention holds from now on")
         self._change_roots(roots)
         for key in (field.name for field in fields(config) if field.name not in _LIVE):
             if getattr(config, key) != getattr(self._config, key):

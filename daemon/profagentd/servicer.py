@@ -16,7 +16,7 @@ from profagentd import __version__, messages
 from profagentd.admission import Admission, address_of
 from profagentd.budget import Budgets
 from profagentd.clock import US_PER_S, Clock, moment
-from profagentd.conversation import Conversation
+from profagentd.conversation import STOPPING, Conversation
 from profagentd.refusal import Fault, Refusal
 from profagentd.retention import Retain
 from profagentd.roles import caller_of
@@ -101,10 +101,10 @@ class Servicer(BoardServicer):
             self._left.clear()
             await self._left.wait()
 
-    def close(self) -> None:
+    def close(self, reason: str = STOPPING) -> None:
         """Say goodbye to every client."""
         for conversation in self._conversations:
-            conversation.close()
+            conversation.close(reason)
 
     def describe(self) -> wire.Description:
         """The board and its daemon now."""

@@ -103,12 +103,10 @@ class Speaker:
         await self._write(wire.ServerMessage(jobs_listed=wire.JobsListed()))
         await self._tell_losses()
 
-    async def say_goodbye(self) -> None:
-        """Say that the daemon is about to end."""
+    async def say_goodbye(self, reason: str) -> None:
+        """Say that the stream is about to end, and when the client may come back."""
         retry_us = int(RETRY_AFTER_S * US_PER_S)
-        await self._write(
-            wire.ServerMessage(goodbye=wire.Goodbye(reason="the daemon is stopping", retry_after_us=retry_us))
-        )
+        await self._write(wire.ServerMessage(goodbye=wire.Goodbye(reason=reason, retry_after_us=retry_us)))
 
     async def send_heartbeat(self) -> None:
         """Prove that the daemon lives."""

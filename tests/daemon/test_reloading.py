@@ -116,6 +116,7 @@ async def test_another_retention_is_told_anew_by_clients_that_come_back(reloaded
             reloaded.reload()
             await client.until_ended()
             assert client.goodbye is not None
+            assert client.goodbye.reason == "another retention holds from now on"
         job = make_job(reloaded.folder / "a")
         data = job / "data/aicore.0.m.3.0.1.1.1"
         data.write_bytes(bytes(256))
