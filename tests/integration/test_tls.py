@@ -126,6 +126,7 @@ async def test_a_board_is_known_by_each_of_its_addresses(workshop: Keys, root: P
 def test_a_viewer_watches_over_tls(workshop: Keys, root: Path, address: str) -> None:
     viewer = workshop.issue_host("ci", "viewer").folder
     with started("watch", "--from-start", "--json", "--board", address, "--keys", viewer) as host:
+        host.err.until("waiting for a program")
         simulated(root, 3)
         host.out.until("inference", 3)
         assert host.interrupt().code == 0
