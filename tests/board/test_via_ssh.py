@@ -111,6 +111,22 @@ def test_a_tunnel_leads_to_the_daemon_that_runs_there(
     assert "leave --root out" in refused.err
 
 
+def test_doctor_looks_through_a_tunnel(
+    home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
+) -> None:
+    with running("--root", root) as board:
+        know(home, friend, board.address)
+        ended = profagent("doctor", "--board", "euler", "--via", "ssh", "--json", **variables)
+    (looked_at,) = (each for each in ended.document["sections"] if each["about"].startswith("board euler"))
+    marks = {finding["check"]: finding["mark"] for finding in looked_at["findings"]}
+    assert (marks["link"], marks["daemon"]) == ("good", "good")
+    assert {"clock", "npu-stack", "space"} <= set(marks)
+    ended = profagent("doctor", "--board", "euler", "--via", "ssh", **variables)
+    assert ended.code == 1
+    assert "✗ link" in ended.out
+    assert "no daemon listens" in ended.out
+
+
 def test_another_board_behind_a_tunnel_is_refused(
     home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:

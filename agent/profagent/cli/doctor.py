@@ -1,0 +1,95 @@
+"""`profagent doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.running import tell
+from profagent.commands.examining import DoctorOptions, examine
+from profagent.commands.workspace import Workspace
+from profagent.doctor.finding import Mark
+from profagent.errors import UsageError
+from profagent.export.table import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from profagent.commands.tunnelling import OverSsh
+    from profagent.doctor.finding import Finding, Section
+    from profagent.link.credentials import Access
+
+# The longest name of a check.
+WIDTH = 12
+_MEANING = {Mark.GOOD: "fine", Mark.BAD: "to mend", Mark.UNKNOWN: "not known"}
+
+
+@click.command("doctor")
+@click.argument("job", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--board", metavar="BOARD", help=f"{options.BOARD_HELP} Look at it, too.")
+@click.option(
+    "--acl-json",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Look at this acl.json: would the runtime record anything with it?",
+)
+@options.access
+@options.via
+@options.workspace
+@options.as_json
+def command(
+    *,
+    job: Path | None,
+    board: str | None,
+    acl_json: Path | None,
+    access: Access,
+    over: OverSsh | None,
+    workspace: Path | None,
+    as_json: bool,
+) -> int:
+    """Find what is not as it should be: on this host, on a board, in a JOB directory, in an acl.json.
+
+    A line a check: ✓ fine, ✗ to mend, ? cannot be known; what it stands on, and the command that mends it. Nothing is
+    changed. Exit code: 1 if anything is to mend, else 0.
+
+    Example: profagent doctor --board 192.168.1.20; profagent doctor JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
+    """
+    if over is not None and board is None:
+        raise UsageError("--via goes with --board", hint="name the board: --board USER@HOST")
+    wanted = DoctorOptions(Workspace.at(workspace), access, board, over, job, acl_json)
+    sections = asyncio.run(examine(wanted, tell, asyncio.Event()))
+    if as_json:
+        click.echo(msgspec.json.encode({"good": all(each.is_good for each in sections), "sections": _plain(sections)}))
+    else:
+        click.echo("\n".join(_lines(sections)))
+    return 0 if all(each.is_good for each in sections) else 1
+
+
+def _plain(sections: Sequence[Section]) -> list[dict[str, object]]:
+    return [asdict(section) for section in sections]
+
+
+def _lines(sections: Sequence[Section]) -> Iterator[str]:
+    for section in sections:
+        yield printable(section.about)
+        for finding in section.findings:
+            yield from _finding_lines(finding)
+        if section.corrected:
+            yield "    corrected text:"
+            yield from (f"    {printable(line)}" for line in section.corrected.splitlines())
+        yield ""
+    counts = Counter(finding.mark for section in sections for finding in section.findings)
+    yield ", ".join(f"{counts[mark]} {meaning}" for mark, meaning in _MEANING.items())
+
+
+def _finding_lines(finding: Finding) -> Iterator[str]:
+    yield printable(f"  {finding.mark.sign} {finding.check:{WIDTH}}  {finding.evidence}")
+    if finding.remedy:
+        yield printable(f"    {'':{WIDTH}}→ {finding.remedy}")

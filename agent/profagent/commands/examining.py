@@ -1,0 +1,190 @@
+"""`doctor`: facts of this host, of a board and of a JOB, gathered for the checks, which give the verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from profagent import __version__
+from profagent.commands.clocks import clock_difference
+from profagent.commands.host_facts import host_credentials, resolved, workspace_facts
+from profagent.commands.job_examining import acl_json_file, job_sections
+from profagent.commands.tunnelling import reached
+from profagent.doctor import network
+from profagent.doctor.acl_json import acl_json_section
+from profagent.doctor.clock import clock
+from profagent.doctor.finding import Section, bad, unknown
+from profagent.doctor.npu import npu_checks
+from profagent.doctor.roots import roots_checks
+from profagent.doctor.tls import certificate_dates
+from profagent.doctor.workspace import workspace_checks
+from profagent.errors import ProfagentError, UnreachableError, UsageError
+from profagent.link.certificate import Certificate
+from profagent.link.channel import connected
+from profagent.link.examination import Examination
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from profagent.commands.tunnelling import OverSsh
+    from profagent.commands.workspace import Workspace
+    from profagent.doctor.finding import Finding
+    from profagent.link.channel import Channel
+    from profagent.link.credentials import Access
+    from profagent.link.messages import Board
+
+# How long another board is waited for, of which no more is asked than who it is.
+ASK_S = 10.0
+_RENEW_HOST = "have another one issued: profagent keys revoke NAME; profagent keys issue host NAME"
+_RENEW_BOARD = (
+    "issue another one, and copy its folder to the board: profagent keys revoke NAME;"
+    " profagent keys issue board NAME --address ADDRESS"
+)
+_RENEW_WORKSHOP = "make a workshop anew: profagent keys init --keys DIR, and issue every board and host a certificate"
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorOptions:
+    """What to look at: a board, a JOB, an acl.json; this host where a board or nothing is named."""
+
+    workspace: Workspace
+    access: Access
+    board: str | None = None
+    over: OverSsh | None = None
+    job: Path | None = None
+    acl_json: Path | None = None
+
+    @property
+    def with_host(self) -> bool:
+        """Whether this host is looked at."""
+        return self.board is not None or (self.job is None and self.acl_json is None)
+
+
+async def examine(options: DoctorOptions, tell: Callable[[str], None], stop: asyncio.Event) -> list[Section]:
+    """What is found, in sections. Raises UsageError for what cannot be a JOB, a file or a way to a board."""
+    sections: list[Section] = []
+    answered = ""
+    if options.board is not None:
+        board_sections, answered = await _board_sections(options, options.board, tell, stop)
+        sections += board_sections
+    if options.with_host:
+        sections.insert(0, await _host_section(options, answered))
+    if options.job is not None:
+        sections += await asyncio.to_thread(job_sections, options.job)
+    if options.acl_json is not None and str(options.acl_json.resolve()) not in {each.about for each in sections}:
+        sections.append(acl_json_file(options.acl_json))
+    return sections
+
+
+async def _host_section(options: DoctorOptions, answered: str) -> Section:
+    findings = list(workspace_checks(await asyncio.to_thread(workspace_facts, options.workspace)))
+    findings += _own_certificates(options.access)
+    boards = await _known_boards(options, answered)
+    findings += network.identities(boards) if boards else ()
+    return Section("this host", tuple(findings))
+
+
+def _own_certificates(access: Access) -> Iterator[Finding]:
+    try:
+        credentials = host_credentials(access)
+    except UsageError as error:
+        yield bad("certificate", str(error), error.hint)
+        return
+    if credentials is not None:
+        now = datetime.now(UTC)
+        yield from certificate_dates("this host's", credentials.own, now, None, _RENEW_HOST)
+        yield from certificate_dates("the workshop's", credentials.authority, now, None, _RENEW_WORKSHOP)
+
+
+async def _known_boards(options: DoctorOptions, answered: str) -> list[network.Known]:
+    """The boards of boards.toml with who answers for them, and the one that was named."""
+    known = dict(options.access.known)
+    asked = [_known_board(options.access, name) for name in known if name != options.board]
+    boards = list(await asyncio.gather(*asked))
+    if options.board is not None:
+        named = options.access.named(options.board)
+        boards.append(network.Known(options.board, named.address, named.uuid, answered))
+    return boards
+
+
+async def _known_board(access: Access, name: str) -> network.Known:
+    board = access.named(name)
+    # By its address: who answers there is wanted, whoever should.
+    anybody = replace(access, known={})
+    try:
+        async with asyncio.timeout(ASK_S), connected(board.address, anybody) as channel:
+            answered = (await channel.describe()).identity
+    except (UnreachableError, TimeoutError):
+        answered = ""
+    return network.Known(name, board.address, board.uuid, answered)
+
+
+async def _board_sections(
+    options: DoctorOptions, board: str, tell: Callable[[str], None], stop: asyncio.Event
+) -> tuple[list[Section], str]:
+    """What is found of a board, and the identity of the one that answers; empty when none does."""
+    address = options.access.named(board).address
+    about = f"board {board}" if board == address else f"board {board} at {address}"
+    findings: list[Finding] = []
+    if not address.startswith("unix:") and options.over is None:
+        findings.append(network.name_resolution(await resolved(address)))
+    try:
+        async with AsyncExitStack() as stack:
+            access = options.access
+            if options.over is not None:
+                access = await stack.enter_async_context(reached([board], access, options.over, tell, stop))
+            channel = await stack.enter_async_context(connected(board, access))
+            description = await channel.describe()
+            findings.append(network.link(address, "", ""))
+            more, examination = await _asked(channel, description)
+    except UsageError:
+        raise
+    except ProfagentError as error:
+        findings.append(network.link(address, str(error), error.hint))
+        return [Section(about, tuple(findings))], ""
+    roots = description.roots
+    files = [
+        acl_json_section(f"{file.path} on {board}", file.data, size=file.size, output=file.output, roots=roots)
+        for file in examination.acl_json
+    ]
+    mark = " [simulated]" if description.simulated else ""
+    return [Section(f"{about}{mark}", (*findings, *more)), *files], description.identity
+
+
+async def _asked(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
+    findings = [network.daemon_version(board, __version__), network.listener(board)]
+    difference = await clock_difference(channel, lambda: time.time_ns() // 1000)
+    offset_us = difference.offset_us if difference else None
+    findings.append(clock(offset_us, difference.round_trip_us // 2 if difference else 0, board.clocks.wall_us))
+    examination = Examination()
+    if network.EXAMINE in board.capabilities:
+        examination = await channel.examine()
+    findings += npu_checks(examination, simulated=board.simulated)
+    findings += roots_checks(examination, board.roots)
+    findings += [
+        unknown("acl-json", f"{source}: {why}") for source, why in examination.unknown if source.startswith("acl-json")
+    ]
+    findings += _board_certificates(examination, offset_us)
+    return findings, examination
+
+
+def _board_certificates(examination: Examination, offset_us: int | None) -> Iterator[Finding]:
+    now = datetime.now(UTC)
+    board_time = None if offset_us is None else now + timedelta(microseconds=offset_us)
+    if why := examination.why_unknown("certificates"):
+        yield unknown("certificate", f"the board's: {why}")
+    for whose, pem, renew in (
+        ("the board's", examination.tls_cert, _RENEW_BOARD),
+        ("the board's authority's", examination.tls_ca, _RENEW_WORKSHOP),
+    ):
+        if not pem:
+            continue
+        try:
+            yield from certificate_dates(whose, Certificate.read(pem, whose), now, board_time, renew)
+        except UsageError as error:
+            yield bad("certificate", str(error), error.hint)

@@ -1,0 +1,90 @@
+"""What an acl.json should say for the runtime to record what it was meant to (format page 5)."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from typing import TYPE_CHECKING
+
+from profagent.errors import FormatError
+from profagent.formats.acl_json import load_acl_json
+from profagent.formats.sampling import interval_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["PROFILER_KEYS", "corrected_acl_json", "meant_key"]
+
+PROFILER_KEYS = ("switch", "output", "interval", "acl_api", "aicpu", "aacpu", "aic_metrics", "aac_metrics")
+# Where nothing tells where JOBs should go.
+OUTPUT = "/opt/app/profiling"
+METRICS = "ArithmeticUtilization"
+_ALIKE = 0.8
+
+
+def corrected_acl_json(data: bytes) -> str:
+    """The text with which the runtime records; what the file says for others stays, but a dump."""
+    try:
+        loaded = load_acl_json(data, "")
+    except FormatError:
+        loaded = {}
+    given: Mapping[str, object] = loaded if isinstance(loaded, dict) else {}
+    found = next((value for key, value in given.items() if key.casefold() == "profiler"), None)
+    told = {str(meant_key(key) or key): _text(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    others = {key: _texts(value) for key, value in given.items() if key.casefold() not in ("profiler", "dump")}
+    return json.dumps({**others, "profiler": _profiler(told)}, indent=2, ensure_ascii=False) + "\n"
+
+
+def meant_key(key: str) -> str | None:
+    """The key of `profiler` that this one is, or is a slip of; None for one that is nothing like any."""
+    if key in PROFILER_KEYS:
+        return key
+    plain = re.sub(r"[^a-z]", "", key.casefold())
+    by_plain = {name.replace("_", ""): name for name in PROFILER_KEYS}
+    alike = difflib.get_close_matches(plain, by_plain, n=1, cutoff=_ALIKE)
+    return by_plain[alike[0]] if alike else None
+
+
+def _profiler(told: Mapping[str, str]) -> dict[str, str]:
+    """The object with both spellings of each item: the libraries read one, the manual has the other."""
+    aicpu, acl_api = _is_wanted(told, "aicpu", "aacpu"), _is_wanted(told, "acl_api")
+    profiler = {
+        "switch": "on",
+        "output": told.get("output") or OUTPUT,
+        "interval": _interval(told.get("interval", "")),
+        "acl_api": "on" if acl_api else "off",
+        "aicpu": "on" if aicpu else "off",
+        "aacpu": "on" if aicpu else "off",
+        "aic_metrics": METRICS,
+        "aac_metrics": METRICS,
+    }
+    return {**{key: value for key, value in told.items() if key not in PROFILER_KEYS}, **profiler}
+
+
+def _is_wanted(told: Mapping[str, str], *spellings: str) -> bool:
+    """Both are on unless the file says otherwise, as the manual has it."""
+    value = next((told[key] for key in spellings if key in told), "on")
+    return value.casefold() not in ("off", "false", "0", "no")
+
+
+def _interval(value: str) -> str:
+    interval = interval_of(value) if value else None
+    return "1" if interval is None else str(interval)
+
+
+def _texts(value: object) -> object:
+    """The same with every value a string."""
+    if isinstance(value, dict):
+        return {key: _texts(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_texts(below) for below in value]
+    return _text(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "" if value is None else json.dumps(value)

@@ -1,0 +1,140 @@
+"""Checks of a JOB directory: whether it holds what was to be recorded, and whether its times fit each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from profagent.doctor.finding import bad, good, unknown
+from profagent.formats.durations import ticks_to_us
+from profagent.formats.names import LogKind, display_text, parse_log_name
+from profagent.formats.records import AICORE_DTYPE, view_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from profagent.doctor.finding import Finding
+    from profagent.formats.done import Done
+    from profagent.formats.names import LogName
+
+# How far the sum of an inference's layers may be over the time that its `.done` gives it.
+MOST_RATIO, SLACK_US = 1.02, 2.0
+# Below that share something else took the time, or ticks are longer than is believed.
+LEAST_RATIO = 0.25
+_BUILD = "build the model with atc … --online_model_type=2, and load it after profiling is on"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One inference: the sum of its layers by their ticks, and the time between start and end of its `.done`."""
+
+    path: str
+    layers_us: float
+    window_us: int
+    has_cpu_part: bool
+
+
+def measure(path: str, data: bytes, done: Done, frequency_mhz: int, *, has_cpu_part: bool) -> Measured | None:
+    """An aicore log against its `.done`; None where that announces more than there is, or nothing.
+
+    Of a model that was loaded again the `.done` is about the last part of the file alone (format page 2.2).
+    """
+    if not 0 < done.file_len <= len(data):
+        return None
+    ticks = int(view_records(data[-done.file_len :], AICORE_DTYPE)["ticks"].sum(dtype="u8"))
+    return Measured(path, ticks_to_us(ticks, frequency_mhz), done.end_us - done.start_us, has_cpu_part)
+
+
+def job_data(files: Mapping[str, int]) -> Iterator[Finding]:
+    """There are layers; `files` are sizes by paths inside the JOB. Else the likely reason (format page 9)."""
+    check = "job-data"
+    names = {path: name for path in files if (name := parse_log_name(path)) is not None}
+    unprofiled = list(_unprofiled(names, files))
+    for name in unprofiled:
+        yield bad(check, f"model {_shown(name)} left an empty log of calls: it is not built for profiling", _BUILD)
+    layers = [name for path, name in names.items() if name.kind is LogKind.AICORE and name.is_data and files[path]]
+    if layers:
+        models = {(name.model, name.model_id) for name in layers}
+        yield good(check, f"{len(layers)} inferences of {len(models)} models have layers")
+        yield from _sampled(layers)
+    elif any(name.kind is LogKind.LAYER_INFO for name in names.values()):
+        yield bad(
+            check,
+            "a model was loaded that profiles, and no layer was recorded: no inference ran, or aic_metrics is not"
+            " exactly ArithmeticUtilization",
+            "run an inference; and profagent doctor --acl-json FILE",
+        )
+    elif not unprofiled:
+        yield bad(
+            check,
+            "a JOB without data: no model that is built for profiling was loaded after it was on, or AIISP is enabled",
+            _BUILD,
+        )
+
+
+def job_clock(frequency_mhz: int | None, error: str) -> Finding:
+    """The NPU's clock, without which ticks are no times."""
+    if frequency_mhz is None:
+        return bad(
+            "job-clock", error or "there is no info.json.0", "copy the JOB directory whole: info.json.0 is in it"
+        )
+    return good("job-clock", f"{frequency_mhz} MHz, from info.json.0")
+
+
+def job_ticks(measured: Sequence[Measured], logs: int) -> Finding:
+    """The layers of an inference take no longer than it did, and most of it; `logs` is how many there are to look at.
+
+    That a tick is 100 cycles of the NPU's clock was never tried on a board (format page 3.1).
+    """
+    check = "job-ticks"
+    if not measured:
+        return unknown(check, "no layers with a .done that can be compared")
+    looked = f"{len(measured)} of {logs} inferences looked at"
+    odd = [(each, why) for each in measured if (why := _misfit(each))]
+    if odd:
+        each, why = odd[0]
+        return bad(
+            check,
+            f"{display_text(each.path)}: layers take {each.layers_us:,.1f} us by their ticks, the inference took"
+            f" {each.window_us:,} us by its .done: {why}; {len(odd)} are so, {looked}",
+            "do not trust times of layers from this board, and report this line with the SDK's version; a tick of 100"
+            " cycles is unverified",
+        )
+    ratios = [each.layers_us / each.window_us for each in measured]
+    return good(check, f"layers take {min(ratios):.0%} to {max(ratios):.0%} of their inference; {looked}")
+
+
+def _misfit(each: Measured) -> str:
+    if each.window_us <= 0:
+        return "it ended before it began"
+    if each.layers_us > each.window_us * MOST_RATIO + SLACK_US:
+        return "the layers are too long"
+    if each.layers_us < each.window_us * LEAST_RATIO and not each.has_cpu_part:
+        return "the layers are too short"
+    return ""
+
+
+def _unprofiled(names: Mapping[str, LogName], files: Mapping[str, int]) -> Iterator[LogName]:
+    """Models that were loaded and are not built for profiling: an empty acl_api, no `.done`, no tables of layers."""
+    tables = {(name.model, name.model_id) for name in names.values() if name.kind is LogKind.LAYER_INFO}
+    for path, name in names.items():
+        is_empty_log = name.kind is LogKind.ACL_API and not name.is_done and not files[path]
+        if is_empty_log and f"{path}.done" not in names and (name.model, name.model_id) not in tables:
+            yield name
+
+
+def _sampled(layers: Sequence[LogName]) -> Iterator[Finding]:
+    counts: dict[tuple[str | None, int | None], set[int]] = defaultdict(set)
+    for name in layers:
+        counts[name.model, name.model_id].add(name.current_pic_count or 0)
+    if all(pictures == {0} for pictures in counts.values()):
+        yield unknown(
+            "job-sampling",
+            "only the first inference of each model is there: one ran, or the interval is 0",
+            'for every inference, in acl.json: "interval": "1"',
+        )
+
+
+def _shown(name: LogName) -> str:
+    return f"{display_text(name.model or '')!r} (id {name.model_id})"

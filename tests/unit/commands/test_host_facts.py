@@ -1,0 +1,63 @@
+"""What doctor looks at on this host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profagent.commands.host_facts import host_credentials, resolved, workspace_facts
+from profagent.commands.keys import Keys
+from profagent.commands.workspace import Workspace
+from profagent.errors import UsageError
+from profagent.link.credentials import Access
+from profagent.store.database import open_for_writing
+from tests.daemon.privileges import public_directory, without_privileges
+
+
+async def test_names_are_looked_up() -> None:
+    found = await resolved("127.0.0.1:50151")
+    assert (found.host, found.addresses, found.error) == ("127.0.0.1", ("127.0.0.1",), "")
+    assert (await resolved("[::1]:50151")).addresses == ("::1",)
+    nowhere = await resolved("no such host.invalid:1")
+    assert nowhere.error
+    assert not nowhere.addresses
+    assert (await resolved(f"{'x' * 70}.invalid:1")).error
+
+
+def test_a_workspace_that_is_yet_to_be_made(tmp_path: Path) -> None:
+    facts = workspace_facts(Workspace(tmp_path / "a" / "b"))
+    assert (facts.exists, facts.error, facts.database) == (False, "", "")
+    assert 0 < facts.free_bytes <= facts.total_bytes
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_workspace_with_a_database(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    open_for_writing(workspace.database).close()
+    facts = workspace_facts(workspace)
+    assert (facts.exists, facts.database, facts.database_error) == (True, str(workspace.database), "")
+    workspace.database.write_bytes(b"no database at all, but long enough to be looked at as one" * 50)
+    facts = workspace_facts(workspace)
+    assert facts.database_error
+    assert facts.database_hint
+
+
+def test_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "no directory" in workspace_facts(Workspace(tmp_path / "file" / "ws")).error
+    with public_directory() as directory:
+        with without_privileges():
+            facts = workspace_facts(Workspace(directory / "ws"))
+        assert facts.error == f"{directory}: Permission denied"
+
+
+def test_the_keys_of_this_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert host_credentials(Access()) is None
+    Keys(tmp_path / "profagent" / "keys").init("lab")
+    found = host_credentials(Access())
+    assert found is not None
+    assert found.authority.name == "lab"
+    with pytest.raises(UsageError):
+        host_credentials(Access(keys=tmp_path / "none"))

@@ -1,0 +1,209 @@
+"""Checks of acl.json, each against what the runtime library did with such a file, and the text that mends it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profagent.doctor.acl_correction import OUTPUT, PROFILER_KEYS, corrected_acl_json, meant_key
+from profagent.doctor.acl_json import LARGEST_BYTES, acl_json_section
+from profagent.doctor.finding import Mark, Section
+from profagent.doctor.roots import PLAIN_PATH
+
+RIGHT = {
+    "switch": "on",
+    "output": "/opt/app/profiling",
+    "interval": "1",
+    "acl_api": "on",
+    "aicpu": "on",
+    "aacpu": "on",
+    "aic_metrics": "ArithmeticUtilization",
+    "aac_metrics": "ArithmeticUtilization",
+}
+
+
+def text(profiler: object = None, /, **others: object) -> bytes:
+    return json.dumps({"profiler": RIGHT if profiler is None else profiler, **others}).encode()
+
+
+def without(*keys: str, **others: object) -> bytes:
+    return text({key: value for key, value in RIGHT.items() if key not in keys} | others)
+
+
+def looked_at(data: bytes, **told: Any) -> Section:
+    return acl_json_section("acl.json", data, **{"output": "directory", **told})
+
+
+def bad(section: Section) -> list[str]:
+    return [finding.check for finding in section.findings if finding.mark is Mark.BAD]
+
+
+def unknown(section: Section) -> list[str]:
+    return [finding.check for finding in section.findings if finding.mark is Mark.UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        text(),
+        text().replace(b'"}', b'",}'),
+        text().replace(b", ", b",\r\n\t"),
+        without(interval=" 7"),
+        without(other={"nested": ["text"]}),
+        without("acl_api", "aicpu", "aacpu"),
+        without("aac_metrics", "aacpu"),
+        text(dump={"dump_list": [], "dump_switch": "off"}),
+    ],
+)
+def test_files_with_which_the_runtime_records(data: bytes) -> None:
+    section = looked_at(data)
+    assert {finding.mark for finding in section.findings} == {Mark.GOOD}
+    assert section.corrected == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "check", "evidence"),
+    [
+        (b"", "acl-json", "100000"),
+        (text()[:-1], "acl-json", "100000"),
+        (b"\xef\xbb\xbf" + text(), "acl-json", "BOM"),
+        (b"[]", "acl-json", "no object"),
+        (without(interval=5), "acl-json", "profiler.interval = 5"),
+        (text(graph={"fast": [True]}), "acl-json", "graph.fast[] = True"),
+        (without("switch"), "acl-switch", "there is no switch"),
+        (without(switch="off"), "acl-switch", "148047"),
+        (without(switch="ON"), "acl-switch", "'ON'"),
+        (without("aic_metrics", "aicpu", "acl_api"), "acl-items", "'aac_metrics' alone"),
+        (without("aic_metrics"), "acl-items", "'aac_metrics' alone"),
+        (without("aicpu"), "acl-items", "'aacpu' alone"),
+        (without(aic_metrics="arithmeticutilization"), "acl-items", "exactly 'ArithmeticUtilization'"),
+        (without(aic_metrics="PipeUtilization"), "acl-items", "'PipeUtilization'"),
+        (without(acl_api="On"), "acl-items", "'On'"),
+        (text({"switch": "on", "output": "/opt/a"}), "acl-items", "no item"),
+        (without(interval="10000"), "acl-interval", "'10000'"),
+        (without(interval="-1"), "acl-interval", "'-1'"),
+        (without(interval="5x"), "acl-interval", "'5x'"),
+        (without(interval=""), "acl-interval", "''"),
+        (without("output"), "acl-output", "crashes"),
+        (text(dump={"dump_list": [{"model_name": "m"}], "dump_path": "/opt/dump"}), "acl-dump", "both"),
+        (text(dump={"dump_list": [{}], "dump_switch": "on"}), "acl-dump", "both"),
+        (without("switch", Switch="on"), "acl-keys", "'Switch' (meant: 'switch'?)"),
+        (without("aic_metrics", aicMetric="x"), "acl-keys", "'aicMetric' (meant: 'aic_metrics'?)"),
+        (json.dumps({"Profiler": RIGHT}).encode(), "acl-switch", "'Profiler'"),
+    ],
+)
+def test_files_with_which_it_does_not(data: bytes, check: str, evidence: str) -> None:
+    section = looked_at(data)
+    (found,) = (finding for finding in section.findings if finding.check == check)
+    assert found.mark is Mark.BAD
+    assert evidence in found.evidence
+    assert "corrected text" in found.remedy
+    assert bad(looked_at(section.corrected.encode())) == []
+
+
+def test_one_that_is_larger_than_the_runtime_reads() -> None:
+    assert bad(looked_at(b"x" * 10, size=LARGEST_BYTES + 1)) == ["acl-json"]
+    assert unknown(looked_at(b"x" * 10, size=100)) == ["acl-json"]
+
+
+@pytest.mark.parametrize(
+    ("data", "check"),
+    [
+        (without(interval="0"), "acl-interval"),
+        (without("interval"), "acl-interval"),
+        (without("aic_metrics", "aac_metrics"), "acl-items"),
+        (b"{}", "acl-switch"),
+    ],
+)
+def test_what_is_right_only_if_it_is_wanted_is_not_known(data: bytes, check: str) -> None:
+    section = looked_at(data)
+    assert bad(section) == []
+    assert unknown(section) == [check]
+
+
+@pytest.mark.parametrize(
+    ("output", "state", "mark", "told"),
+    [
+        ("/opt/app", "directory", Mark.GOOD, ""),
+        ("/opt/app", "missing", Mark.BAD, "mkdir -p /opt/app"),
+        ("/opt/app", "not a directory", Mark.BAD, "mkdir -p /opt/app"),
+        ("/opt/app", "", Mark.UNKNOWN, "mkdir -p /opt/app"),
+        ("profiling", "", Mark.UNKNOWN, "absolute"),
+    ],
+)
+def test_the_output(output: str, state: str, mark: Mark, told: str) -> None:
+    section = looked_at(without(output=output), output=state)
+    (found,) = (finding for finding in section.findings if finding.check == "acl-output")
+    assert found.mark is mark
+    assert told in found.remedy
+    assert section.corrected == ""
+
+
+def test_an_output_that_the_daemon_does_not_look_into() -> None:
+    for roots, is_found in ((["/opt/app"], True), (["/opt/app/profiling/"], True), (["/opt/ap"], False), (["/"], True)):
+        section = looked_at(text(), roots=roots)
+        assert ("acl-output" not in bad(section)) == is_found
+
+
+def test_an_output_outside_the_manuals_alphabet() -> None:
+    assert bad(looked_at(without(output="/opt/my-app"))) == ["path"]
+
+
+def test_both_spellings_are_written_and_what_was_meant_is_kept() -> None:
+    data = (
+        b'{"profiler": {"switch": true, "output": "/opt/x", "aacpu": "off", "interval": 5, "my": 1}, "graph": {"n": 2}}'
+    )
+    assert json.loads(corrected_acl_json(data)) == {
+        "graph": {"n": "2"},
+        "profiler": {
+            "my": "1",
+            "switch": "on",
+            "output": "/opt/x",
+            "interval": "5",
+            "acl_api": "on",
+            "aicpu": "off",
+            "aacpu": "off",
+            "aic_metrics": "ArithmeticUtilization",
+            "aac_metrics": "ArithmeticUtilization",
+        },
+    }
+    assert json.loads(corrected_acl_json(b"no JSON at all")) == {"profiler": {**RIGHT, "output": OUTPUT}}
+    assert "dump" not in json.loads(corrected_acl_json(text(dump={"dump_path": "/x"})))
+
+
+def test_slips_of_keys_are_known_and_other_keys_are_not() -> None:
+    meant = {
+        "acl-api": "acl_api",
+        "AicCpu": "aicpu",
+        "out_put": "output",
+        "aic_metric": "aic_metrics",
+        "Intervall": "interval",
+    }
+    assert {slip: meant_key(slip) for slip in meant} == meant
+    assert meant_key("model_path") is None
+    assert all(meant_key(key) == key for key in PROFILER_KEYS)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["on", "off", "1", "/opt/a"]),
+    lambda below: st.lists(below, max_size=2) | st.dictionaries(st.text(max_size=4), below, max_size=2),
+    max_leaves=5,
+)
+PROFILERS = st.dictionaries(st.sampled_from(PROFILER_KEYS) | st.text(max_size=8), VALUES, max_size=8)
+FILES = st.dictionaries(
+    st.sampled_from(["profiler", "Profiler", "dump"]) | st.text(max_size=5), PROFILERS | VALUES, max_size=4
+)
+
+
+@given(FILES)
+def test_the_corrected_text_records_whatever_the_file_was(loaded: dict[str, object]) -> None:
+    once = corrected_acl_json(json.dumps(loaded).encode())
+    output = json.loads(once)["profiler"]["output"]
+    section = looked_at(once.encode())
+    assert [check for check in bad(section) if check != "path"] == []
+    assert bool(PLAIN_PATH.fullmatch(output)) == ("path" not in bad(section))
+    assert corrected_acl_json(once.encode()) == once

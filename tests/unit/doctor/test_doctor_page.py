@@ -1,0 +1,21 @@
+"""The page about doctor has every check, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+CHECK = r"[a-z]+(?:-[a-z]+)*"
+
+
+def test_the_page_has_every_check() -> None:
+    sources = [*(ROOT / "agent/profagent/doctor").glob("*.py"), ROOT / "agent/profagent/commands/examining.py"]
+    code = "\n".join(path.read_text("utf-8") for path in sources)
+    named = re.findall(rf'\b(?:good|bad|unknown)\(\s*"({CHECK})"', code)
+    assigned = re.findall(rf'\bcheck(?:, \w+)? = "({CHECK})"', code)
+    page = (ROOT / "docs/doctor.md").read_text("utf-8")
+    told = re.findall(rf"^\| `({CHECK})` \|", page, re.MULTILINE)
+    assert {"npu-stack", "umask", "certificate"} <= set(told)
+    assert set(named) | set(assigned) == set(told)
+    assert len(told) == len(set(told))
