@@ -37,6 +37,7 @@ VERBS = {
     "show": ("show", "Print a JOB's tables (the vendor's command)."),
     "keys": ("keys", "Make, hand out and revoke the keys of boards and hosts."),
     "boards": ("boards", "List the boards that have a name; add and remove them."),
+    "bundle": ("bundle", "Make a daemon with a Python of its own, for boards that have none."),
     "doctor": ("doctor", "Find what is not as it should be: on this host, a board, in a JOB or an acl.json."),
     "sessions": ("sessions", "List the sessions of a workspace."),
 }

@@ -8,7 +8,7 @@ import json
 import shlex
 import tarfile
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ PACKAGES = ("profagentd", "profagent_wire")
 PIECE_BYTES = 64 << 10
 _DIGITS = 8
 _LAUNCHER = """#!/bin/sh
-# Runs the daemon of this tree with the board's Python, wherever the tree stands.
+# Runs the daemon of this tree, wherever the tree stands.
 case $0 in */*) here=${{0%/*}} ;; *) here=. ;; esac
 here=$(cd "$here/.." && pwd -P) || exit 1
 # Isolated (-I): nothing of the user's environment or directory is loaded in place of the tree's.
@@ -39,19 +39,27 @@ sys.exit(main())' "$here/lib" "$@"
 
 @dataclass(frozen=True)
 class DaemonTree:
-    """A version directory: content and mode by path; `version` is the daemon's."""
+    """A version directory: content and mode by path; `version` is the daemon's, `about` what else the manifest says."""
 
     version: str
     files: Mapping[str, tuple[bytes, int]]
+    about: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, version: str, start: str, library: Mapping[str, bytes]) -> DaemonTree:
-        """The tree with this launcher, and these files below lib/."""
-        files = {LAUNCHER: (start.encode(), 0o755)}
+    def of(
+        cls,
+        version: str,
+        start: str,
+        library: Mapping[str, bytes],
+        more: Mapping[str, tuple[bytes, int]] | None = None,
+        **about: str,
+    ) -> DaemonTree:
+        """The tree with this launcher, these files below lib/, and more of them elsewhere."""
+        files = {LAUNCHER: (start.encode(), 0o755), **(more or {})}
         files.update({f"{LIBRARY}/{path}": (data, 0o644) for path, data in sorted(library.items())})
         digests = {path: hashlib.sha256(data).hexdigest() for path, (data, _) in files.items()}
-        manifest = json.dumps({"version": version, "files": digests}, indent=1).encode()
-        return cls(version, {**files, MANIFEST: (manifest, 0o644)})
+        manifest = json.dumps({"version": version, **about, "files": digests}, indent=1).encode()
+        return cls(version, {**files, MANIFEST: (manifest, 0o644)}, about)
 
     @property
     def name(self) -> str:
@@ -63,29 +71,33 @@ class DaemonTree:
         """The sum of the files."""
         return sum(len(data) for data, _ in self.files.values())
 
-    def tar(self) -> Iterator[bytes]:
-        """An uncompressed tar of it, piece by piece; directories come before what is in them."""
+    def tar(self, below: str = "") -> Iterator[bytes]:
+        """An uncompressed tar of it, piece by piece; directories come before what is in them.
+
+        `below`, `DIRECTORY/`, is what each name begins with.
+        """
         stream = io.BytesIO()
         with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-            for path in self._directories():
+            for path in self._directories(below):
                 entry = tarfile.TarInfo(path)
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o755
                 archive.addfile(entry)
             for path, (data, mode) in self.files.items():
-                entry = tarfile.TarInfo(path)
+                entry = tarfile.TarInfo(f"{below}{path}")
                 entry.size, entry.mode = len(data), mode
                 archive.addfile(entry, io.BytesIO(data))
                 yield from _taken(stream)
         yield from _taken(stream)
 
-    def _directories(self) -> list[str]:
-        parents = {str(parent) for path in self.files for parent in Path(path).parents}
+    def _directories(self, below: str) -> list[str]:
+        parents = {str(parent) for path in self.files for parent in Path(f"{below}{path}").parents}
         return sorted(parents - {"."})
 
 
 def launcher(python: str) -> str:
-    """bin/profagentd for a Python at this path of the board."""
-    return _LAUNCHER.format(python=shlex.quote(python))
+    """bin/profagentd for a Python at this path of the board, or, if it is relative, of the tree."""
+    start = shlex.quote(python) if python.startswith("/") else f'"$here"/{shlex.quote(python)}'
+    return _LAUNCHER.format(python=start)
 
 
 def own_packages() -> dict[str, bytes]:

@@ -1,0 +1,124 @@
+"""`bundle`: a daemon with its own Python and libraries for one architecture, as a file."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import subprocess
+import tarfile
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profagent import __version__
+from profagent.commands.atomic import write_atomically
+from profagent.commands.board_wheels import fetch_wheels
+from profagent.commands.standalone_python import fetch_standalone, standalone_link, unpack_archive
+from profagent.deploy.bundle.archive import pack
+from profagent.deploy.bundle.assembling import bundle_tree, find_runtime
+from profagent.deploy.bundle.bytecode import can_compile
+from profagent.deploy.daemon_tree import LAUNCHER, own_packages, wheel_files
+from profagent.errors import ProfagentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from profagent.deploy.daemon_tree import DaemonTree
+
+__all__ = ["BundleOptions", "Bundled", "bundle"]
+
+# What install.sh puts in place, of systemd/.
+SERVICE_FILES = ("profagentd.service", "profagentd.init", "sysusers.d/profagentd.conf", "tmpfiles.d/profagentd.conf")
+_START_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class BundleOptions:
+    """What is made of what. `source` is a directory or an archive; None: fetched."""
+
+    machine: str
+    output: Path
+    source: Path | None = None
+    wheelhouse: Path | None = None
+    libraries: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bundled:
+    """What was made. `start_s` is how long its `--version` took; None where this machine cannot run it."""
+
+    file: Path
+    name: str
+    machine: str
+    python: str
+    size_bytes: int
+    file_bytes: int
+    is_compiled: bool
+    start_s: float | None
+
+
+async def bundle(options: BundleOptions, tell: Callable[[str], None]) -> Bundled:
+    """Make a bundle, and try it where that is possible. Raises ProfagentError."""
+    with tempfile.TemporaryDirectory(prefix="profagent-bundle-") as folder:
+        scratch = Path(folder)
+        source = await asyncio.to_thread(_unpacked, options, scratch, tell)
+        runtime = await asyncio.to_thread(find_runtime, options.machine, source, options.libraries)
+        wheels = await fetch_wheels(runtime.wheels_for, options.wheelhouse)
+        library = {**own_packages(), **wheel_files(wheels)}
+        tree = await asyncio.to_thread(bundle_tree, __version__, runtime, library, _service())
+        start_s = await asyncio.to_thread(_tried, tree, scratch) if options.machine == platform.machine() else None
+        packed = await asyncio.to_thread(pack, tree)
+    await asyncio.to_thread(write_atomically, options.output, [packed])
+    return Bundled(
+        options.output,
+        tree.name,
+        options.machine,
+        runtime.python.name,
+        tree.size_bytes,
+        len(packed),
+        can_compile(runtime.python.version),
+        start_s,
+    )
+
+
+def _unpacked(options: BundleOptions, scratch: Path, tell: Callable[[str], None]) -> Path:
+    """The directory in which a Python lies."""
+    archive = options.source
+    if archive is not None and archive.is_dir():
+        return archive
+    if archive is None:
+        address, digest = standalone_link(options.machine)
+        archive = scratch / address.rpartition("/")[2]
+        tell(f"fetching {address}")
+        fetch_standalone(address, digest, archive)
+    unpack_archive(archive, scratch / "source")
+    return scratch / "source"
+
+
+def _service() -> dict[str, bytes]:
+    folder: Any = files("profagent.deploy").joinpath("systemd")
+    return {name: folder.joinpath(*name.split("/")).read_bytes() for name in SERVICE_FILES}
+
+
+def _tried(tree: DaemonTree, scratch: Path) -> float:
+    """Seconds that its daemon takes to say its version, the second time."""
+    packed = scratch / "tree.tar"
+    packed.write_bytes(b"".join(tree.tar()))
+    with tarfile.open(packed) as archive:
+        archive.extractall(scratch / "tree", filter="data")
+    taken_s = 0.0
+    for _ in range(2):
+        begin = time.monotonic()
+        ran = subprocess.run(  # noqa: S603 - what was made just now
+            [scratch / "tree" / LAUNCHER, "--version"], capture_output=True, timeout=_START_S, check=False
+        )
+        taken_s = time.monotonic() - begin
+        if ran.returncode != 0:
+            said = ran.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {ran.returncode}"]
+            raise ProfagentError(
+                f"the bundle does not start: {said[-1]}", hint="see that all packages are of one Debian release"
+            )
+    return taken_s

@@ -1,0 +1,186 @@
+"""A bundle of this machine's architecture on a board that has nothing but BusyBox, put there by hand."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from profagent.commands.keys import Keys
+from profagent.deploy.bundle.archive import pack, unpack
+from profagent.deploy.daemon_tree import LAUNCHER, MANIFEST, DaemonTree
+from tests.board.bare import Bare, booted_bare, debian_tree, make_bare
+from tests.board.bundling import bundled
+from tests.integration.board import content, simulated
+from tests.integration.host import profagent
+
+# Packages and wheels are fetched, and a bundle is 50 MB.
+pytestmark = pytest.mark.timeout(900)
+
+CURRENT = "/opt/profagent/current"
+# What a version whose settings are fine and which does not serve would do.
+_FAILING = b"""#!/bin/sh
+case "$*" in *--check-config*) exit 0 ;; esac
+exit 1
+"""
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Debian's Python, libraries and a static BusyBox."""
+    folder = debian_tree(tmp_path_factory.mktemp("packages") / "tree")
+    return debian_tree(folder, "busybox-static")
+
+
+@pytest.fixture(scope="module")
+def bundle(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle, by the command."""
+    folder = tmp_path_factory.mktemp("bundle")
+    file = folder / "bundle.tar.gz"
+    made = bundled(platform.machine(), packages, file, folder, "--json")
+    assert made.code == 0, made.err
+    assert made.document["start_s"] > 0
+    assert made.document["is_compiled"]
+    return file
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    keys = Keys(tmp_path_factory.mktemp("keys") / "workshop")
+    keys.init("lab-3")
+    keys.issue_board("euler", ("127.0.0.1",))
+    return keys
+
+
+@pytest.fixture
+def root(packages: Path, tmp_path: Path) -> Path:
+    return make_bare(tmp_path / "board", packages / "bin/busybox")
+
+
+@pytest.fixture
+def board(root: Path) -> Iterator[Bare]:
+    with booted_bare(root) as booted:
+        yield booted
+
+
+def copied(board: Bare, bundle: Path) -> str:
+    """The bundle unpacked below the board's /tmp, by its own tar; its installer."""
+    shutil.copy(bundle, board.root / "tmp/bundle.tar.gz")
+    board.run("sh", "-c", "cd /tmp && gzip -dc bundle.tar.gz | tar -xf - && rm bundle.tar.gz")
+    return f"/tmp/{unpack(bundle).name}/install.sh"
+
+
+def changed(bundle: Path, target: Path, files: Mapping[str, bytes], **about: str) -> Path:
+    """Another version: a bundle with these files, and what its manifest says."""
+    tree = unpack(bundle)
+    whole = {**tree.files, **{path: (data, 0o755) for path, data in files.items()}}
+    library = {path.removeprefix("lib/"): data for path, (data, _) in whole.items() if path.startswith("lib/")}
+    more = {
+        path: file for path, file in whole.items() if not path.startswith("lib/") and path not in (LAUNCHER, MANIFEST)
+    }
+    remade = DaemonTree.of(tree.version, whole[LAUNCHER][0].decode(), library, more, **{**tree.about, **about})
+    target.write_bytes(pack(remade))
+    return target
+
+
+def recorded(address: str, workshop: Keys, workspace: Path) -> Path:
+    """Record what the board has; the mirror."""
+    chosen = ("--backlog", "--until-finished", "--json", "--keys", workshop.folder, "--workspace", workspace)
+    ended = profagent("record", "--board", address, *chosen)
+    assert ended.code == 0, ended.err
+    return Path(ended.document["mirror"])
+
+
+def test_a_board_without_libc_is_installed_by_hand_recorded_over_tls_booted_and_cleared(
+    root: Path, bundle: Path, workshop: Keys, tmp_path: Path, unused_tcp_port: int
+) -> None:
+    job = simulated(root / "root/jobs")
+    address = f"127.0.0.1:{unused_tcp_port}"
+    shutil.copytree(workshop.folder / "boards/euler", root / "tmp/keys")
+    with booted_bare(root) as board:
+        before = board.files()
+        installer = copied(board, bundle)
+        said = board.run("sh", installer, "--root", "/root/jobs", "--keys", "/tmp/keys", "--listen", address)
+        assert "is installed" in said
+        assert content(recorded(address, workshop, tmp_path / "one") / job.name) == content(job)
+        identity = (root / "etc/profagent/board-id").read_text()
+        again = board.run("sh", f"{CURRENT}/install.sh")
+        assert "is installed" in again
+        assert (root / "etc/profagent/board-id").read_text() == identity
+    with booted_bare(root) as board:
+        assert content(recorded(address, workshop, tmp_path / "two") / job.name) == content(job)
+        shutil.rmtree(root / Path(installer).parent.relative_to("/"))
+        board.run("sh", f"{CURRENT}/install.sh", "--remove")
+        assert board.files() == before
+        assert not [line for line in board.run("ps").splitlines() if "profagentd" in line]
+
+
+def test_a_version_that_does_not_serve_gives_way_to_the_one_before(board: Bare, bundle: Path, tmp_path: Path) -> None:
+    listen = ("--root", "/root/jobs", "--listen", "unix:/run/s")
+    board.run("sh", copied(board, bundle), *listen)
+    good = board.run("readlink", CURRENT)
+    failing = changed(bundle, tmp_path / "failing.tar.gz", {LAUNCHER: _FAILING})
+    said = board.run("sh", copied(board, failing), status=1, ANSWER_S="1")
+    assert "is back" in said
+    assert board.run("readlink", CURRENT) == good
+    assert "is running" in board.run("/etc/init.d/profagentd", "status")
+
+
+def test_an_upgrade_and_the_way_back(board: Bare, bundle: Path, tmp_path: Path) -> None:
+    board.run("sh", copied(board, bundle), "--root", "/root/jobs", "--listen", "unix:/run/s")
+    one = board.run("readlink", CURRENT)
+    other = changed(bundle, tmp_path / "other.tar.gz", {"lib/more": b"1"})
+    board.run("sh", copied(board, other))
+    two = board.run("readlink", CURRENT)
+    assert two.strip() == f"versions/{unpack(other).name}" != one.strip()
+    board.run("sh", f"{CURRENT}/install.sh", "--rollback")
+    assert board.run("readlink", CURRENT) == one
+    board.run("sh", f"{CURRENT}/install.sh", "--rollback")
+    assert board.run("readlink", CURRENT) == two
+
+
+def test_what_cannot_be_installed_is_refused_and_leaves_nothing(board: Bare, bundle: Path, tmp_path: Path) -> None:
+    before = board.files()
+    other = copied(board, changed(bundle, tmp_path / "other.tar.gz", {}, machine="riscv64"))
+    assert "this is for riscv64" in board.run("sh", other, "--root", "/root/jobs", status=1)
+    board.run("rm", "-r", str(Path(other).parent))
+    installer = copied(board, bundle)
+    assert "say where JOBs are" in board.run("sh", installer, status=1)
+    assert "no /tmp/none/board.pem" in board.run("sh", installer, "--root", "/a", "--keys", "/tmp/none", status=1)
+    (board.root / installer[1:]).with_name("lib").joinpath("profagent_wire/seal.pyc").write_bytes(b"")
+    assert "seal.pyc is damaged" in board.run("sh", installer, "--root", "/root/jobs", status=1)
+    board.run("rm", "-r", str(Path(installer).parent))
+    assert board.files() == before
+
+
+def test_the_same_of_the_same_is_the_same(packages: Path, bundle: Path, tmp_path: Path) -> None:
+    file = tmp_path / "again.tar.gz"
+    again = bundled(platform.machine(), packages, file, bundle.parent, PYTHONHASHSEED="7")
+    assert again.code == 0, again.err
+    assert file.read_bytes() == bundle.read_bytes()
+
+
+def test_a_standalone_python_takes_its_c_library_from_elsewhere(packages: Path, bundle: Path, tmp_path: Path) -> None:
+    # As python-build-standalone packs it; no such archive is among what tests can have.
+    archive, libraries, file = tmp_path / "python.tar.gz", tmp_path / "libraries", tmp_path / "bundle.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as opened:
+        opened.add(packages / "usr/bin/python3.11", "python/bin/python3.11")
+        opened.add(packages / "usr/lib/python3.11", "python/lib/python3.11", filter=without_links)
+    shutil.copytree(packages, libraries, symlinks=True, ignore=shutil.ignore_patterns("python3.11"))
+    refused = bundled(platform.machine(), archive, file, bundle.parent)
+    assert refused.code == 1
+    assert f"for {platform.machine()} is not in" in refused.err
+    assert "--libraries" in refused.err
+    assert not file.exists()
+    made = bundled(platform.machine(), archive, file, bundle.parent, "--libraries", libraries)
+    assert made.code == 0, made.err
+    assert file.read_bytes() == bundle.read_bytes()
+
+
+def without_links(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Debian's links lead out of the archive, which no standalone Python's do."""
+    return None if member.issym() else member
