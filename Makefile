@@ -10,7 +10,7 @@ PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help demo test check protos check-protos bench soak bench-growth fuzz pins clean
+.PHONY: help demo test test-board check protos check-protos bench soak bench-growth fuzz pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -25,6 +25,15 @@ test: .venv/ready ## run every test; the board's side on Python 3.9 as well
 	@tools/need busybox busybox
 	@$(BIN)/python -m pytest $(PARALLEL)
 	@tools/test_on_39 $(PARALLEL)
+
+test-board: .venv/ready ## try a bundle on an emulated aarch64 board without Python; some minutes, 2 GB of TMPDIR
+	@tools/need qemu-system-aarch64 qemu-system-arm
+	@tools/need mmdebstrap mmdebstrap
+	@tools/need mkfs.ext4 e2fsprogs
+	@tools/need depmod kmod
+	@tools/need cpio cpio
+	@tools/need ssh openssh-client
+	@$(BIN)/python -m pytest tests/board/emulated/whole_way.py --capture=no --timeout=0
 
 check: .venv/ready check-protos ## check style, types, layers and the generated code
 	@$(BIN)/ruff check .
