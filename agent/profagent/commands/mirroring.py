@@ -115,6 +115,7 @@ class BoardMirrors:
         """
         changes: dict[str, list[Change]] = {}
         reached: dict[int, Acknowledgement] = {}
+        self._jobs.read_ahead(events, passing_over=self.refused)
         for happened in events:
             if happened.job in self.refused:
                 continue

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 from profagent.commands.counter_maps import simulated_map
 from profagent.ingest.choosing import ChoosingDecoder
 from profagent.ingest.decode import JobDecoder
+from profagent.ingest.mirror import checked_path
+from profagent.link.messages import Chunk
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
     from profagent.commands.workspace import Workspace
     from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
     from profagent.ingest.mirror import JobMirror
+    from profagent.link.session import Happened
 
 # JOBs with open files and decoding state; those of any other are opened and built again when it goes on.
 REMEMBERED_JOBS = 16
@@ -63,6 +68,16 @@ class OpenJobs:
                 self._jobs.popitem(last=False)[1].mirror.close()
         self._jobs.move_to_end(name)
         return job
+
+    def read_ahead(self, events: Iterable[Happened], *, passing_over: Container[str]) -> None:
+        """Let what begins with these events be read together, but of some JOBs."""
+        beginnings: dict[str, list[tuple[str, bytes]]] = {}
+        for name, log, event in ((each.job, each.log, each.event) for each in events):
+            if isinstance(event, Chunk) and log is not None and not log.snapshot and event.offset == log.base == 0:
+                beginnings.setdefault(name, []).append((checked_path(log.path), event.data))
+        for name, logs in beginnings.items():
+            if name not in passing_over:
+                self.of(name).decoder.read_ahead(logs)
 
     def close(self, name: str) -> None:
         """Close the JOB's files and drop what is in memory of it."""

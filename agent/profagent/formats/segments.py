@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     import numpy.typing as npt
 
-__all__ = ["FILTER_STEP_MAX", "Split", "Splitter"]
+__all__ = ["FILTER_STEP_MAX", "Split", "Splitter", "split_together"]
 
 # The runtime drops a record whose sequence number is farther than this from the one written before it.
 FILTER_STEP_MAX = 10
@@ -18,18 +20,43 @@ FILTER_STEP_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How the records of one `feed` fall apart; arrays of one value for each record unless said otherwise.
+    """How records fall apart; arrays of one value for each record unless said otherwise.
 
-    `segment` and `stretch` count from 0 over the whole file. `gap_at` holds the indices (in the feed) of the records
-    before which sequence numbers are missing in their segment, `gap_missing` how many; `is_gap_odd` is True where the
-    runtime's own filter cannot have left the gap, so that the bytes are not what it wrote.
+    `segment` and `stretch` count from 0 over the whole file; `begins` is True where a segment begins. `gap_at` holds
+    the indices of the records before which sequence numbers are missing in their segment, `gap_missing` how many;
+    `is_gap_odd` is True where the runtime's own filter cannot have left the gap, so that the bytes are not what it
+    wrote.
     """
 
     segment: npt.NDArray[np.int64]
     stretch: npt.NDArray[np.int64]
+    begins: npt.NDArray[np.bool_]
     gap_at: npt.NDArray[np.intp]
     gap_missing: npt.NDArray[np.int64]
     is_gap_odd: npt.NDArray[np.bool_]
+
+    def cut(self, starts: npt.NDArray[np.intp]) -> list[Split]:
+        """The split of each of the files that were split together; `gap_at` is in the file's records then."""
+        gap_starts = self.gap_at.searchsorted(starts)
+        gap_ends = np.append(gap_starts[1:], len(self.gap_at))
+        gap_at = self.gap_at - starts.repeat(gap_ends - gap_starts)
+        firsts, gap_firsts = starts.tolist(), gap_starts.tolist()
+        bounds = zip(firsts, [*firsts[1:], len(self.segment)], gap_firsts, gap_ends.tolist(), strict=True)
+        return [
+            Split(
+                self.segment[start:end],
+                self.stretch[start:end],
+                self.begins[start:end],
+                gap_at[gap_start:gap_end],
+                self.gap_missing[gap_start:gap_end],
+                self.is_gap_odd[gap_start:gap_end],
+            )
+            for start, end, gap_start, gap_end in bounds
+        ]
+
+
+_NONE = np.empty(0, np.int64)
+_NOTHING = Split(_NONE, _NONE, np.empty(0, np.bool_), np.empty(0, np.intp), _NONE, np.empty(0, np.bool_))
 
 
 class Splitter:
@@ -42,44 +69,73 @@ class Splitter:
     """
 
     def __init__(self, last_stretch_record: int | None = None) -> None:
-        self._last_stretch_record = last_stretch_record
-        self._records = 0
-        self._segments = 0
-        self._stretches = 0
-        self._net = -1
-        self._sequence = 0
+        self.last_stretch_record = last_stretch_record
+        self.records = 0
+        self.segments = 0
+        self.stretches = 0
+        self.net = -1
+        self.sequence = 0
 
     def feed(self, sequence: npt.NDArray[Any], net: npt.NDArray[Any]) -> Split:
         """Split the next records, given their words 0x00 and 0xFC (aicpu: 0x7C), both of shape (records,)."""
-        sequences = np.concatenate(([self._sequence], sequence.astype(np.int64)))
-        nets = np.concatenate(([self._net], net.astype(np.int64)))
-        step, net_step = sequences[1:] - sequences[:-1], nets[1:] - nets[:-1]
-        is_segment = (net_step != 0) | (step < 0)
-        is_stretch = (net_step < 0) | ((net_step == 0) & (step < 0))
-        if self._last_stretch_record is not None:
-            number = np.arange(self._records, self._records + len(sequence))
-            is_last = number == self._last_stretch_record
-            is_segment |= is_last
-            is_stretch = (is_stretch & (number < self._last_stretch_record)) | is_last
-        if not self._records and len(sequence):
-            is_segment[0] = is_stretch[0] = True
-        segment = self._segments - 1 + np.cumsum(is_segment)
-        stretch = self._stretches - 1 + np.cumsum(is_stretch)
-        self._advance(sequences[-1], nets[-1], len(sequence), is_segment, is_stretch)
-        return Split(segment, stretch, *_gaps(sequences[1:], step, is_segment))
+        return split_together([self], sequence, net, np.zeros(1, np.intp)) if len(sequence) else _NOTHING
 
-    def _advance(
-        self,
-        sequence: np.int64,
-        net: np.int64,
-        records: int,
-        is_segment: npt.NDArray[np.bool_],
-        is_stretch: npt.NDArray[np.bool_],
-    ) -> None:
-        self._sequence, self._net = int(sequence), int(net)
-        self._records += records
-        self._segments += int(is_segment.sum())
-        self._stretches += int(is_stretch.sum())
+    def begin_as_announced(self, is_segment: npt.NDArray[np.bool_], is_stretch: npt.NDArray[np.bool_]) -> None:
+        """Correct where segments and stretches of the next records begin by what is known of the file."""
+        if self.last_stretch_record is not None:
+            number = np.arange(self.records, self.records + len(is_segment))
+            is_last = number == self.last_stretch_record
+            is_segment |= is_last
+            is_stretch &= number < self.last_stretch_record
+            is_stretch |= is_last
+        if not self.records:
+            is_segment[0] = is_stretch[0] = True
+
+
+def split_together(
+    splitters: Sequence[Splitter], sequence: npt.NDArray[Any], net: npt.NDArray[Any], starts: npt.NDArray[np.intp]
+) -> Split:
+    """Split the next records of several files: those of each, at least one, follow one another from `starts[i]` on.
+
+    It is what each splitter's `feed` does, in one pass: numpy's calls cost more than the records of a small file.
+    """
+    sequences, nets = sequence.astype(np.int64), net.astype(np.int64)
+    step = _steps(sequences, starts, [file.sequence for file in splitters])
+    net_step = _steps(nets, starts, [file.net for file in splitters])
+    is_segment = (net_step != 0) | (step < 0)
+    is_stretch = (net_step < 0) | ((net_step == 0) & (step < 0))
+    ends = np.append(starts[1:], len(sequences))
+    for file, start, end in zip(splitters, starts.tolist(), ends.tolist(), strict=True):
+        file.begin_as_announced(is_segment[start:end], is_stretch[start:end])
+    segment = _numbered(is_segment, starts, ends, [file.segments for file in splitters])
+    stretch = _numbered(is_stretch, starts, ends, [file.stretches for file in splitters])
+    latest = (values.tolist() for values in (sequences[ends - 1], nets[ends - 1], segment[ends - 1], stretch[ends - 1]))
+    _advance(splitters, zip((ends - starts).tolist(), *latest, strict=True))
+    return Split(segment, stretch, is_segment, *_gaps(sequences, step, is_segment))
+
+
+def _steps(values: npt.NDArray[np.int64], starts: npt.NDArray[np.intp], before: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Give the step to each value from the one before it in its file."""
+    steps = values.copy()
+    steps[1:] -= values[:-1]
+    steps[starts] = values[starts] - before
+    return steps
+
+
+def _numbered(
+    begins: npt.NDArray[np.bool_], starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp], before: Sequence[int]
+) -> npt.NDArray[np.int64]:
+    """Give the number of what each record is in, by where they begin and how many each file had `before`."""
+    numbers = begins.cumsum()
+    base = begins[starts] - numbers[starts] + before - 1
+    numbers += base.repeat(ends - starts)
+    return numbers
+
+
+def _advance(splitters: Sequence[Splitter], latest: Iterable[Sequence[int]]) -> None:
+    for file, (records, sequence, net, segment, stretch) in zip(splitters, latest, strict=True):
+        file.records += records
+        file.sequence, file.net, file.segments, file.stretches = sequence, net, segment + 1, stretch + 1
 
 
 def _gaps(

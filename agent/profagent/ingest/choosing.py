@@ -91,6 +91,10 @@ class ChoosingDecoder:
         yield from self._without_rows(path, keeps)
         yield LogAdvanced(path, generation, offset)
 
+    def read_ahead(self, beginnings: Iterable[tuple[str, bytes]]) -> None:
+        """First bytes of data logs that are about to come; of those that are not kept nothing is read."""
+        self._decoder.read_ahead((path, data) for path, data in beginnings if self.keeps(path))
+
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
         """Bytes of a data log at `offset`."""
         keeps = self.keeps(path)

@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from profagent.formats.aicore import AicoreFile, read_together
 from profagent.formats.names import LogKind, LogName
-from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, API_DTYPE, RECORD_BYTES, api_magic_faults, view_records
-from profagent.formats.segments import Split, Splitter
+from profagent.formats.records import AICPU_DTYPE, API_DTYPE, RECORD_BYTES, api_magic_faults, view_records
+from profagent.formats.segments import Splitter
 from profagent.ingest.assess import LogFacts, Places
 from profagent.ingest.changes import ApiRecords, SegmentRecords
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
+    from profagent.formats.aicore import AicoreRecords
     from profagent.formats.countermap import CounterMap
     from profagent.formats.done import Done
     from profagent.formats.join import LayerJoin
+    from profagent.formats.segments import Split
 
-_DTYPES = {LogKind.AICORE: AICORE_DTYPE, LogKind.AICPU: AICPU_DTYPE, LogKind.ACL_API: API_DTYPE}
+_DTYPES = {LogKind.AICPU: AICPU_DTYPE, LogKind.ACL_API: API_DTYPE}
 
 
 class DataLog:
@@ -41,25 +46,37 @@ class DataLog:
         self.records = 0
         self.last_stretch_record = last_stretch_record
         self._pending = b""
-        self._splitter = Splitter(last_stretch_record=last_stretch_record)
-        self._ticks_before = 0
-        self._ordinal = -1
+        self._file = AicoreFile(Splitter(last_stretch_record))
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing but the bytes that come decides how they are read."""
+        return self.facts.size == 0 and self.last_stretch_record is None
 
     def append(
-        self, data: bytes, join: LayerJoin | None, counter_map: CounterMap | None
+        self,
+        data: bytes,
+        join: LayerJoin | None,
+        counter_map: CounterMap | None,
+        read: tuple[AicoreFile, AicoreRecords] | None = None,
     ) -> SegmentRecords | ApiRecords | None:
-        """Take the log's next bytes; returns the records that they finish, None when there are none."""
+        """Take the log's next bytes; returns the records that they finish, None when there are none.
+
+        `read` is how the first bytes of a fresh aicore log were read before.
+        """
         self.facts.size += len(data)
         self.settled = False
         data = self._pending + data
-        records = view_records(data, _DTYPES[self.name.kind])
-        self._pending = data[len(records) * self.facts.record_bytes :]
-        if not len(records):
+        count = len(data) // self.facts.record_bytes
+        self._pending = data[count * self.facts.record_bytes :]
+        if not count:
             return None
-        first, self.records = self.records, self.records + len(records)
-        if self.name.kind is LogKind.ACL_API:
-            return self._calls(first, records)
-        return self._segments(first, records, join, counter_map)
+        first, self.records = self.records, self.records + count
+        if self.name.kind is LogKind.AICORE:
+            self._file, found = read or (self._file, read_together([self._file], [data], counter_map)[0])
+            return self._aicore(first, found, join)
+        records = view_records(data, _DTYPES[self.name.kind])
+        return self._calls(first, records) if self.name.kind is LogKind.ACL_API else self._aicpu(first, records, join)
 
     @property
     def last_stretch(self) -> int:
@@ -83,37 +100,52 @@ class DataLog:
         self._note_places(self.facts.begun_before, 0, number[np.flatnonzero(records["begin_us"] == 0)])
         return ApiRecords(self.path, self.name, number, records)
 
-    def _segments(
-        self, first: int, records: NDArray[Any], join: LayerJoin | None, counter_map: CounterMap | None
+    def _aicore(self, first: int, read: AicoreRecords, join: LayerJoin | None) -> SegmentRecords:
+        self._note_gaps(first, read.split)
+        columns = {"ticks": read.ticks, "ticks_before": read.ticks_before}
+        return self._in_segments(first, read.split, read.net, read.sequence, join, columns, read.counters)
+
+    def _aicpu(self, first: int, records: NDArray[Any], join: LayerJoin | None) -> SegmentRecords:
+        net, sequence = records["net"], records["sequence"]
+        columns = {name: records[name] for name in ("begin_us", "end_us", "segment_start_us", "segment_end_us")}
+        return self._in_segments(first, self._file.splitter.feed(sequence, net), net, sequence, join, columns, {})
+
+    def _in_segments(
+        self,
+        first: int,
+        split: Split,
+        net: NDArray[Any],
+        sequence: NDArray[Any],
+        join: LayerJoin | None,
+        columns: Mapping[str, NDArray[Any]],
+        counters: Mapping[str, NDArray[np.float64]],
     ) -> SegmentRecords:
-        split = self._splitter.feed(records["sequence"], records["net"])
         self._note_stretches(first, split.stretch)
-        layer_index = self._layer_index(records, join)
+        layer_index = self._layer_index(net, sequence, join, is_one_net=split.segment[0] == split.segment[-1])
         self._note_places(self.facts.nameless, first, (layer_index < 0).nonzero()[0])
-        aicore = self.name.kind is LogKind.AICORE
-        if aicore:
-            self._note_gaps(first, split)
         return SegmentRecords(
             path=self.path,
             name=self.name,
             first_record=first,
             stretch=split.stretch,
             ordinal=split.segment,
-            net=records["net"],
-            sequence=records["sequence"],
+            net=net,
+            sequence=sequence,
             layer_index=layer_index,
-            columns=self._ticks(records, split.segment) if aicore else _aicpu_columns(records),
-            counters=counter_map.apply(records) if aicore and counter_map is not None else {},
+            columns=columns,
+            counters=counters,
         )
 
-    def _layer_index(self, records: NDArray[Any], join: LayerJoin | None) -> NDArray[np.int32]:
-        layer_index = np.full(len(records), -1, np.int32)
-        if join is None:
-            return layer_index
-        nets, sequence = records["net"], records["sequence"]
-        for net in set(nets.tolist()):
-            chosen = nets == net
-            layer_index[chosen] = self._layers_of_net(join, net, sequence[chosen])
+    def _layer_index(
+        self, nets: NDArray[Any], sequence: NDArray[Any], join: LayerJoin | None, *, is_one_net: bool
+    ) -> NDArray[np.int32]:
+        if join is not None and is_one_net:
+            return self._layers_of_net(join, int(nets[0]), sequence)
+        layer_index = np.full(len(nets), -1, np.int32)
+        if join is not None:
+            for net in set(nets.tolist()):
+                chosen = nets == net
+                layer_index[chosen] = self._layers_of_net(join, net, sequence[chosen])
         return layer_index
 
     def _layers_of_net(self, join: LayerJoin, net: int, sequence: NDArray[Any]) -> NDArray[np.int32]:
@@ -122,23 +154,11 @@ class DataLog:
         online = self.done.online_batch_num if self.done is not None else ()
         return join.layer_index(net, sequence, self.name.batch_num or 0, self.name.input_pic_num or 0, online)
 
-    def _ticks(self, records: NDArray[Any], ordinal: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Ticks, and for each record the sum of those before it in its segment."""
-        ticks = records["ticks"].astype(np.int64)
-        before = np.cumsum(ticks) - ticks
-        begins = _steps(self._ordinal, ordinal) != 0
-        # A segment that goes on from earlier bytes carries their ticks on; one that begins here starts from 0.
-        carried = np.concatenate(([self._ticks_before], -before[begins]))
-        before += carried[np.cumsum(begins)]
-        self._ordinal, self._ticks_before = int(ordinal[-1]), int(before[-1] + ticks[-1])
-        return {"ticks": ticks, "ticks_before": before}
-
     def _note_stretches(self, first: int, stretch: NDArray[np.int64]) -> None:
-        if int(stretch[-1]) < self.facts.stretches:
-            return
-        begins = np.flatnonzero(_steps(self.facts.stretches - 1, stretch))
-        self.facts.last_stretch_start = (first + int(begins[-1])) * self.facts.record_bytes
-        self.facts.stretches = int(stretch[-1]) + 1
+        last = int(stretch[-1])
+        if last >= self.facts.stretches:
+            self.facts.last_stretch_start = (first + int(stretch.searchsorted(last))) * self.facts.record_bytes
+            self.facts.stretches = last + 1
 
     def _note_gaps(self, first: int, split: Split) -> None:
         gaps = zip(split.gap_at.tolist(), split.gap_missing.tolist(), split.is_gap_odd.tolist(), strict=True)
@@ -150,16 +170,3 @@ class DataLog:
         if len(indices):
             size = self.facts.record_bytes
             places.add((first + int(indices[0])) * size, (first + int(indices[-1])) * size, len(indices))
-
-
-def _steps(before: int, values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give the step to each value from the one before it."""
-    # np.diff takes five times as long for the records of one file.
-    steps = values.copy()
-    steps[0] -= before
-    steps[1:] -= values[:-1]
-    return steps
-
-
-def _aicpu_columns(records: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    return {name: records[name] for name in ("begin_us", "end_us", "segment_start_us", "segment_end_us")}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from profagent.errors import FormatError, StoreError
 from profagent.formats.done import parse_done
 from profagent.formats.names import LogKind, LogName, parse_log_name
+from profagent.ingest.ahead import Ahead
 from profagent.ingest.changes import InferenceTimed, Redecoded, SegmentRecords
 from profagent.ingest.datalog import DataLog
 from profagent.ingest.joins import Joins, small_file
@@ -38,6 +39,7 @@ class LogStates:
     def __init__(self, files: JobFiles, counter_map: CounterMap | None, most: int) -> None:
         self.joins = Joins(files)
         self.counter_map = counter_map
+        self.ahead = Ahead()
         self._files = files
         self._most = most
         self._logs: OrderedDict[str, DataLog] = OrderedDict()
@@ -83,7 +85,8 @@ class LogStates:
     def grow(self, log: DataLog, data: bytes) -> Iterator[Change]:
         """Take the log's next bytes."""
         had_records, stretch = log.records > 0, log.last_stretch
-        records = log.append(data, self.joins.of(log.name), self.counter_map)
+        read = self.ahead.take(log.path, data, self.counter_map) if log.is_fresh else None
+        records = log.append(data, self.joins.of(log.name), self.counter_map, read)
         if records is None:
             return
         yield records

@@ -58,6 +58,20 @@ def test_chunks_become_bytes_changes_and_an_acknowledgement(mirrors: BoardMirror
     mirrors.close()
 
 
+def test_beginnings_of_a_batch_are_read_together(mirrors: BoardMirrors) -> None:
+    logs = [_log(len(DATA)), replace(_log(len(DATA), aicore_path(1)), handle=2)]
+    happened = [
+        Happened(JOB, log, event)
+        for log in logs
+        for event in (Started(log.handle, 1, 0, "new"), Chunk(log.handle, 1, 0, DATA, 0))
+    ]
+    changes, _ = mirrors.take(happened)
+    one, other = (change.columns["ticks"] for change in changes[JOB] if isinstance(change, SegmentRecords))
+    assert one.tolist() == other.tolist() == [700, 1400]
+    assert one.base is other.base is not None
+    mirrors.close()
+
+
 def test_a_completion_is_acknowledged_when_the_copy_has_its_digest(mirrors: BoardMirrors) -> None:
     _arrived(mirrors)
     _, reached = mirrors.take(_events(Completed(1, 1, len(DATA), digest_of(DATA))))
