@@ -28,6 +28,15 @@ PATIENCE_S = 3.0
 # However often it is asked, the board is looked at no more often.
 KEEP_S = 2.0
 
+_BOARD_SOURCES = {
+    "npu": facts.npu,
+    "processes": facts.processes,
+    "umap": facts.umap,
+    "mounts": facts.mounts,
+    "inotify": facts.inotify,
+    "daemon": facts.daemon,
+}
+
 
 class Examiner:
     """Looks at the board when it is asked to. `certificates` are the paths of the daemon's own and its authority's."""
@@ -48,20 +57,21 @@ class Examiner:
         self._filesystem = filesystem
         self._patience_s = patience_s
         self._patience = Patience(patience_s)
-        self._turn = asyncio.Lock()
-        self._newest = wire.Examination()
+        self._look: asyncio.Future[wire.Examination] | None = None
         self._fresh_until = float("-inf")  # monotonic
 
     async def examine(self) -> wire.Examination:
         """What can be found out now, or was a moment ago."""
-        async with self._turn:
-            if self._clock.monotonic() >= self._fresh_until:
-                self._newest = await self._gather()
-                self._fresh_until = self._clock.monotonic() + KEEP_S
-            return self._newest
+        if self._look is None or (self._look.done() and self._clock.monotonic() >= self._fresh_until):
+            self._look = asyncio.ensure_future(self._gather())
+        # Who leaves meanwhile leaves the look to others: whatever hangs is asked only once.
+        return await asyncio.shield(self._look)
 
     async def _gather(self) -> wire.Examination:
-        parts = await asyncio.gather(*(self._ask(name, work) for name, work in self._sources()))
+        try:
+            parts = await asyncio.gather(*(self._ask(name, work) for name, work in self._sources()))
+        finally:
+            self._fresh_until = self._clock.monotonic() + KEEP_S
         gathered = wire.Examination()
         for part in parts:
             gathered.MergeFrom(part)
@@ -81,8 +91,8 @@ class Examiner:
         return task.result() if task.done() else _unknown(source, f"it did not answer within {self._patience_s:g} s")
 
     def _sources(self) -> Iterator[tuple[str, Work]]:
-        for name in ("npu", "processes", "umap", "mounts", "inotify", "daemon"):
-            yield name, partial(getattr(facts, name), self._filesystem)
+        for name, look in _BOARD_SOURCES.items():
+            yield name, partial(look, self._filesystem)
         if all(self._certificates):
             yield "certificates", partial(facts.certificates, *self._certificates)
         for root in self._watch.roots:

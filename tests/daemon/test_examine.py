@@ -249,6 +249,27 @@ async def test_the_board_is_looked_at_no_more_often_than_is_said() -> None:
     assert (await examiner.examine()).daemon.uid == 2
 
 
+async def test_who_leaves_leaves_the_look_to_others() -> None:
+    """A source that hangs is asked once, however many come and go."""
+    released = threading.Event()
+    looks: list[int] = []
+
+    def hang() -> wire.Examination:
+        looks.append(1)
+        released.wait(PATIENCE_S)
+        return wire.Examination(daemon=wire.DaemonFacts(uid=5))
+
+    examiner = Sources(FakeClock(), {"slow": hang}, PATIENCE_S)
+    try:
+        for _ in range(5):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(examiner.examine(), 0.05)
+    finally:
+        released.set()
+    assert (await examiner.examine()).daemon.uid == 5
+    assert len(looks) == 1
+
+
 def test_each_source_is_named(board: Path) -> None:
     watch = SimpleNamespace(roots=(b"/opt/app",), acl_json=(), depth=4)
     jobs = SimpleNamespace(jobs=[])

@@ -225,3 +225,12 @@ def test_what_cannot_be_looked_at_is_a_usage_error(tmp_path: Path, arguments: tu
     ended = doctor(tmp_path, *arguments)
     assert ended.code == 2
     assert ended.out == ""
+
+
+def test_what_a_file_says_breaks_neither_terminal_nor_json(tmp_path: Path) -> None:
+    (tmp_path / "acl.json").write_text('{"profiler": {"switch": "\\u001b[2J", "output": "/\\ud800\\u001b[2J"}}')
+    document = looked_at(tmp_path, "--acl-json", tmp_path / "acl.json")
+    assert "\x1b" not in json.dumps(document, ensure_ascii=False)
+    shown = doctor(tmp_path, "--acl-json", tmp_path / "acl.json")
+    assert shown.code == 1
+    assert "\x1b" not in shown.out

@@ -18,6 +18,7 @@ from profagent.commands.workspace import Workspace
 from profagent.doctor.finding import Mark
 from profagent.errors import UsageError
 from profagent.export.table import printable
+from profagent.formats.names import display_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +74,17 @@ def command(
 
 
 def _plain(sections: Sequence[Section]) -> list[dict[str, object]]:
-    return [asdict(section) for section in sections]
+    """As JSON has it; whatever a board or a file said is text."""
+    return [
+        {
+            "about": display_text(section.about),
+            "findings": [
+                {name: display_text(value) for name, value in asdict(finding).items()} for finding in section.findings
+            ],
+            "corrected": section.corrected,
+        }
+        for section in sections
+    ]
 
 
 def _lines(sections: Sequence[Section]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from profagent import __version__
+from profagent.commands.boards_file import BoardsFile
 from profagent.commands.clocks import clock_difference
 from profagent.commands.host_facts import host_credentials, resolved, workspace_facts
 from profagent.commands.job_examining import acl_json_file, job_sections
@@ -25,12 +26,14 @@ from profagent.doctor.workspace import workspace_checks
 from profagent.errors import ProfagentError, UnreachableError, UsageError
 from profagent.link.certificate import Certificate
 from profagent.link.channel import connected
+from profagent.link.credentials import full_address, is_local
 from profagent.link.examination import Examination
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from profagent.commands.boards_file import BoardEntry
     from profagent.commands.tunnelling import OverSsh
     from profagent.commands.workspace import Workspace
     from profagent.doctor.finding import Finding
@@ -103,8 +106,8 @@ def _own_certificates(access: Access) -> Iterator[Finding]:
 
 async def _known_boards(options: DoctorOptions, answered: str) -> list[network.Known]:
     """The boards of boards.toml with who answers for them, and the one that was named."""
-    known = dict(options.access.known)
-    asked = [_known_board(options.access, name) for name in known if name != options.board]
+    entries = BoardsFile().entries().values()
+    asked = [_known_board(options.access, entry) for entry in entries if entry.name != options.board]
     boards = list(await asyncio.gather(*asked))
     if options.board is not None:
         named = options.access.named(options.board)
@@ -112,16 +115,19 @@ async def _known_boards(options: DoctorOptions, answered: str) -> list[network.K
     return boards
 
 
-async def _known_board(access: Access, name: str) -> network.Known:
-    board = access.named(name)
+async def _known_board(access: Access, board: BoardEntry) -> network.Known:
+    address = full_address(board.address)
+    if board.ssh and is_local(address):
+        # Its own loopback address, not this host's: only a tunnel leads there.
+        return network.Known(board.name, f"{address} of {board.ssh}", board.uuid)
     # By its address: who answers there is wanted, whoever should.
     anybody = replace(access, known={})
     try:
-        async with asyncio.timeout(ASK_S), connected(board.address, anybody) as channel:
+        async with asyncio.timeout(ASK_S), connected(address, anybody) as channel:
             answered = (await channel.describe()).identity
     except (UnreachableError, TimeoutError):
         answered = ""
-    return network.Known(name, board.address, board.uuid, answered)
+    return network.Known(board.name, address, board.uuid, answered)
 
 
 async def _board_sections(
@@ -161,9 +167,9 @@ async def _asked(channel: Channel, board: Board) -> tuple[list[Finding], Examina
     difference = await clock_difference(channel, lambda: time.time_ns() // 1000)
     offset_us = difference.offset_us if difference else None
     findings.append(clock(offset_us, difference.round_trip_us // 2 if difference else 0, board.clocks.wall_us))
-    examination = Examination()
-    if network.EXAMINE in board.capabilities:
-        examination = await channel.examine()
+    if network.EXAMINE not in board.capabilities:
+        return findings, Examination()
+    examination = await channel.examine()
     findings += npu_checks(examination, simulated=board.simulated)
     findings += roots_checks(examination, board.roots)
     findings += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from profagent.doctor.acl_json import LARGEST_BYTES, acl_json_section
@@ -10,7 +11,7 @@ from profagent.doctor.job import Measured, job_clock, job_data, job_ticks, measu
 from profagent.errors import FormatError, UsageError
 from profagent.formats.done import parse_done
 from profagent.formats.info_json import parse_info_json
-from profagent.formats.names import LogKind, parse_log_name
+from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.ingest.decode import DEVICE_INFO
 from profagent.ingest.local import list_job
 from profagent.ingest.states import DONE_SUFFIX
@@ -29,13 +30,13 @@ USUAL_NAMES = ("acl.json", "src/acl.json")
 def job_sections(directory: Path) -> list[Section]:
     """What is found in a JOB, and in each acl.json that lies in a usual place. Raises UsageError for no JOB."""
     listing = list_job(directory)
-    files = {path: (directory / path).stat().st_size for path in listing.files}
+    files = dict(_sizes(directory, listing.files))
     mark = " [simulated]" if listing.is_simulated else ""
     frequency_mhz, error = _frequency(directory, files)
     logs = _layer_logs(files)
     measured = list(_measured(directory, _spread(logs), files, frequency_mhz)) if frequency_mhz else []
     findings = (*job_data(files), job_clock(frequency_mhz, error), job_ticks(measured, len(logs)))
-    return [Section(f"{directory}{mark}", findings), *map(acl_json_file, _usual_acl_json(directory))]
+    return [Section(f"{display_text(str(directory))}{mark}", findings), *map(acl_json_file, _usual_acl_json(directory))]
 
 
 def acl_json_file(path: Path) -> Section:
@@ -47,7 +48,13 @@ def acl_json_file(path: Path) -> Section:
         raise UsageError(
             f"cannot read {path}: {error.strerror}", hint="name an acl.json that is on this host"
         ) from error
-    return acl_json_section(str(path), data)
+    return acl_json_section(display_text(str(path)), data)
+
+
+def _sizes(directory: Path, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
+    for path in paths:
+        with suppress(OSError):  # it may just have gone: the JOB may be at work
+            yield path, (directory / path).stat().st_size
 
 
 def _frequency(directory: Path, files: Mapping[str, int]) -> tuple[int | None, str]:
@@ -55,7 +62,7 @@ def _frequency(directory: Path, files: Mapping[str, int]) -> tuple[int | None, s
         return None, ""
     try:
         return parse_info_json((directory / DEVICE_INFO).read_bytes(), DEVICE_INFO).frequency_mhz, ""
-    except FormatError as error:
+    except (FormatError, OSError) as error:
         return None, str(error)
 
 

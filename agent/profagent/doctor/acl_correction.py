@@ -33,7 +33,9 @@ def corrected_acl_json(data: bytes) -> str:
     found = next((value for key, value in given.items() if key.casefold() == "profiler"), None)
     told = {str(meant_key(key) or key): _text(value) for key, value in found.items()} if isinstance(found, dict) else {}
     others = {key: _texts(value) for key, value in given.items() if key.casefold() not in ("profiler", "dump")}
-    return json.dumps({**others, "profiler": _profiler(told)}, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps({**others, "profiler": _profiler(told)}, indent=2, ensure_ascii=False) + "\n"
+    # Halves of characters, which a file can only name by their numbers.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def meant_key(key: str) -> str | None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # The runtime reads about so much.
 LARGEST_BYTES = 10 << 20
+# No acl.json needs as much.
+DEEPEST = 32
 # Item: the key that libraries read, its value, and the manual's spelling.
 ITEMS = {
     "aicore": ("aic_metrics", "ArithmeticUtilization", "aac_metrics"),
@@ -53,6 +55,9 @@ def _findings(path: str, data: bytes, size: int, output: str, roots: Sequence[st
     except FormatError as error:
         yield bad("acl-json", f"{error.found}: svp_acl_init fails with 100000", _WRITE)
         return
+    if _is_deep(loaded):
+        yield unknown("acl-json", f"it is nested deeper than {DEEPEST}: what the runtime makes of that is not known")
+        return
     yield _values(loaded)
     if not isinstance(loaded, dict):
         return
@@ -66,6 +71,17 @@ def _findings(path: str, data: bytes, size: int, output: str, roots: Sequence[st
     yield from _items(profiler)
     yield _interval(profiler)
     yield from _output(profiler, output, roots)
+
+
+def _is_deep(loaded: object) -> bool:
+    level = [loaded]
+    for _ in range(DEEPEST):
+        level = [
+            below
+            for value in level
+            for below in (value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+        ]
+    return bool(level)
 
 
 def _values(loaded: object) -> Finding:

@@ -66,7 +66,7 @@ def profiling_tasks(examination: Examination) -> Finding:
         return unknown(check, examination.why_unknown("processes") or "the board does not tell")
     open_jobs = sum(root.open_jobs for root in examination.roots)
     named = ", ".join(f"{each.name} (pid {each.pid})" for each in processes.with_npu)
-    told = f"{processes.count} processes have the NPU open: {named}; open JOBs: {open_jobs}"
+    told = f"the NPU is open in {named or 'no process'} ({processes.count}); open JOBs: {open_jobs}"
     if processes.count > 1 and open_jobs > 1:
         others = " ".join(str(each.pid) for each in processes.with_npu[1:])
         return bad(
@@ -82,7 +82,7 @@ def profiling_tasks(examination: Examination) -> Finding:
             f"{told}; the daemon may not look into every process",
             "run profagentd as root, or with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE",
         )
-    return good(check, told if processes.count else f"no process has the NPU open; open JOBs: {open_jobs}")
+    return good(check, told)
 
 
 def umap_nodes(examination: Examination) -> Finding:

@@ -188,6 +188,19 @@ def test_slips_of_keys_are_known_and_other_keys_are_not() -> None:
     assert all(meant_key(key) == key for key in PROFILER_KEYS)
 
 
+def test_what_no_text_can_hold_is_written_by_its_number() -> None:
+    data = b'{"profiler": {"output": "/opt/\\ud800"}}'
+    once = corrected_acl_json(data)
+    assert "/opt/\\ud800" in once
+    assert corrected_acl_json(once.encode()) == once
+
+
+def test_one_that_is_nested_very_deep_is_not_known() -> None:
+    for depth, checks in ((20, []), (40, ["acl-json"]), (900, ["acl-json"])):
+        section = looked_at(text(x=json.loads("[" * depth + "]" * depth)) if depth < 900 else b"[" * 900 + b"]" * 900)
+        assert unknown(section) == checks
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["on", "off", "1", "/opt/a"]),
     lambda below: st.lists(below, max_size=2) | st.dictionaries(st.text(max_size=4), below, max_size=2),
