@@ -107,6 +107,6 @@ def identities(boards: Sequence[Known]) -> Iterator[Finding]:
             )
     nameless = [board.name for board in boards if not board.answered and not board.written]
     if nameless:
-        yield unknown("identity", f"{', '.join(nameless)}: no identity is known, neither from boards.toml nor from the board")
+        yield unknown("identity", f"{', '.join(nameless)}: neither boards.toml nor the board tells an identity")
     if not doubles and holders:
         yield good("identity", f"boards with an identity of their own: {len(holders)}")
