@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from profagent.commands.board_wheels import fetch_wheels
+from profagent.deploy.wheels import PROBE, read_probe
 from tests.board.booted import Booted, booted
-from tests.board.sshd import Sshd, running_sshd
+from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
 
 
 @pytest.fixture
@@ -52,3 +56,15 @@ def board(one_board: Booted) -> Booted:
     """The same, with the service as it is installed, and stopped."""
     one_board.reset()
     return one_board
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where wheels are kept: they are fetched once, as this machine's pip is set up, before HOME is another."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        patch.setenv("PATH", PATH_OF_TESTS)
+        probed = subprocess.run(["sh", "-c", PROBE], check=True, capture_output=True, text=True)
+        asyncio.run(fetch_wheels(read_probe(probed.stdout)))
+    return folder

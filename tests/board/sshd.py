@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import getpass
+import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,8 @@ TRIES = 5
 # Where the package has put it; it is in no ordinary user's PATH.
 SBIN = "/usr/sbin:/usr/local/sbin:/sbin"
 RUN = Path("/run/sshd")
+# For a board whose Python is the tests' own.
+PATH_OF_TESTS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 class Sshd:
@@ -65,22 +69,25 @@ def make_key(path: Path, passphrase: str = "", kind: str = "ed25519") -> Path:
 
 
 @contextmanager
-def running_sshd(folder: Path, *, password: str | None = None, settings: str = "") -> Iterator[Sshd]:
-    """A server. With a password, root has that one as far as it sees, in a mount namespace of its own (needs root)."""
+def running_sshd(folder: Path, *, password: str | None = None, settings: str = "", before: str = "") -> Iterator[Sshd]:
+    """A server. With a password, root has that one as far as it sees, in a mount namespace of its own (needs root).
+
+    `before` is a shell command that comes first there: it mounts what is to be seen of this machine.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("host", "user"):
         if not (folder / name).exists():
             make_key(folder / name)
     (folder / "authorized_keys").write_text(public_key(folder / "user") + "\n", "ascii")
     RUN.mkdir(mode=0o755, exist_ok=True)
-    port, process = _started(folder, password, settings)
+    port, process = _started(folder, password, settings, before)
     try:
         yield Sshd(folder, port, process)
     finally:
         _end(process)
 
 
-def _started(folder: Path, password: str | None, settings: str) -> tuple[int, subprocess.Popen[bytes]]:
+def _started(folder: Path, password: str | None, settings: str, before: str) -> tuple[int, subprocess.Popen[bytes]]:
     """A port may be taken between the look for it and its use: then another one."""
     for _ in range(TRIES):
         with socket.socket() as probe:
@@ -89,7 +96,7 @@ def _started(folder: Path, password: str | None, settings: str) -> tuple[int, su
         config = folder / "sshd_config"
         config.write_text(_config(folder, port, password, settings), "ascii")
         with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(_command(folder, config, password), stderr=log)
+            process = subprocess.Popen(_command(folder, config, password, before), stderr=log)
         if _listens(port, process):
             return port, process
         _end(process)
@@ -114,10 +121,12 @@ MaxStartups 50
 """
 
 
-def _command(folder: Path, config: Path, password: str | None) -> list[str]:
+def _command(folder: Path, config: Path, password: str | None, before: str) -> list[str]:
     sshd = shutil.which("sshd", path=SBIN)
     assert sshd is not None, "the tests need sshd: apt-get install openssh-server"
     server = [sshd, "-D", "-e", "-f", str(config)]
+    if before:
+        return ["unshare", "--mount", "sh", "-c", f'{before} && exec "$@"', "sh", *server]
     if password is None:
         return server
     made = subprocess.run(["openssl", "passwd", "-6", password], check=True, capture_output=True, text=True)

@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from profagent.commands.board_wheels import fetch_wheels
 from profagent.commands.boards_file import BoardEntry, BoardsFile
 from profagent.commands.keys import Keys
-from profagent.deploy.wheels import PROBE, read_probe
-from tests.board.sshd import Sshd, running_sshd
+from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
 from tests.faults.proxy import FaultProxy
 from tests.integration.board import content, eventually, running, simulated
 from tests.integration.host import Ended, Host, profagent, started
 
 ENDED_S = 60.0
-# The board's Python is this one.
-PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 FOLDER = re.compile(rb"/tmp/profagentd-[0-9a-f]{16}")
 
 
 @pytest.fixture(scope="module")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """A board whose Python is the tests' own."""
-    with running_sshd(tmp_path_factory.mktemp("sshd"), settings=f'SetEnv "PATH={PATH}"') as server:
+    with running_sshd(tmp_path_factory.mktemp("sshd"), settings=f'SetEnv "PATH={PATH_OF_TESTS}"') as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where wheels are kept: they are fetched once, as this machine's pip is set up, before HOME is another."""
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder))
-        patch.setenv("PATH", PATH)
-        probed = subprocess.run(["sh", "-c", PROBE], check=True, capture_output=True, text=True)
-        asyncio.run(fetch_wheels(read_probe(probed.stdout)))
-    return folder
 
 
 @pytest.fixture

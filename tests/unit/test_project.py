@@ -80,3 +80,10 @@ def test_the_wheel_gives_both_commands(wheel: zipfile.ZipFile) -> None:
     (entry_points,) = (name for name in wheel.namelist() if name.endswith("/entry_points.txt"))
     lines = wheel.read(entry_points).decode().split("\n")
     assert {"profagent = profagent.cli.main:main", "profagentd = profagentd.main:main"} <= set(lines)
+
+
+def test_the_wheel_brings_what_a_board_starts_the_daemon_with(wheel: zipfile.ZipFile) -> None:
+    units = [path.relative_to(ROOT).as_posix() for path in (ROOT / "systemd").rglob("*") if path.is_file()]
+    assert "systemd/profagentd.init" in units
+    for unit in units:
+        assert wheel.read(f"profagent/deploy/{unit}") == (ROOT / unit).read_bytes()

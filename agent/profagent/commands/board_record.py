@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from profagent.commands.capture import Capture
 from profagent.commands.recording import Recording
-from profagent.commands.recording_options import RecordingOptions
+from profagent.commands.recording_options import RecordingOptions, own_consumer
 from profagent.commands.remarks import link_gone, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError
 from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
@@ -219,7 +218,7 @@ class BoardRecord:
             self._recording,
             self._view,
             wants=self._is_wanted,
-            consumer=self._options.consumer or f"record-{socket.gethostname()[:48]}",
+            consumer=self._options.consumer or own_consumer(),
             gather_s=GATHER_S,
             stop=self._stop,
             is_patient=not self._is_alone,

@@ -106,6 +106,12 @@ class Keys:
         found.sort(key=lambda each: (order.index(each.kind), each.name, each.until))
         return [Entry(each, each.fingerprint in revoked) for each in found]
 
+    def takes(self, certificate: Certificate) -> bool:
+        """Whether it is the workshop's, holds now, and is not revoked. Raises UsageError."""
+        authority = Certificate.read(_content(self.folder / CA), CA)
+        is_known = certificate.is_issued_by(authority) and certificate.fingerprint not in self._revoked()
+        return is_known and self._now < certificate.until
+
     def revoke(self, what: str) -> list[Certificate]:
         """Revoke by name or fingerprint; the certificates that are so now. Raises UsageError."""
         with self._locked():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
     from profagent.link.messages import Board
+
+
+def own_consumer() -> str:
+    """Under which name boards count what this host's `record` has, unless it is given another."""
+    return f"record-{socket.gethostname()[:48]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,14 @@ import shlex
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from profagent import __version__
-from profagent.commands.board_wheels import fetch_wheels
-from profagent.deploy.daemon_tree import DaemonTree, launcher, own_packages, wheel_files
+from profagent.commands.board_version import system_version
 from profagent.deploy.wheels import PROBE, read_probe
 from profagent.errors import ProfagentError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from profagent.deploy.daemon_tree import DaemonTree
     from profagent.ssh.remote import Program, Remote
 
 __all__ = ["TemporaryDaemon", "temporary_daemon"]
@@ -86,11 +85,7 @@ async def _tree(remote: Remote) -> DaemonTree:
             f"{remote.host} has no Python 3.9 or later for a temporary daemon",
             hint="deploy a daemon with a Python of its own: `profagent deploy --python bundled`",
         )
-    python = read_probe(probed.text)
-    wheels = await fetch_wheels(python)
-    return await asyncio.to_thread(
-        lambda: DaemonTree.of(__version__, launcher(python.path), {**own_packages(), **wheel_files(wheels)})
-    )
+    return await system_version(read_probe(probed.text))
 
 
 def _arguments(folder: str, roots: Sequence[str]) -> str:

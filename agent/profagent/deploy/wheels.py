@@ -44,6 +44,11 @@ class BoardPython:
     glibc: tuple[int, int] | None
 
     @property
+    def shown(self) -> str:
+        """Its version as people write it."""
+        return _dotted(self.version)
+
+    @property
     def key(self) -> str:
         """What wheels depend on, as a folder's name."""
         libc = "musl" if self.glibc is None else "glibc{}.{}".format(*self.glibc)

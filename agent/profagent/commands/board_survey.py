@@ -1,0 +1,21 @@
+"""Looking at a board over SSH before anything is written there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from profagent.deploy.survey import BoardFacts, read_survey, survey_script
+from profagent.deploy.units import every_service_file
+
+if TYPE_CHECKING:
+    from profagent.deploy.layout import Layout
+    from profagent.ssh.remote import Remote
+
+KEY_FILES = ("ca.pem", "board.pem", "revoked.txt")
+
+
+async def survey(remote: Remote, layout: Layout) -> BoardFacts:
+    """What the board is, and what was deployed there. Raises UnreachableError, ProfagentError."""
+    keys = [f"{layout.keys}/{name}" for name in KEY_FILES]
+    script = survey_script(layout, (layout.config, layout.board_id, *keys, *every_service_file(layout)))
+    return read_survey((await remote.must("sh -s", script.encode())).stdout.decode("utf-8", "replace"))

@@ -1,0 +1,133 @@
+"""Bringing a version to a board and having it run; what ran before runs on until the new one answers, or again."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from profagent.commands.answering import answered
+from profagent.deploy.steps import (
+    checked_settings,
+    cleared_versions,
+    digest_check,
+    digest_list,
+    made_directories,
+    part_of,
+    settled,
+    switched,
+)
+from profagent.errors import ProfagentError, RefusedError, UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
+
+    from profagent.commands.boards_file import BoardEntry
+    from profagent.deploy.daemon_tree import DaemonTree
+    from profagent.deploy.layout import Layout
+    from profagent.deploy.settings import BoardSettings
+    from profagent.deploy.survey import BoardFacts
+    from profagent.deploy.units import Service
+    from profagent.link.messages import Board
+    from profagent.ssh.remote import Remote
+
+__all__ = ["Installation"]
+
+
+class Installation:
+    """The work on one board."""
+
+    def __init__(
+        self, remote: Remote, facts: BoardFacts, layout: Layout, service: Service, tell: Callable[[str], None]
+    ) -> None:
+        self._remote = remote
+        self._facts = facts
+        self._layout = layout
+        self._service = service
+        self._tell = tell
+
+    async def bring(self, version: DaemonTree) -> None:
+        """Have the version's directory arrive whole, next to those that are there, unless it is one of them."""
+        await self._remote.must(made_directories(self._layout))
+        if version.name in self._facts.versions:
+            return
+        facts = self._facts
+        await self._remote.must(cleared_versions(self._layout, facts.current, facts.previous))
+        self._tell(f"bringing {version.name}: {version.size_bytes / 1e6:.0f} MB")
+        part = part_of(self._layout, version.name)
+        await self._remote.unpack(_pieces(version), part)
+        await self._remote.must(digest_check(part), digest_list(version.files))
+        await self._remote.must(settled(self._layout, version.name))
+
+    async def write(self, files: Mapping[str, tuple[bytes, int]]) -> None:
+        """Put files beside those that they replace, then have them take their places in one go."""
+        for directory in sorted({path.rpartition("/")[0] for path in files}):
+            await self._remote.must(f"mkdir -p {directory}")
+        for path, (content, mode) in files.items():
+            await self._remote.put(content, f"{path}.new", mode)
+        if files:
+            await self._remote.must(" && ".join(f"mv -f {path}.new {path}" for path in files))
+
+    async def check(self, name: str, settings: BoardSettings) -> None:
+        """Have a version say what it thinks of settings. Raises ProfagentError."""
+        proposed = f"{self._layout.config}.new"
+        await self._remote.put(settings.text.encode(), proposed)
+        ran = await self._remote.run(checked_settings(self._layout, self._layout.version(name), proposed))
+        if ran.status != 0:
+            said = (ran.stderr or ran.stdout).decode("utf-8", "replace").strip().splitlines() or [ran.complaint]
+            raise ProfagentError(
+                f"{name} cannot run on {self._facts.hostname}: {said[0]}",
+                hint=said[-1].strip() if len(said) > 1 else "see `profagent deploy --help`",
+            )
+
+    async def run(self, current: str, previous: str, settings: BoardSettings, entry: BoardEntry, keys: Path) -> Board:
+        """Have a version run, with settings that were checked, and answer; else what was there before runs again."""
+        facts, config = self._facts, self._layout.config
+        old = facts.files.get(config)
+        try:
+            await self.write({config: (settings.text.encode(), 0o644)})
+            await self._remote.must(switched(self._layout, current, previous))
+            await self.start()
+            return await answered(self._remote, settings, entry, keys, self.is_active)
+        except ProfagentError as error:
+            reason = await self._explained(current, error)
+            if facts.current:
+                await self.write({config: (old.encode(), 0o644)} if old is not None else {})
+                await self._remote.must(switched(self._layout, facts.current, facts.previous))
+                await self.start()
+            else:
+                await self._remote.run(self._service.stop)
+                await self._remote.must(switched(self._layout, "", ""))
+            raise reason from error
+
+    async def start(self) -> None:
+        """Start the service, anew when it runs. Raises ProfagentError."""
+        await self._remote.must(self._service.enable)
+        await self._remote.must(self._service.restart)
+
+    async def is_active(self) -> bool:
+        """Whether the service runs."""
+        return (await self._remote.run(self._service.is_active)).status == 0
+
+    async def tidy(self, current: str, previous: str) -> None:
+        """Remove other versions, and files that the service does not have any more."""
+        await self._remote.must(cleared_versions(self._layout, current, previous))
+        if self._service.unwanted:
+            await self._remote.must(f"rm -f {shlex.join(self._service.unwanted)}")
+
+    async def _explained(self, name: str, error: ProfagentError) -> ProfagentError:
+        """The error, with what the daemon said last."""
+        log = await self._remote.run(self._service.log)
+        said = log.stdout.decode("utf-8", "replace").strip().splitlines()
+        before = f"{self._facts.current} runs again" if self._facts.current else "nothing runs there"
+        kind = type(error) if isinstance(error, (UnreachableError, RefusedError)) else ProfagentError
+        return kind(
+            f"{name} was started and cannot be used: {error}; {before}"
+            + (f"; its log ends with: {said[-1].strip()}" if said else ""),
+            hint=f"{error.hint}; where only SSH gets through, take --listen 127.0.0.1:50151 and --via ssh",
+        )
+
+
+async def _pieces(version: DaemonTree) -> AsyncIterator[bytes]:
+    for piece in version.tar():
+        yield piece

@@ -1,0 +1,87 @@
+"""Where things stand on a board."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from profagent.errors import UsageError
+
+__all__ = ["DEFAULT_PREFIX", "Layout"]
+
+DEFAULT_PREFIX = "/opt/profagent"
+# Fit for a shell, a unit file and an init script without quotes.
+_PATH = re.compile(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths on a board: the program's below the prefix, all others where a system has them (FHS).
+
+    With another prefix than the usual one all of them are below it: nothing but the service's own files is elsewhere,
+    and who is not root can deploy there.
+    """
+
+    prefix: str
+    settings: str
+    """The directory of profagentd.toml, board-id, keys/ and roots.d/."""
+    state: str
+    run: str
+    log: str
+
+    @classmethod
+    def of(cls, prefix: str = DEFAULT_PREFIX) -> Self:
+        """The paths for a prefix. Raises UsageError."""
+        if not _PATH.fullmatch(prefix):
+            raise UsageError(
+                f"--prefix {prefix!r}: no absolute path of letters, digits and . _ + -",
+                hint="take one such as /opt/profagent",
+            )
+        if prefix == DEFAULT_PREFIX:
+            return cls(prefix, "/etc/profagent", "/var/lib/profagentd", "/var/run", "/var/log/profagentd.log")
+        return cls(prefix, f"{prefix}/etc", f"{prefix}/state", f"{prefix}/run", f"{prefix}/profagentd.log")
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the prefix is the one that the daemon and its service know by themselves."""
+        return self.prefix == DEFAULT_PREFIX
+
+    @property
+    def versions(self) -> str:
+        """The directory of version directories."""
+        return f"{self.prefix}/versions"
+
+    @property
+    def current(self) -> str:
+        """The link to the version that runs."""
+        return f"{self.prefix}/current"
+
+    @property
+    def previous(self) -> str:
+        """The link to the version that ran before."""
+        return f"{self.prefix}/previous"
+
+    @property
+    def config(self) -> str:
+        """The daemon's settings."""
+        return f"{self.settings}/profagentd.toml"
+
+    @property
+    def board_id(self) -> str:
+        """The file of the board's identity."""
+        return f"{self.settings}/board-id"
+
+    @property
+    def keys(self) -> str:
+        """The directory of the board's certificate and key."""
+        return f"{self.settings}/keys"
+
+    @property
+    def roots_d(self) -> str:
+        """The directory in which programs name theirs."""
+        return f"{self.settings}/roots.d"
+
+    def version(self, name: str) -> str:
+        """A version directory."""
+        return f"{self.versions}/{name}"

@@ -1,0 +1,130 @@
+"""What is to be done on a board, by what it is and what was asked for; or why it cannot be, and what would help."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from profagent.deploy.units import INITS, installed_init
+from profagent.deploy.wheels import OLDEST_PYTHON
+from profagent.errors import ProfagentError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from profagent.deploy.layout import Layout
+    from profagent.deploy.survey import BoardFacts
+
+__all__ = ["board_name", "check_python", "check_room", "check_version", "choose_init", "fact_lines"]
+
+_HINT = "install a Python 3.9 or later there that has them all, or take an image that does"
+# Besides the version's own files: links, settings, the room that a file system takes for itself.
+_ROOM_BYTES = 2 << 20
+_MIB = 1 << 20
+# A clock before this was never set.
+_PLAUSIBLE = datetime(2024, 1, 1, tzinfo=UTC)
+_NAMELESS = ("", "(none)", "localhost")
+
+
+def check_python(facts: BoardFacts) -> None:
+    """Raises ProfagentError when the board's own Python will not do."""
+    why = _unfit(facts)
+    if why is not None:
+        raise ProfagentError(f"{facts.hostname} {why}", hint=_HINT)
+
+
+def _unfit(facts: BoardFacts) -> str | None:
+    """Why the board's own Python will not do."""
+    if facts.python is None:
+        return f"has no Python {'.'.join(map(str, OLDEST_PYTHON))} or later"
+    if facts.lacks:
+        return f"has Python {facts.python.shown} without {' and '.join(facts.lacks)}"
+    if not facts.python.platforms:
+        return f"has {facts.libc}, for which there are no wheels of grpcio"
+    return None
+
+
+def choose_init(facts: BoardFacts, wish: str, layout: Layout) -> str:
+    """One of INITS. Raises UsageError where the user may not, or another one has the service."""
+    installed = installed_init(layout, facts.files)
+    chosen = (installed or facts.init) if wish == "auto" else wish
+    assert chosen in INITS
+    if installed not in (None, chosen):
+        raise UsageError(
+            f"the service on {facts.hostname} was deployed with --init {installed}",
+            hint="leave --init out, or `profagent deploy … --remove` first",
+        )
+    if chosen == "systemd" and facts.init != "systemd":
+        raise UsageError(f"{facts.hostname} does not run systemd", hint="take --init auto")
+    if chosen != "none" and facts.uid != 0:
+        raise UsageError(
+            f"{facts.user} may not install a service on {facts.hostname}",
+            hint="log in as root; or take --init none --prefix with a directory of your own, and start it yourself",
+        )
+    return chosen
+
+
+def check_room(facts: BoardFacts, layout: Layout, size_bytes: int) -> None:
+    """Raises ProfagentError where the prefix cannot be written to, or has no room for so much more."""
+    if not facts.is_writable:
+        raise ProfagentError(
+            f"{facts.place} on {facts.hostname} cannot be written to by {facts.user}",
+            hint="log in as root, remount it with `mount -o remount,rw`, or take --prefix on another file system",
+        )
+    needed = size_bytes + _ROOM_BYTES
+    if facts.free_bytes is not None and facts.free_bytes < needed:
+        raise ProfagentError(
+            f"{layout.prefix} on {facts.hostname} has {facts.free_bytes / _MIB:.1f} MiB free, and"
+            f" {needed / _MIB:.1f} MiB are needed",
+            hint="make room there, or take --prefix on another file system",
+        )
+
+
+def check_version(facts: BoardFacts, name: str, *, is_upgrade: bool) -> None:
+    """Raises UsageError when another version would be replaced unasked, or there is none to upgrade."""
+    if is_upgrade and not facts.current:
+        raise UsageError(f"there is nothing to upgrade on {facts.hostname}", hint="leave --upgrade out")
+    if facts.current not in ("", name) and not is_upgrade:
+        raise UsageError(
+            f"{facts.hostname} has {facts.current}, and this is {name}",
+            hint="--upgrade puts it in its place; --rollback goes back to the one before",
+        )
+
+
+def board_name(facts: BoardFacts) -> str:
+    """A name for boards.toml by the host name. Raises UsageError where that is none."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", facts.hostname).strip("-_")[:63]
+    if not name or facts.hostname in _NAMELESS:
+        raise UsageError(f"the board calls itself {facts.hostname!r}", hint="give it a name with --name")
+    return name
+
+
+def fact_lines(facts: BoardFacts, now: datetime) -> Iterator[str]:
+    """What the board is, for people, a line each; `now` is the host's time."""
+    model = f", {facts.model}" if facts.model else ""
+    yield f"board    {facts.hostname}{model}: {facts.machine}, Linux {facts.kernel}, {facts.libc or 'libc N/A'}"
+    python = "no Python 3.9 or later" if facts.python is None else f"Python {facts.python.shown} ({facts.python.path})"
+    yield f"python   {python}{', without ' + ', '.join(facts.lacks) if facts.lacks else ''}"
+    yield f"init     {facts.init}{f' {facts.systemd}' if facts.systemd else ''}; logged in as {facts.user}"
+    free = "N/A" if facts.free_bytes is None else f"{facts.free_bytes / _MIB:.0f} MiB free"
+    yield f"disk     {facts.place}: {free}{'' if facts.is_writable else ', cannot be written to'}"
+    yield f"clock    {_clock(facts.clock, now)}"
+    yield f"npu      {_NPU[facts.npu] if facts.npu in _NPU else ', '.join(facts.npu)}"
+
+
+_NPU = {
+    (): "none is loaded: no /dev/svp_npu",
+    ("svp_npu",): "/dev/svp_npu",
+    ("pqp",): "another stack (pqp), which does not profile with svp_acl",
+    ("svp_npu", "pqp"): "/dev/svp_npu, and another stack (pqp), which does not profile with svp_acl",
+}
+
+
+def _clock(clock: datetime | None, now: datetime) -> str:
+    if clock is None:
+        return "N/A"
+    if clock < _PLAUSIBLE:
+        return f"{clock:%Y-%m-%d %H:%M} UTC: never set. Certificates hold since 1970, so it works; times will be odd"
+    ahead_s = round((clock - now).total_seconds())
+    return f"{clock:%Y-%m-%d %H:%M} UTC, {ahead_s:+d} s from this host's"

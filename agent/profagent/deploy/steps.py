@@ -1,0 +1,89 @@
+"""The shell commands of a deployment, for a POSIX sh with what BusyBox has."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from profagent.deploy.layout import Layout
+    from profagent.deploy.units import Service
+
+__all__ = [
+    "checked_settings",
+    "cleared_versions",
+    "digest_check",
+    "digest_list",
+    "made_directories",
+    "part_of",
+    "removed",
+    "settled",
+    "switched",
+]
+
+# A link is renamed over the one that stands there; a `mv` that is too old to be told to (-T) makes it anew.
+_LINK = """point() {{
+    ln -s "versions/$2" "$1.new" && mv -fT "$1.new" "$1" 2>/dev/null && return
+    rm -f "$1.new"
+    ln -sfn "versions/$2" "$1"
+}}
+cd {prefix} && rm -f current.new previous.new"""
+
+
+def made_directories(layout: Layout) -> str:
+    """The directories of a layout."""
+    plain = f"mkdir -p {layout.versions} {layout.settings} {layout.roots_d}"
+    return f"{plain} && mkdir -p -m 700 {layout.keys} {layout.state}"
+
+
+def part_of(layout: Layout, name: str) -> str:
+    """Where a version is while it arrives."""
+    return f"{layout.version(name)}.part"
+
+
+def cleared_versions(layout: Layout, *kept: str) -> str:
+    """Removes what interrupted deployments and older versions have left."""
+    cases = "|".join((*(each for each in kept if each), "-"))
+    return f'cd {layout.versions} && for each in *; do case $each in {cases}) ;; *) rm -rf "$each" ;; esac; done'
+
+
+def digest_check(directory: str) -> str:
+    """Compares the files of a directory with `digest_list` on standard input, where the board can."""
+    return (
+        f"cd {directory} && if command -v sha256sum >/dev/null; then sha256sum -c - >/dev/null; else cat >/dev/null; fi"
+    )
+
+
+def digest_list(files: Mapping[str, tuple[bytes, int]]) -> bytes:
+    """The lines of `sha256sum` for files by their path."""
+    return "".join(f"{sha256(content).hexdigest()}  {path}\n" for path, (content, _) in files.items()).encode()
+
+
+def checked_settings(layout: Layout, directory: str, config: str) -> str:
+    """Has a version read settings, certificates and its own libraries."""
+    return f"{directory}/bin/profagentd --config {config} --roots-d {layout.roots_d} --check-config"
+
+
+def settled(layout: Layout, name: str) -> str:
+    """A version that has arrived gets its name; it is on the disk before anything leads to it."""
+    return f"sync && mv {part_of(layout, name)} {layout.version(name)}"
+
+
+def switched(layout: Layout, current: str, previous: str) -> str:
+    """Has the links lead to these versions; "": to none."""
+    steps = [_LINK.format(prefix=layout.prefix)]
+    for link, name in (("previous", previous), ("current", current)):
+        steps.append(f"point {link} {name}" if name else f"rm -f {link}")
+    return " && ".join(steps)
+
+
+def removed(layout: Layout, service: Service) -> str:
+    """Takes away all that a deployment has made, and directories that are empty then."""
+    files = " ".join((*service.files, *service.unwanted, *service.owned))
+    own = " ".join(f"{layout.prefix}/{name}" for name in ("versions", "current", "previous", "run"))
+    settings = " ".join((layout.config, f"{layout.config}.new", layout.board_id, layout.keys, layout.roots_d))
+    default = f"{layout.settings}/default"
+    empty = f"rmdir {layout.settings} {layout.prefix} 2>/dev/null || :"
+    return f"rm -rf {files} {own} {settings} {default} {layout.state}; {service.forget}; {empty}"

@@ -1,0 +1,172 @@
+"""What a board is: a POSIX sh script that looks and writes nothing, and what it has found."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from profagent.deploy.wheels import PROBE, BoardPython, read_probe
+from profagent.errors import ProfagentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from profagent.deploy.layout import Layout
+
+__all__ = ["BoardFacts", "read_survey", "survey_script"]
+
+# What the daemon imports and a Python made for a small board may lack, then what the library of gRPC is linked to.
+_LACKS = """import importlib
+for name in "asyncio ctypes socket ssl zlib".split():
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        print(name)
+        if name == "ctypes":
+            raise SystemExit
+import ctypes
+try:
+    ctypes.CDLL("libstdc++.so.6")
+except OSError:
+    print("libstdc++.so.6")
+"""
+_SCRIPT = """say() { printf '%s=%s\\n' "$1" "$2"; }
+say machine "$(uname -m)"
+say kernel "$(uname -r)"
+say hostname "$(uname -n)"
+say model "$(tr -d '\\000' 2>/dev/null </proc/device-tree/model)"
+say user "$(id -un 2>/dev/null)"
+say uid "$(id -u)"
+say clock "$(date +%s)"
+libc=$(ldd --version 2>&1 | grep -o 'musl' | head -n 1)
+for file in /lib/ld-musl-*.so.1; do
+    [ ! -e "$file" ] || libc=musl
+done
+for file in /lib/libc.so.6 /lib64/libc.so.6 /lib/*-linux-gnu*/libc.so.6; do
+    [ -e "$file" ] || continue
+    libc="glibc $("$file" 2>/dev/null | sed -n '1s/.*version \\([0-9.]*[0-9]\\).*/\\1/p')"
+    break
+done
+say libc "$libc"
+python=$(probe)
+say python "$python"
+if [ -n "$python" ]; then
+    say lacks "$("$(printf '%s' "$python" | cut -f 2)" -I -c "$LACKS" 2>/dev/null | tr '\\n' ' ')"
+fi
+if [ -d /run/systemd/system ]; then
+    say init systemd
+    say systemd "$(systemctl --version 2>/dev/null | sed -n '1s/[^0-9]*\\([0-9]*\\).*/\\1/p')"
+elif [ -d /etc/init.d ]; then
+    say init initd
+else
+    say init none
+fi
+say kept "$(readlink "$PREFIX/current")"
+say before "$(readlink "$PREFIX/previous")"
+say versions "$(ls "$PREFIX/versions" 2>/dev/null | tr '\\n' ' ')"
+[ ! -s "$KEY" ] || say key yes
+place=$PREFIX
+while [ ! -d "$place" ]; do place=$(dirname "$place"); done
+say place "$place"
+[ ! -w "$place" ] || say writable yes
+say free_kib "$(df -Pk "$place" 2>/dev/null | tail -n 1 | sed -n 's/.* \\([0-9][0-9]*\\)  *[0-9][0-9]*% .*/\\1/p')"
+[ ! -e /dev/svp_npu ] || say npu svp_npu
+if [ -e /dev/pqp ] || [ -d /opt/lib/npu ]; then say other_npu pqp; fi
+for file in $FILES; do
+    [ -f "$file" ] && [ -r "$file" ] || continue
+    say file "$file"
+    sed 's/^/|/' "$file"
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BoardFacts:
+    """A board as it was found. Empty, None or 0 is what could not be told."""
+
+    machine: str
+    kernel: str
+    hostname: str
+    model: str
+    user: str
+    uid: int
+    clock: datetime | None
+    libc: str
+    python: BoardPython | None
+    lacks: tuple[str, ...]
+    """What that Python does not have and the daemon needs."""
+    init: str
+    """systemd, initd or none."""
+    systemd: int
+    place: str
+    """The nearest directory that there is, of the prefix."""
+    is_writable: bool
+    free_bytes: int | None
+    npu: tuple[str, ...]
+    current: str
+    previous: str
+    versions: tuple[str, ...]
+    has_key: bool
+    files: Mapping[str, str] = field(repr=False)
+    """The texts of the files that were asked about, by path, of those that there are."""
+
+
+def survey_script(layout: Layout, files: Iterable[str]) -> str:
+    """The script; it tells the contents of `files`, too."""
+    given = {
+        "PREFIX": layout.prefix,
+        "KEY": f"{layout.keys}/board.key",
+        "LACKS": _LACKS,
+        "FILES": " ".join(files),
+    }
+    assigned = "".join(f"{name}={shlex.quote(value)}\n" for name, value in given.items())
+    return f"{assigned}probe() (\n{PROBE})\n{_SCRIPT}"
+
+
+def read_survey(output: str) -> BoardFacts:
+    """What the script has printed. Raises ProfagentError when that makes no sense."""
+    said: dict[str, str] = {}
+    files: dict[str, str] = {}
+    for line in output.split("\n"):
+        if line.startswith("|"):
+            files[said["file"]] += f"{line[1:]}\n"
+            continue
+        key, _, value = line.partition("=")
+        said[key] = value
+        if key == "file":
+            files[value] = ""
+    try:
+        return _facts(said, files)
+    except (KeyError, ValueError) as error:
+        raise ProfagentError(
+            f"the board's shell does not answer as expected: {error}",
+            hint="log in and see what it prints by itself (.profile, .bashrc)",
+        ) from error
+
+
+def _facts(said: Mapping[str, str], files: Mapping[str, str]) -> BoardFacts:
+    return BoardFacts(
+        machine=said["machine"],
+        kernel=said["kernel"],
+        hostname=said["hostname"],
+        model=said["model"],
+        user=said["user"] or said["uid"],
+        uid=int(said["uid"]),
+        clock=datetime.fromtimestamp(int(said["clock"]), UTC) if said["clock"].isdigit() else None,
+        libc=said["libc"].strip(),
+        python=read_probe(said["python"]) if said["python"] else None,
+        lacks=tuple(said.get("lacks", "").split()),
+        init=said["init"],
+        systemd=int(said.get("systemd") or 0),
+        place=said["place"],
+        is_writable="writable" in said,
+        free_bytes=int(said["free_kib"]) * 1024 if said["free_kib"].isdigit() else None,
+        npu=tuple(said[key] for key in ("npu", "other_npu") if key in said),
+        current=said["kept"].rpartition("/")[2],
+        previous=said["before"].rpartition("/")[2],
+        versions=tuple(said["versions"].split()),
+        has_key="key" in said,
+        files=files,
+    )

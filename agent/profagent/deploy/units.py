@@ -1,0 +1,141 @@
+"""How a board starts the daemon: the files of each init system, and the commands that work on them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from profagent.deploy.layout import Layout
+
+__all__ = ["INITS", "Service", "every_service_file", "installed_init", "service"]
+
+INITS = ("systemd", "initd", "none")
+_UNIT = "/etc/systemd/system/profagentd.service"
+_DROP_IN = f"{_UNIT}.d/retention.conf"
+_USERS, _DIRECTORIES = "/etc/sysusers.d/profagentd.conf", "/etc/tmpfiles.d/profagentd.conf"
+_SCRIPT = "/etc/init.d/profagentd"
+# BusyBox's rcS starts what is called so; Debian has a program for it.
+_BOOTED = "/etc/init.d/S90profagentd"
+_LOG_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Files by path, with their mode, and shell commands. `starts_at_boot` is what is said of it."""
+
+    init: str
+    files: Mapping[str, tuple[str, int]]
+    unwanted: tuple[str, ...]
+    """Files that it might have and does not."""
+    enable: str
+    restart: str
+    stop: str
+    forget: str
+    """After the files were removed."""
+    is_active: str
+    log: str
+    starts_at_boot: str
+    owned: tuple[str, ...] = field(default=())
+    """What else it leaves, to be removed with it."""
+
+
+def service(init: str, layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
+    """The service under one of INITS; `deletes`: it may delete JOBs below `roots`."""
+    if init == "systemd":
+        return _systemd(layout, roots, deletes=deletes)
+    return _script(layout, has_boot=init == "initd")
+
+
+def every_service_file(layout: Layout) -> tuple[str, ...]:
+    """All files that a service may have, of any init system."""
+    return (_UNIT, _DROP_IN, _USERS, _DIRECTORIES, _SCRIPT, _private_script(layout))
+
+
+def installed_init(layout: Layout, paths: Mapping[str, str]) -> str | None:
+    """The init system whose files are among those of a board."""
+    known = {_UNIT: "systemd", _SCRIPT: "initd", _private_script(layout): "none"}
+    return next((init for path, init in known.items() if path in paths), None)
+
+
+def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
+    found = {
+        _UNIT: (_placed(_text("profagentd.service"), layout), 0o644),
+        _USERS: (_text("sysusers.d/profagentd.conf"), 0o644),
+        _DIRECTORIES: (_placed(_text("tmpfiles.d/profagentd.conf"), layout), 0o644),
+    }
+    if deletes:
+        paths = " ".join(f'"-{_for_unit(root)}"' for root in roots)
+        found[_DROP_IN] = (_text("retention.conf.in").replace("@ROOTS@", paths), 0o644)
+    user = "id -u profagentd >/dev/null 2>&1"
+    return Service(
+        "systemd",
+        found,
+        () if deletes else (_DROP_IN,),
+        enable=f"{user} || systemd-sysusers {_USERS} || useradd --system --shell /sbin/nologin profagentd;"
+        f" {user} && systemctl daemon-reload && systemctl --quiet enable profagentd",
+        restart="systemctl reset-failed profagentd 2>/dev/null; systemctl restart profagentd",
+        stop="systemctl --quiet disable --now profagentd",
+        forget="systemctl daemon-reload; userdel profagentd 2>/dev/null || deluser profagentd 2>/dev/null || :",
+        is_active="systemctl --quiet is-active profagentd",
+        log=f"journalctl --unit profagentd --lines {_LOG_LINES} --output cat --no-pager",
+        starts_at_boot="systemd starts it at boot, and again when it fails",
+        owned=(f"{_UNIT}.d", "/var/lib/profagentd"),
+    )
+
+
+def _script(layout: Layout, *, has_boot: bool) -> Service:
+    path = _SCRIPT if has_boot else _private_script(layout)
+    told = "the init script starts it at boot, and again when it fails"
+    manual = f"nothing starts it at boot: have the board run {path} start"
+    return Service(
+        "initd" if has_boot else "none",
+        {path: (_placed(_text("profagentd.init"), layout), 0o755)},
+        (),
+        enable=_ENABLE if has_boot else ":",
+        restart=f"{path} restart",
+        stop=f"{path} stop",
+        forget=f"! command -v update-rc.d >/dev/null || update-rc.d profagentd remove; rm -f {_BOOTED}"
+        if has_boot
+        else ":",
+        is_active=f"{path} status | grep -q process",
+        log=f"tail -n {_LOG_LINES} {layout.log}",
+        starts_at_boot=told if has_boot else manual,
+        owned=(layout.log, f"{layout.log}.1"),
+    )
+
+
+_ENABLE = f"""if command -v update-rc.d >/dev/null; then update-rc.d profagentd defaults
+else ln -sf profagentd {_BOOTED}; fi"""
+
+
+def _private_script(layout: Layout) -> str:
+    return f"{layout.prefix}/profagentd.init"
+
+
+def _text(name: str) -> str:
+    return files("profagent.deploy").joinpath("systemd", *name.split("/")).read_text("utf-8")
+
+
+def _placed(text: str, layout: Layout) -> str:
+    """A file of systemd/ with a layout's paths."""
+    if layout.is_usual:
+        return text
+    moved = {
+        "/etc/default/profagentd": f"{layout.settings}/default",
+        "/etc/profagent": layout.settings,
+        "/opt/profagent": layout.prefix,
+        "/var/lib/profagentd": layout.state,
+        "/var/log/profagentd.log": layout.log,
+        "RUN=/var/run": f"RUN={layout.run}",
+    }
+    return re.sub("|".join(map(re.escape, moved)), lambda found: moved[found[0]], text)
+
+
+def _for_unit(path: str) -> str:
+    """A path as it stands between quotes in a unit."""
+    return path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

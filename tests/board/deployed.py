@@ -1,0 +1,128 @@
+"""A board to deploy to: this machine behind an OpenSSH server, and a prefix of the test's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from profagent.commands.boards_file import BoardEntry, BoardsFile
+from tests.board.sshd import PATH_OF_TESTS, Sshd, public_key, running_sshd
+from tests.daemon.daemon_process import CHECKOUT
+from tests.integration.host import Ended, profagent
+
+# Leads to this machine, and does not look like a loopback address.
+HOST = "0.0.0.0"
+ROOTS = ("protos", "daemon", "agent")
+
+
+class DeployBoard:
+    """The board, and the host that deploys to it; `home` is the host's."""
+
+    def __init__(self, sshd: Sshd, home: Path, cache: Path, prefix: Path, port: int) -> None:
+        self.sshd = sshd
+        self.home = home
+        self.prefix = prefix
+        self.port = port
+        self.roots = prefix.parent / "jobs"
+        self.roots.mkdir(exist_ok=True)
+        self.variables = {"HOME": str(home), "XDG_CACHE_HOME": str(cache), "XDG_DATA_HOME": str(home / "data")}
+        self.variables.update(XDG_CONFIG_HOME=str(home / ".config"), SSH_AUTH_SOCK="")
+        (home / ".ssh").mkdir(mode=0o700, parents=True)
+        (home / ".ssh" / "id_ed25519").symlink_to(sshd.key)
+        self.know(sshd.port)
+
+    def know(self, port: int) -> None:
+        """The host knows the key of a server at that port."""
+        known = f"[{HOST}]:{port} {public_key(self.sshd.folder / 'host')}\n"
+        with (self.home / ".ssh" / "known_hosts").open("a") as file:
+            file.write(known)
+
+    def target(self, port: int | None = None) -> str:
+        """How SSH calls it."""
+        return f"ssh://{self.sshd.user}@{HOST}:{port or self.sshd.port}"
+
+    def arguments(self, *more: str | Path, target: str = "") -> list[str | Path]:
+        """A deployment's, that touches nothing beyond the prefix."""
+        given = ("--prefix", self.prefix, "--init", "none", "--name", "euler")
+        return ["deploy", target or self.target(), *given, *more]
+
+    def deploy(self, *more: str | Path, target: str = "", **variables: str) -> Ended:
+        """Run it."""
+        return profagent(*self.arguments(*more, target=target), **self.variables, **variables)
+
+    def deploy_first(self, *more: str | Path) -> Ended:
+        """Deploy, listening on a port of its own."""
+        ended = self.deploy("--listen", f"{HOST}:{self.port}", "--root", self.roots, *more)
+        assert ended.code == 0, ended.err + ended.out
+        return ended
+
+    @property
+    def entry(self) -> BoardEntry:
+        """What the host knows of it."""
+        return BoardsFile(self.home / ".config/profagent/boards.toml").entries()["euler"]
+
+    @property
+    def daemon(self) -> int:
+        """The daemon's process."""
+        return int((self.prefix / "run/profagentd.daemon.pid").read_text())
+
+    def version(self, link: str = "current") -> str:
+        """Where a link leads."""
+        return (self.prefix / link).readlink().name
+
+    def record(self, workspace: Path) -> Ended:
+        """Record what it has, by its name alone."""
+        ends = ("--until-finished", "--backlog", "--json", "--workspace", workspace)
+        return profagent("record", "--board", "euler", *ends, **self.variables)
+
+    def stop(self) -> None:
+        """End what was deployed."""
+        script = self.prefix / "profagentd.init"
+        if script.exists():
+            subprocess.run([script, "stop"], check=True, capture_output=True)
+
+
+@contextmanager
+def deploy_board(
+    folder: Path, cache: Path, prefix: Path | None = None, programs: Path | None = None, before: str = ""
+) -> Iterator[DeployBoard]:
+    """The board; `programs` is where it finds its own, else those of this machine; `before` as of `running_sshd`."""
+    # The user's own settings of the shell may have added to PATH.
+    settings = f'ForceCommand exec /usr/bin/env "PATH={programs or PATH_OF_TESTS}" /bin/sh -c "$SSH_ORIGINAL_COMMAND"'
+    with running_sshd(folder / "sshd", settings=settings, before=before) as sshd:
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            port = int(probe.getsockname()[1])
+        board = DeployBoard(sshd, folder / "home", cache, prefix or folder / "board", port)
+        try:
+            yield board
+        finally:
+            board.stop()
+
+
+def another_version(folder: Path, main: str = "") -> dict[str, str]:
+    """Variables with which `profagent` has another daemon to deploy; `main` in place of its own main.py."""
+    shutil.copytree(CHECKOUT / "daemon", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "profagentd" / "other.py").write_text(f"# {folder.name}\n")
+    if main:
+        (folder / "profagentd" / "main.py").write_text(main)
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *(str(CHECKOUT / root) for root in ROOTS)])}
+
+
+def busybox(folder: Path, **scripts: str) -> Path:
+    """A directory with what BusyBox has, and other programs, as shell scripts."""
+    folder.mkdir()
+    program = shutil.which("busybox")
+    assert program, "the tests need busybox: apt-get install busybox"
+    for name in subprocess.run([program, "--list"], check=True, capture_output=True, text=True).stdout.split():
+        (folder / name).symlink_to(program)
+    for name, script in scripts.items():
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return folder

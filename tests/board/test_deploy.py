@@ -1,0 +1,213 @@
+"""`profagent deploy` to a board without a service manager, over a real OpenSSH server: what it does and leaves."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from profagent.link.certificate import Certificate
+from tests.board.deployed import HOST, DeployBoard, another_version, busybox, deploy_board
+from tests.fakes.small_disk import small_disk
+from tests.faults.proxy import Ending, FaultProxy
+from tests.integration.board import eventually, simulated
+from tests.integration.host import started
+
+pytestmark = pytest.mark.timeout(300)
+MIB = 1 << 20
+_REMOUNT_READ_ONLY = 0x21
+
+
+@pytest.fixture
+def bare(tmp_path: Path, cache: Path) -> Iterator[DeployBoard]:
+    """A board to which nothing was deployed."""
+    with deploy_board(tmp_path, cache) as board:
+        yield board
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[DeployBoard]:
+    """A board that most tests share."""
+    with deploy_board(tmp_path_factory.mktemp("board"), cache) as board:
+        yield board
+
+
+@pytest.fixture
+def board(serving: DeployBoard) -> DeployBoard:
+    """The same; it serves."""
+    if not serving.prefix.exists():
+        (wheelhouse,) = Path(serving.variables["XDG_CACHE_HOME"]).glob("profagent/wheels/*")
+        serving.deploy_first("--wheelhouse", wheelhouse)
+    return serving
+
+
+def test_a_board_is_deployed_to_and_known_by_name(board: DeployBoard, tmp_path: Path) -> None:
+    assert board.entry.address == f"{HOST}:{board.port}"
+    assert board.entry.uuid == (board.prefix / "etc/board-id").read_text().strip()
+    assert (board.prefix / "etc/keys/board.key").stat().st_mode & 0o777 == 0o600
+    certificate = Certificate.read((board.prefix / "etc/keys/board.pem").read_bytes(), "board.pem")
+    assert certificate.since == datetime(1970, 1, 1, tzinfo=UTC)
+    assert board.entry.fingerprint == certificate.fingerprint
+    job = simulated(board.roots)
+    recorded = board.record(tmp_path / "ws")
+    assert recorded.code == 0, recorded.err
+    assert recorded.document["jobs"] == [job.name]
+    assert recorded.document["board"] == board.entry.uuid
+    shutil.rmtree(job)
+
+
+def test_a_second_time_there_is_nothing_to_do(board: DeployBoard) -> None:
+    daemon, entry = board.daemon, board.entry
+    ended = board.deploy()
+    assert ended.code == 0, ended.err
+    assert "nothing to do" in ended.out
+    assert (board.daemon, board.entry) == (daemon, entry)
+    assert board.deploy("--retain", "delivered").code == 0
+    assert board.daemon != daemon
+    config = (board.prefix / "etc/profagentd.toml").read_text()
+    assert 'retain_for = ["record-' in config
+    assert f'roots = ["{board.roots}"]' in config
+
+
+def test_a_dry_run_writes_nothing_anywhere(bare: DeployBoard) -> None:
+    ended = bare.deploy("--dry-run")
+    assert ended.code == 0, ended.err
+    assert "nothing was written" in ended.out
+    assert f"write {bare.prefix}/etc/profagentd.toml" in ended.out
+    assert not bare.prefix.exists()
+    assert not (bare.home / ".config").exists()
+
+
+def test_what_was_deployed_is_removed_and_jobs_stay(board: DeployBoard) -> None:
+    daemon = board.daemon
+    job = simulated(board.roots)
+    ended = board.deploy("--remove")
+    assert ended.code == 0, ended.err
+    assert not board.prefix.exists()
+    assert not Path(f"/proc/{daemon}").exists()
+    assert (job / "info.json.0").exists()
+    assert "euler" not in (board.home / ".config/profagent/boards.toml").read_text()
+    assert "nothing is deployed there" in board.deploy("--remove").out
+
+
+def test_another_version_takes_its_place_only_when_told_and_leads_back(board: DeployBoard, tmp_path: Path) -> None:
+    old, other = board.version(), another_version(tmp_path / "other")
+    refused = board.deploy(**other)
+    assert refused.code == 2
+    assert "--upgrade" in refused.err
+    assert board.version() == old
+    upgraded = board.deploy("--upgrade", **other)
+    assert upgraded.code == 0, upgraded.err
+    new = board.version()
+    assert new != old
+    assert board.version("previous") == old
+    assert (board.prefix / "current/lib/profagentd/other.py").exists()
+    for expected in (old, new):
+        daemon = board.daemon
+        assert board.deploy("--rollback").code == 0
+        assert board.version() == expected
+        assert board.daemon != daemon
+
+
+def test_a_version_that_cannot_run_there_is_never_switched_to(board: DeployBoard, tmp_path: Path) -> None:
+    daemon, old = board.daemon, board.version()
+    broken = another_version(tmp_path / "broken", "raise SystemExit('libfoo.so: cannot open shared object file')")
+    ended = board.deploy("--upgrade", **broken)
+    assert ended.code == 1
+    assert "libfoo.so: cannot open shared object file" in ended.err
+    assert (board.daemon, board.version()) == (daemon, old)
+
+
+def test_settings_with_which_it_does_not_answer_are_taken_back(board: DeployBoard) -> None:
+    config, running = (board.prefix / "etc/profagentd.toml").read_text(), board.version()
+    with socket.socket() as taken:  # nobody listens there, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        ended = board.deploy("--upgrade", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert ended.code == 3
+    assert f"{running} runs again" in ended.err
+    assert "its log ends with" in ended.err
+    assert (board.prefix / "etc/profagentd.toml").read_text() == config
+    assert board.version() == running
+    assert eventually((board.prefix / "run/profagentd.daemon.pid").exists)
+
+
+def test_a_link_that_drops_in_mid_upload_leaves_what_runs(board: DeployBoard, tmp_path: Path) -> None:
+    daemon, old, other = board.daemon, board.version(), another_version(tmp_path / "later")
+    with FaultProxy(f"127.0.0.1:{board.sshd.port}", seed=1) as proxy:
+        port = int(proxy.address.rpartition(":")[2])
+        board.know(port)
+        arguments = board.arguments("--upgrade", target=board.target(port))
+        with started(*arguments, **board.variables, **other) as host:
+            assert eventually(lambda: any(board.prefix.glob("versions/*.part/*")))
+            proxy.cut(Ending.RST)
+            ended = host.ended()
+    assert ended.code == 3, ended.err
+    assert "is lost" in ended.err
+    assert (board.daemon, board.version()) == (daemon, old)
+    assert board.deploy("--upgrade", **other).code == 0
+    assert sorted(path.name for path in board.prefix.glob("versions/*")) == sorted({old, board.version()})
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path, cache: Path) -> None:
+    with small_disk(tmp_path / "small", 3 * MIB) as disk, deploy_board(tmp_path, cache, disk / "p") as board:
+        ended = board.deploy()
+        assert ended.code == 1
+        assert "MiB free" in ended.err
+        assert "--prefix" in ended.err
+        assert sorted(path.name for path in disk.iterdir()) == ["jobs"]
+
+
+def test_a_disk_that_cannot_be_written_to_is_told(tmp_path: Path, cache: Path) -> None:
+    with small_disk(tmp_path / "small", 64 * MIB) as disk, deploy_board(tmp_path, cache, disk / "p") as board:
+        remounted = ctypes.CDLL(None).mount(None, os.fsencode(disk), None, ctypes.c_ulong(_REMOUNT_READ_ONLY), None)
+        assert remounted == 0
+        ended = board.deploy()
+        assert ended.code == 1
+        assert f"{disk} on " in ended.err
+        assert "cannot be written to" in ended.err
+
+
+def test_a_board_without_python_is_refused(tmp_path: Path, cache: Path) -> None:
+    programs = busybox(tmp_path / "bin")
+    with deploy_board(tmp_path, cache, programs=programs) as board:
+        ended = board.deploy()
+        assert ended.code == 1
+        assert "has no Python 3.9 or later" in ended.err
+        assert not board.prefix.exists()
+
+
+def test_a_python_without_libstdcxx_and_a_clock_of_1970_are_seen(tmp_path: Path, cache: Path) -> None:
+    ctypes.CDLL("libstdc++.so.6")
+    loaded = Path("/proc/self/maps").read_text().split()
+    library = next(word for word in loaded if "/libstdc++.so" in word)
+    programs = busybox(tmp_path / "bin", date="[ $1 = +%s ] && echo 86400")
+    (programs / "python3").symlink_to(Path(sys.executable).resolve())
+    with deploy_board(tmp_path, cache, programs=programs, before=f"mount --bind /dev/null {library}") as board:
+        ended = board.deploy()
+        assert ended.code == 1
+        assert "1970-01-02 00:00 UTC: never set" in ended.out
+        assert "without libstdc++.so.6" in ended.err, ended.out
+
+
+def test_a_daemon_on_loopback_is_asked_through_the_tunnel(bare: DeployBoard) -> None:
+    ended = bare.deploy("--listen", f"127.0.0.1:{bare.port}", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["fingerprint"] == ""
+    assert not (bare.prefix / "etc/keys/board.pem").exists()
+    assert not (bare.home / ".config/profagent/keys").exists()
+
+
+def test_ways_that_exclude_each_other_are_refused(bare: DeployBoard) -> None:
+    assert bare.deploy("--rollback", "--remove").code == 2
+    assert bare.deploy("--rollback", "--root", "/x").code == 2
+    assert bare.deploy("--rollback").code == 2
+    assert bare.deploy("--upgrade").code == 2
+    assert bare.deploy("--retain-for", "x").code == 2

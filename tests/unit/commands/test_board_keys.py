@@ -1,0 +1,72 @@
+"""Which certificate a board gets: the one that it has, one from before, or a new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profagent.commands.board_keys import BoardKeys, board_keys
+from profagent.commands.keys import Keys
+from profagent.errors import UsageError
+
+HOST = "192.0.2.2"
+
+
+def given(folder: Path, installed: str | None = None, host: str = HOST, told: list[str] | None = None) -> BoardKeys:
+    return board_keys(folder, "euler", host, installed, (told if told is not None else []).append)
+
+
+def test_where_there_is_no_workshop_one_is_made_and_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    made = given(tmp_path / "keys", told=told)
+    assert set(made.files) == {"ca.pem", "revoked.txt", "board.pem", "board.key"}
+    assert str(tmp_path / "keys") in told[0]
+    assert [(entry.certificate.kind, entry.certificate.name) for entry in Keys(tmp_path / "keys").entries()][1][
+        1
+    ] == "euler"
+    assert made.fingerprint in {entry.certificate.fingerprint for entry in Keys(tmp_path / "keys").entries()}
+
+
+def test_a_certificate_that_fits_stays_and_its_key_is_not_sent(tmp_path: Path) -> None:
+    made = given(tmp_path / "keys")
+    again = given(tmp_path / "keys", made.files["board.pem"].decode())
+    assert again.fingerprint == made.fingerprint
+    assert "board.key" not in again.files
+
+
+def test_one_that_was_issued_before_is_given_again(tmp_path: Path) -> None:
+    assert given(tmp_path / "keys") == given(tmp_path / "keys")
+
+
+def test_one_of_another_workshop_or_none_at_all_is_replaced(tmp_path: Path) -> None:
+    other = given(tmp_path / "other").files["board.pem"].decode()
+    for installed in (other, "no certificate"):
+        made = given(tmp_path / "keys", installed)
+        assert made.files["board.pem"].decode() != installed
+        assert "board.key" in made.files
+
+
+def test_a_revoked_one_is_replaced(tmp_path: Path) -> None:
+    made = given(tmp_path / "keys")
+    Keys(tmp_path / "keys").revoke("euler")
+    again = given(tmp_path / "keys", made.files["board.pem"].decode())
+    assert again.fingerprint != made.fingerprint
+    assert made.fingerprint.encode() in again.files["revoked.txt"]
+
+
+def test_for_another_address_somebody_has_to_revoke_it_first(tmp_path: Path) -> None:
+    given(tmp_path / "keys")
+    with pytest.raises(UsageError, match="board euler has a certificate") as error:
+        given(tmp_path / "keys", host="192.0.2.3")
+    assert "profagent keys revoke euler" in error.value.hint
+
+
+def test_a_folder_without_an_authority_can_issue_nothing(tmp_path: Path) -> None:
+    given(tmp_path / "keys")
+    (tmp_path / "keys" / "ca.key").unlink()
+    with pytest.raises(UsageError, match=r"ca\.key"):
+        board_keys(tmp_path / "keys", "other", HOST, None, print)
+    (tmp_path / "keys" / "ca.pem").unlink()
+    with pytest.raises(UsageError, match=r"ca\.pem"):
+        given(tmp_path / "keys")

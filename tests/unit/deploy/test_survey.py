@@ -1,0 +1,94 @@
+"""What a board says of itself: the real script in real shells, and answers of boards that are not at hand."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from profagent.deploy.layout import Layout
+from profagent.deploy.survey import BoardFacts, read_survey, survey_script
+from profagent.errors import ProfagentError
+
+EULER = """machine=aarch64
+kernel=4.19.90
+hostname=euler
+model=
+user=root
+uid=0
+clock=86400
+libc=glibc 2.29
+python=
+init=initd
+kept=
+before=
+versions=
+place=/opt
+writable=yes
+free_kib=51200
+npu=svp_npu
+"""
+
+
+def asked(layout: Layout, *shell: str, files: tuple[str, ...] = ()) -> BoardFacts:
+    script = survey_script(layout, files)
+    ran = subprocess.run([*shell, "-s"], input=script, check=True, capture_output=True, text=True)
+    assert ran.stderr == ""
+    return read_survey(ran.stdout)
+
+
+@pytest.mark.parametrize("shell", [("sh",), ("busybox", "sh"), ("bash", "--posix")], ids=lambda words: words[0])
+def test_this_machine_is_seen_as_it_is(shell: tuple[str, ...], tmp_path: Path) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.fail(f"the tests need {shell[0]}")
+    here = os.uname()
+    (tmp_path / "b/etc/keys").mkdir(parents=True)
+    (tmp_path / "b/etc/keys/board.key").write_text("secret")
+    (tmp_path / "b/etc/profagentd.toml").write_text("# one\n\nlisten = '127.0.0.1:1'\n")
+    (tmp_path / "b/versions/1-a").mkdir(parents=True)
+    (tmp_path / "b/current").symlink_to("versions/1-a")
+    layout = Layout.of(str(tmp_path / "b"))
+    facts = asked(layout, *shell, files=(layout.config, layout.board_id))
+    assert (facts.machine, facts.kernel, facts.hostname, facts.uid) == (
+        here.machine,
+        here.release,
+        here.nodename,
+        os.geteuid(),
+    )
+    assert facts.files == {layout.config: "# one\n\nlisten = '127.0.0.1:1'\n"}
+    assert (facts.current, facts.versions, facts.previous, facts.has_key) == ("1-a", ("1-a",), "", True)
+    disk = os.statvfs(tmp_path)
+    assert facts.free_bytes == pytest.approx(disk.f_bavail * disk.f_frsize, abs=1 << 30)
+    assert facts.is_writable
+    assert facts.clock is not None
+    assert abs((facts.clock - datetime.now(UTC)).total_seconds()) < 600
+
+
+def test_nothing_is_written_and_the_nearest_directory_is_found(tmp_path: Path) -> None:
+    facts = asked(Layout.of(str(tmp_path / "not/yet/there")), "sh")
+    assert facts.place == str(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_board_with_little_is_understood() -> None:
+    facts = read_survey(EULER)
+    assert facts.python is None
+    assert (facts.libc, facts.init, facts.npu) == ("glibc 2.29", "initd", ("svp_npu",))
+    assert facts.clock == datetime(1970, 1, 2, tzinfo=UTC)
+    assert facts.free_bytes == 50 << 20
+
+
+def test_what_cannot_be_told_is_not_guessed() -> None:
+    facts = read_survey(EULER.replace("free_kib=51200", "free_kib=").replace("clock=86400", "clock="))
+    assert (facts.free_bytes, facts.clock) == (None, None)
+    assert facts == replace(facts, files={})
+
+
+def test_another_answer_is_no_survey() -> None:
+    with pytest.raises(ProfagentError, match="does not answer as expected"):
+        read_survey("Welcome!\n")
