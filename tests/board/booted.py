@@ -19,6 +19,8 @@ SERVICE = "profagentd.service"
 # Much more than anything takes; a test that waits so long has failed.
 PATIENCE_S = 90.0
 CONFIG = 'listen = "unix:/run/profagentd/profagentd.sock"\nroots = ["/root/jobs"]\nquiet_after_s = 5\n'
+_NO_LOGIN = "/usr/sbin/nologin"
+_SSHD = f"sshd:x:100:65534::/run/sshd:{_NO_LOGIN}\n"
 _LAUNCHER = """#!/bin/sh
 export LD_LIBRARY_PATH=/opt/python/lib
 export PYTHONPATH=/opt/profagent/lib/protos:/opt/profagent/lib/daemon:/opt/profagent/lib/site
@@ -93,15 +95,22 @@ class Booted:
 
 
 @contextmanager
-def booted(root: Path) -> Iterator[Booted]:
-    """Boot a tree that is made at `root`; its processes are ended at the end."""
-    _make_tree(root)
+def booted(root: Path, *, is_bare: bool = False) -> Iterator[Booted]:
+    """Boot a tree that is made at `root`; its processes are ended at the end.
+
+    A bare one has nothing of the daemon, this machine's network, its Python at the same place, and what is beside
+    `root` in a directory sshd/.
+    """
+    _make_bare_tree(root)
+    if not is_bare:
+        _add_daemon(root)
     name = f"--machine=board-{uuid.uuid4().hex[:8]}"
-    options = [name, "--register=no", "--keep-unit", "--private-network", "--console=pipe", "--quiet", "--boot"]
+    options = [name, "--register=no", "--keep-unit", "--console=pipe", "--quiet", "--boot"]
+    options += _bare_mounts(root) if is_bare else ["--private-network", *_mounts()]
     with (root.parent / "console.log").open("wb") as console:
         process = subprocess.Popen(
             # It goes with us, however we end.
-            ["setpriv", "--pdeathsig", "KILL", "systemd-nspawn", *options, *_mounts(), f"--directory={root}"],
+            ["setpriv", "--pdeathsig", "KILL", "systemd-nspawn", *options, f"--directory={root}"],
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,
@@ -137,14 +146,22 @@ def _mounts() -> list[str]:
     return mounts if sys.base_prefix == "/usr" else [*mounts, f"--bind-ro={sys.base_prefix}:/opt/python"]
 
 
-def _make_tree(root: Path) -> None:
-    """What a board has after its deployment; a machine id keeps systemd from taking this for a first boot."""
+def _bare_mounts(root: Path) -> list[str]:
+    (root.parent / "sshd").mkdir()
+    places = ["/usr", str(root.parent / "sshd")]
+    if not sys.base_prefix.startswith("/usr"):
+        places.append(sys.base_prefix)
+    return [f"--bind-ro={place}" for place in places]
+
+
+def _make_bare_tree(root: Path) -> None:
+    """What a board has before its deployment; a machine id keeps systemd from taking this for a first boot."""
     for name in (
         "usr",
         "etc/systemd/system",
         "var/log/journal",
         "root",
-        "opt/profagent/current/bin",
+        "opt",
         "proc",
         "tmp",
     ):
@@ -154,10 +171,18 @@ def _make_tree(root: Path) -> None:
     etc = root / "etc"
     (root / "root").chmod(0o700)
     (etc / "machine-id").write_text(uuid.uuid4().hex + "\n")
-    (etc / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n")
+    (etc / "passwd").write_text(
+        f"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n{_SSHD}"
+    )
     (etc / "group").write_text("root:x:0:\nnogroup:x:65534:\n")
     for name in ("ld.so.cache", "os-release"):
         shutil.copy(Path("/etc") / name, etc)
+
+
+def _add_daemon(root: Path) -> None:
+    """What a board has after its deployment."""
+    etc = root / "etc"
+    (root / "opt/profagent/current/bin").mkdir(parents=True)
     shutil.copytree(UNITS / "sysusers.d", etc / "sysusers.d")
     shutil.copytree(UNITS / "tmpfiles.d", etc / "tmpfiles.d")
     shutil.copy(UNITS / SERVICE, etc / "systemd/system")

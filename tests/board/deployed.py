@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,8 +28,8 @@ class DeployBoard:
         self.home = home
         self.prefix = prefix
         self.port = port
+        self.way: tuple[str | Path, ...] = ("--prefix", prefix, "--init", "none")
         self.roots = prefix.parent / "jobs"
-        self.roots.mkdir(exist_ok=True)
         self.variables = {"HOME": str(home), "XDG_CACHE_HOME": str(cache), "XDG_DATA_HOME": str(home / "data")}
         self.variables.update(XDG_CONFIG_HOME=str(home / ".config"), SSH_AUTH_SOCK="")
         (home / ".ssh").mkdir(mode=0o700, parents=True)
@@ -48,8 +48,7 @@ class DeployBoard:
 
     def arguments(self, *more: str | Path, target: str = "") -> list[str | Path]:
         """A deployment's, that touches nothing beyond the prefix."""
-        given = ("--prefix", self.prefix, "--init", "none", "--name", "euler")
-        return ["deploy", target or self.target(), *given, *more]
+        return ["deploy", target or self.target(), *self.way, "--name", "euler", *more]
 
     def deploy(self, *more: str | Path, target: str = "", **variables: str) -> Ended:
         """Run it."""
@@ -89,12 +88,16 @@ class DeployBoard:
 
 @contextmanager
 def deploy_board(
-    folder: Path, cache: Path, prefix: Path | None = None, programs: Path | None = None, before: str = ""
+    folder: Path,
+    cache: Path,
+    prefix: Path | None = None,
+    programs: Path | str = PATH_OF_TESTS,
+    inside: Sequence[str] = (),
 ) -> Iterator[DeployBoard]:
-    """The board; `programs` is where it finds its own, else those of this machine; `before` as of `running_sshd`."""
+    """The board; `programs` is where it finds its own, else those of this machine; `inside` as of `running_sshd`."""
     # The user's own settings of the shell may have added to PATH.
-    settings = f'ForceCommand exec /usr/bin/env "PATH={programs or PATH_OF_TESTS}" /bin/sh -c "$SSH_ORIGINAL_COMMAND"'
-    with running_sshd(folder / "sshd", settings=settings, before=before) as sshd:
+    settings = f'ForceCommand exec /usr/bin/env "PATH={programs}" /bin/sh -c "$SSH_ORIGINAL_COMMAND"'
+    with running_sshd(folder / "sshd", settings=settings, inside=inside) as sshd:
         with socket.socket() as probe:
             probe.bind((HOST, 0))
             port = int(probe.getsockname()[1])
@@ -103,6 +106,11 @@ def deploy_board(
             yield board
         finally:
             board.stop()
+
+
+def mounted(command: str) -> list[str]:
+    """Words with which a program sees what a shell command has mounted, and nobody else does."""
+    return ["unshare", "--mount", "sh", "-c", f'{command} && exec "$@"', "sh"]
 
 
 def another_version(folder: Path, main: str = "") -> dict[str, str]:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -69,10 +69,12 @@ def make_key(path: Path, passphrase: str = "", kind: str = "ed25519") -> Path:
 
 
 @contextmanager
-def running_sshd(folder: Path, *, password: str | None = None, settings: str = "", before: str = "") -> Iterator[Sshd]:
+def running_sshd(
+    folder: Path, *, password: str | None = None, settings: str = "", inside: Sequence[str] = ()
+) -> Iterator[Sshd]:
     """A server. With a password, root has that one as far as it sees, in a mount namespace of its own (needs root).
 
-    `before` is a shell command that comes first there: it mounts what is to be seen of this machine.
+    `inside` are the words before its command line that have it see another machine than this one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("host", "user"):
@@ -80,14 +82,16 @@ def running_sshd(folder: Path, *, password: str | None = None, settings: str = "
             make_key(folder / name)
     (folder / "authorized_keys").write_text(public_key(folder / "user") + "\n", "ascii")
     RUN.mkdir(mode=0o755, exist_ok=True)
-    port, process = _started(folder, password, settings, before)
+    port, process = _started(folder, password, settings, inside)
     try:
         yield Sshd(folder, port, process)
     finally:
         _end(process)
 
 
-def _started(folder: Path, password: str | None, settings: str, before: str) -> tuple[int, subprocess.Popen[bytes]]:
+def _started(
+    folder: Path, password: str | None, settings: str, inside: Sequence[str]
+) -> tuple[int, subprocess.Popen[bytes]]:
     """A port may be taken between the look for it and its use: then another one."""
     for _ in range(TRIES):
         with socket.socket() as probe:
@@ -96,7 +100,7 @@ def _started(folder: Path, password: str | None, settings: str, before: str) -> 
         config = folder / "sshd_config"
         config.write_text(_config(folder, port, password, settings), "ascii")
         with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(_command(folder, config, password, before), stderr=log)
+            process = subprocess.Popen(_command(folder, config, password, inside), stderr=log)
         if _listens(port, process):
             return port, process
         _end(process)
@@ -121,12 +125,12 @@ MaxStartups 50
 """
 
 
-def _command(folder: Path, config: Path, password: str | None, before: str) -> list[str]:
+def _command(folder: Path, config: Path, password: str | None, inside: Sequence[str]) -> list[str]:
     sshd = shutil.which("sshd", path=SBIN)
     assert sshd is not None, "the tests need sshd: apt-get install openssh-server"
     server = [sshd, "-D", "-e", "-f", str(config)]
-    if before:
-        return ["unshare", "--mount", "sh", "-c", f'{before} && exec "$@"', "sh", *server]
+    if inside:
+        return [*inside, *server]
     if password is None:
         return server
     made = subprocess.run(["openssl", "passwd", "-6", password], check=True, capture_output=True, text=True)

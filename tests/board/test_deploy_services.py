@@ -1,0 +1,104 @@
+"""`profagent deploy` to boards that start services: a systemd that has booted, and an init.d, with all usual paths."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.board.booted import Booted, booted
+from tests.board.deployed import DeployBoard, deploy_board, mounted
+from tests.integration.board import eventually, simulated
+
+pytestmark = pytest.mark.timeout(300)
+PATH = f"{sys.base_prefix}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+UNIT = "etc/systemd/system/profagentd.service"
+PATHS = ("opt/profagent", "etc/profagent", "var/lib/profagentd")
+# A board's own directories in place of this machine's; what is in /etc is a copy.
+OWN = (
+    "mkdir {folder} && cp -a /etc {folder}/etc && mount --bind {folder}/etc /etc"
+    " && for each in /opt /run /var/lib /var/log; do mount -t tmpfs tmpfs $each; done && mkdir -p /run/sshd"
+)
+
+
+@pytest.fixture
+def systemd(cache: Path) -> Iterator[tuple[Booted, DeployBoard]]:
+    """A booted board without a daemon, and the way there; /tmp of the board is its own."""
+    with tempfile.TemporaryDirectory(prefix="board-", dir="/var/tmp") as directory:
+        folder = Path(directory)
+        with booted(folder / "root", is_bare=True) as machine:
+            enter = ["nsenter", "-t", str(machine.leader), "-m", "-u", "-i", "-p", "setpriv", "--pdeathsig", "KILL"]
+            inside = [*enter, "sh", "-c", 'mkdir -p /run/sshd && exec "$@"', "sh"]
+            prefix = machine.root / "opt/profagent"
+            with deploy_board(folder, cache, prefix, programs=PATH, inside=inside) as board:
+                board.way = ()
+                board.roots = Path("/root/jobs")
+                yield machine, board
+
+
+def job_of_root(parent: Path) -> Path:
+    """A JOB as a program of root leaves it under a careful umask."""
+    job = simulated(parent)
+    for path in (parent, job, *job.rglob("*")):
+        path.chmod(0o750 if path.is_dir() else 0o640)
+    return job
+
+
+def test_a_board_with_systemd(systemd: tuple[Booted, DeployBoard], tmp_path: Path) -> None:
+    machine, board = systemd
+    job = job_of_root(machine.root / "root/jobs")
+    assert list(job.glob("data/aicore*"))
+    deployed = board.deploy_first("--retain", "delivered")
+    assert "init     systemd" in deployed.out
+    assert machine.show("ActiveState") == "active"
+    assert machine.run("stat", "--format=%U", f"/proc/{machine.show('MainPID')}") == "profagentd"
+    assert machine.run("systemctl", "is-enabled", "profagentd") == "enabled"
+    assert '"-/root/jobs"' in (machine.root / f"{UNIT}.d/retention.conf").read_text()
+    recorded = board.record(tmp_path / "ws")
+    assert recorded.code == 0, recorded.err + machine.journal()
+    assert recorded.document["jobs"] == [job.name]
+    assert eventually(lambda: not list(job.glob("data/aicore*")))
+
+    main = machine.show("MainPID")
+    assert "nothing to do" in board.deploy().out
+    assert machine.show("MainPID") == main
+    assert board.deploy("--retain", "keep").code == 0
+    assert not (machine.root / f"{UNIT}.d/retention.conf").exists()
+
+    removed = board.deploy("--remove")
+    assert removed.code == 0, removed.err
+    assert machine.show("LoadState") == "not-found"
+    assert machine.run("getent", "passwd", "profagentd", check=False) == ""
+    left = [path for path in machine.root.glob("etc/**/*profagent*") if not path.name.startswith((".", "passwd"))]
+    assert left == []
+    assert not any((machine.root / path).exists() for path in PATHS)
+    assert (job / "info.json.0").exists()
+
+
+def test_a_board_with_an_init_script(tmp_path: Path, cache: Path) -> None:
+    inside = mounted(OWN.format(folder=tmp_path / "own"))
+    with deploy_board(tmp_path, cache, inside=inside) as board:
+        board.way = ("--init", "initd")
+        root = Path(f"/proc/{board.sshd.process.pid}/root")
+        job = simulated(board.roots)
+        try:
+            board.deploy_first()
+            daemon = int((root / "run/profagentd.daemon.pid").read_text())
+            assert (root / "etc/init.d/profagentd").stat().st_mode & 0o777 == 0o755
+            assert (
+                list((root / "etc").glob("rc[2S].d/S*profagentd")) or (root / "etc/init.d/S90profagentd").is_symlink()
+            )
+            assert (root / "opt/profagent/current/bin/profagentd").exists()
+            recorded = board.record(tmp_path / "ws")
+            assert recorded.code == 0, recorded.err
+            assert recorded.document["jobs"] == [job.name]
+        finally:
+            removed = board.deploy("--remove")
+        assert removed.code == 0, removed.err
+        assert not Path(f"/proc/{daemon}").exists()
+        assert not any((root / path).exists() for path in PATHS)
+        assert list((root / "etc").glob("**/*profagentd")) == []
+        assert (job / "info.json.0").exists()
