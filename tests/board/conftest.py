@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ import pytest
 
 from profagent.commands.board_wheels import fetch_wheels
 from profagent.deploy.wheels import PROBE, read_probe
+from tests.board.bare import debian_tree
 from tests.board.booted import Booted, booted
+from tests.board.bundling import bundled
 from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
 
 
@@ -68,3 +71,22 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
         probed = subprocess.run(["sh", "-c", PROBE], check=True, capture_output=True, text=True)
         asyncio.run(fetch_wheels(read_probe(probed.stdout)))
     return folder
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Debian's Python, libraries and a static BusyBox."""
+    folder = debian_tree(tmp_path_factory.mktemp("packages") / "tree")
+    return debian_tree(folder, "busybox-static")
+
+
+@pytest.fixture(scope="session")
+def bundle(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle, by the command."""
+    folder = tmp_path_factory.mktemp("bundle")
+    file = folder / "bundle.tar.gz"
+    made = bundled(platform.machine(), packages, file, folder, "--json")
+    assert made.code == 0, made.err
+    assert made.document["start_s"] > 0
+    assert made.document["is_compiled"]
+    return file

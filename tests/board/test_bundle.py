@@ -13,7 +13,7 @@ import pytest
 from profagent.commands.keys import Keys
 from profagent.deploy.bundle.archive import pack, unpack
 from profagent.deploy.daemon_tree import LAUNCHER, MANIFEST, DaemonTree
-from tests.board.bare import Bare, booted_bare, debian_tree, make_bare
+from tests.board.bare import Bare, booted_bare, make_bare
 from tests.board.bundling import bundled
 from tests.integration.board import content, simulated
 from tests.integration.host import profagent
@@ -27,25 +27,6 @@ _FAILING = b"""#!/bin/sh
 case "$*" in *--check-config*) exit 0 ;; esac
 exit 1
 """
-
-
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Debian's Python, libraries and a static BusyBox."""
-    folder = debian_tree(tmp_path_factory.mktemp("packages") / "tree")
-    return debian_tree(folder, "busybox-static")
-
-
-@pytest.fixture(scope="module")
-def bundle(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundle, by the command."""
-    folder = tmp_path_factory.mktemp("bundle")
-    file = folder / "bundle.tar.gz"
-    made = bundled(platform.machine(), packages, file, folder, "--json")
-    assert made.code == 0, made.err
-    assert made.document["start_s"] > 0
-    assert made.document["is_compiled"]
-    return file
 
 
 @pytest.fixture(scope="module")

@@ -62,4 +62,7 @@ def _show(made: Bundled) -> None:
         click.echo(f"  start         {made.start_s:.2f} s here")
     if not made.is_compiled:
         click.echo(f"  bytecode      none: each start compiles anew, as this host's Python is not {made.python}")
-    click.echo(f"next, on the board: tar -xzf {made.file.name} && sh {made.name}/install.sh --root DIR --keys DIR")
+    click.echo(f"next: profagent deploy root@BOARD --root DIR --python bundled --bundle {made.file}")
+    click.echo(
+        f"  or, on a board without SSH: tar -xzf {made.file.name} && sh {made.name}/install.sh --root DIR --keys DIR"
+    )

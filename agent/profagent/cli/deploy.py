@@ -15,6 +15,7 @@ from profagent.cli.running import run_until_stopped, tell
 from profagent.commands.deploying import Deployed, DeployOptions, deploy, roll_back
 from profagent.commands.removing import remove
 from profagent.deploy.layout import DEFAULT_PREFIX, Layout
+from profagent.deploy.plan import PYTHONS
 from profagent.deploy.settings import DEFAULT_LISTEN, Asked
 from profagent.deploy.units import INITS
 from profagent.errors import UsageError
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 RETAIN = ("keep", "delivered", "min_free")
 # What says how a version is brought, and so does not go with leading back or removing.
-BRINGS = ("listen", "roots", "retain", "retain_for", "min_free", "wheelhouse")
+SETTINGS = ("listen", "roots", "retain", "retain_for", "min_free")
+BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
 
 
 @click.command("deploy")
@@ -44,6 +46,15 @@ BRINGS = ("listen", "roots", "retain", "retain_for", "min_free", "wheelhouse")
 @click.option("--init", type=click.Choice(["auto", *INITS]), default="auto", show_default=True, help="What starts it.")
 @click.option("--prefix", default=DEFAULT_PREFIX, show_default=True, metavar="DIR", help="Where it is installed.")
 @click.option("--name", default="", metavar="NAME", help="What --board calls it from now on; its host name at first.")
+@click.option(
+    "--python", type=click.Choice(PYTHONS), help="Whose Python runs the daemon; auto: the board's, else the bundle's."
+)
+@click.option(
+    "--bundle",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What `profagent bundle` has made for the board's machine: a Python of its own.",
+)
 @click.option(
     "--wheelhouse",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -79,8 +90,11 @@ def command(
     Example: profagent deploy root@192.168.1.20 --root /opt/app/output --name euler
     """
     _check(rollback=rollback, is_removal=is_removal, chosen=chosen)
-    asked = Asked(*(chosen.pop(key) for key in BRINGS[:-1]))
-    wanted = DeployOptions(target, Layout.of(prefix), asked, keys=keys or default_keys(), **chosen)
+    asked = Asked(*(chosen.pop(key) for key in SETTINGS))
+    python = chosen.pop("python") or "auto"
+    if python == "bundled" and chosen["wheelhouse"]:
+        raise UsageError("--wheelhouse does not go with --python bundled", hint="the bundle has its own: leave it out")
+    wanted = DeployOptions(target, Layout.of(prefix), asked, python=python, keys=keys or default_keys(), **chosen)
     show = tell if as_json else _show
     if is_removal:
         was_there = _run(lambda: remove(wanted, show))

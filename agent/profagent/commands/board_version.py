@@ -1,4 +1,4 @@
-"""What is to run on a board: the daemon, with wheels for the board's Python."""
+"""What is to run on a board: the daemon with wheels for the board's Python, or a bundle that has its own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from profagent import __version__
 from profagent.commands.board_wheels import fetch_wheels
+from profagent.deploy.bundle.archive import unpack
 from profagent.deploy.daemon_tree import DaemonTree, launcher, own_packages, wheel_files
+from profagent.deploy.plan import choose_python
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from profagent.deploy.survey import BoardFacts
     from profagent.deploy.wheels import BoardPython
 
 
@@ -21,3 +24,13 @@ async def system_version(python: BoardPython, wheelhouse: Path | None = None) ->
     return await asyncio.to_thread(
         lambda: DaemonTree.of(__version__, launcher(python.path), {**own_packages(), **wheel_files(wheels)})
     )
+
+
+async def chosen_version(facts: BoardFacts, wish: str, bundle: Path | None, wheelhouse: Path | None) -> DaemonTree:
+    """The version directory for a board: of a bundle, or for its own Python. Raises ProfagentError, UsageError."""
+    bundled = await asyncio.to_thread(unpack, bundle) if bundle else None
+    if choose_python(facts, wish, bundled.about["machine"] if bundled else None) == "bundled":
+        assert bundled is not None, "it was chosen"
+        return bundled
+    assert facts.python is not None, "it was chosen"
+    return await system_version(facts.python, wheelhouse)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from profagent.commands.answering import answered
 from profagent.commands.board_keys import BoardKeys, board_keys
 from profagent.commands.board_survey import survey
-from profagent.commands.board_version import system_version
+from profagent.commands.board_version import chosen_version
 from profagent.commands.boards_file import BoardEntry, BoardsFile
 from profagent.commands.installing import Installation
 from profagent.commands.keys import BOARD_CERT
 from profagent.commands.recording_options import own_consumer
 from profagent.deploy.layout import Layout
-from profagent.deploy.plan import board_name, check_python, check_room, check_version, choose_init, fact_lines
+from profagent.deploy.plan import board_name, check_room, check_version, choose_init, fact_lines
 from profagent.deploy.settings import Asked, BoardSettings, board_settings
 from profagent.deploy.units import Service, service
 from profagent.errors import UsageError
@@ -48,6 +48,8 @@ class DeployOptions:
     asked: Asked = field(default_factory=Asked)
     init: str = "auto"
     name: str = ""
+    python: str = "auto"
+    bundle: Path | None = None
     wheelhouse: Path | None = None
     keys: Path = field(default_factory=default_keys)
     is_upgrade: bool = False
@@ -84,9 +86,7 @@ async def deploy(options: DeployOptions, show: Callable[[str], None], tell: Call
     """
     async with visited(options, show) as visit:
         facts = visit.facts
-        check_python(facts)
-        assert facts.python is not None, "it was checked"
-        version = await system_version(facts.python, options.wheelhouse)
+        version = await chosen_version(facts, options.python, options.bundle, options.wheelhouse)
         check_version(facts, version.name, is_upgrade=options.is_upgrade)
         check_room(facts, options.layout, 0 if version.name in facts.versions else version.size_bytes)
         keys = None if options.is_dry or not visit.settings.has_tls else _keys(options, visit, tell)

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from profagent.deploy.layout import Layout
     from profagent.deploy.survey import BoardFacts
 
-__all__ = ["board_name", "check_python", "check_room", "check_version", "choose_init", "fact_lines"]
+__all__ = ["PYTHONS", "board_name", "check_room", "check_version", "choose_init", "choose_python", "fact_lines"]
 
-_HINT = "install a Python 3.9 or later there that has them all, or take an image that does"
+PYTHONS = ("auto", "system", "bundled")
+_BUNDLE = "bring one: `profagent bundle --arch {} -o FILE.tar.gz`, then `--python bundled --bundle FILE.tar.gz`"
 # Besides the version's own files: links, settings, the room that a file system takes for itself.
 _ROOM_BYTES = 2 << 20
 _MIB = 1 << 20
@@ -27,11 +28,24 @@ _PLAUSIBLE = datetime(2024, 1, 1, tzinfo=UTC)
 _NAMELESS = ("", "(none)", "localhost")
 
 
-def check_python(facts: BoardFacts) -> None:
-    """Raises ProfagentError when the board's own Python will not do."""
+def choose_python(facts: BoardFacts, wish: str, bundled_for: str | None) -> str:
+    """`system` or `bundled`, of PYTHONS; `bundled_for` is the machine of the bundle that is there to be taken.
+
+    Raises ProfagentError, UsageError when it cannot be.
+    """
+    hint = _BUNDLE.format(facts.machine)
+    if wish == "bundled" and bundled_for is None:
+        raise UsageError("--python bundled needs --bundle FILE", hint=hint)
+    if wish == "system" and bundled_for is not None:
+        raise UsageError("--bundle goes with --python bundled, or auto", hint="leave one of them out")
     why = _unfit(facts)
-    if why is not None:
-        raise ProfagentError(f"{facts.hostname} {why}", hint=_HINT)
+    if wish != "bundled" and why is None:
+        return "system"
+    if bundled_for is None:
+        raise ProfagentError(f"{facts.hostname} {why}", hint=hint)
+    if bundled_for != facts.machine:
+        raise ProfagentError(f"the bundle is for {bundled_for}, and {facts.hostname} is {facts.machine}", hint=hint)
+    return "bundled"
 
 
 def _unfit(facts: BoardFacts) -> str | None:

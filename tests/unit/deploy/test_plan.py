@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from profagent.deploy.layout import Layout
-from profagent.deploy.plan import board_name, check_python, check_room, check_version, choose_init, fact_lines
+from profagent.deploy.plan import board_name, check_room, check_version, choose_init, choose_python, fact_lines
 from profagent.deploy.survey import BoardFacts, read_survey
 from profagent.deploy.wheels import BoardPython
 from profagent.errors import ProfagentError, UsageError
@@ -26,7 +26,9 @@ AIFLY = replace(
 
 
 def test_a_python_of_the_board_will_do() -> None:
-    check_python(AIFLY)
+    assert choose_python(AIFLY, "auto", None) == choose_python(AIFLY, "system", None) == "system"
+    assert choose_python(AIFLY, "auto", "aarch64") == "system"
+    assert choose_python(AIFLY, "bundled", "aarch64") == "bundled"
 
 
 @pytest.mark.parametrize(
@@ -42,8 +44,24 @@ def test_a_python_of_the_board_will_do() -> None:
     ids=["none", "incomplete", "old glibc"],
 )
 def test_where_it_will_not_what_it_lacks_is_named(facts: BoardFacts, why: str) -> None:
+    for wish in ("auto", "system"):
+        with pytest.raises(ProfagentError, match=why) as refused:
+            choose_python(facts, wish, None)
+        assert "profagent bundle --arch aarch64" in refused.value.hint
+    assert choose_python(facts, "auto", "aarch64") == "bundled"
+
+
+@pytest.mark.parametrize(
+    ("wish", "bundled_for", "why"),
+    [
+        ("bundled", None, "needs --bundle FILE"),
+        ("system", "aarch64", "--bundle goes with --python bundled"),
+        ("bundled", "x86_64", "the bundle is for x86_64, and .* is aarch64"),
+    ],
+)
+def test_a_bundle_goes_with_its_wish_and_its_machine(wish: str, bundled_for: str | None, why: str) -> None:
     with pytest.raises(ProfagentError, match=why):
-        check_python(facts)
+        choose_python(AIFLY, wish, bundled_for)
 
 
 def test_the_init_system_is_the_boards() -> None:
