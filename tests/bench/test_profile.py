@@ -32,6 +32,7 @@ WAITING = (
 PARTS = {
     "profagent/store/": "rows into SQLite",
     "profagent/ingest/mirror.py": "files of the mirror",
+    "profagent/ingest/regular_files.py": "files of the mirror",
     "profagent/ingest/": "decoding",
     "profagent/formats/": "decoding",
     "profagent/link/": "messages",
