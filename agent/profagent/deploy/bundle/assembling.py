@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.deploy.bundle.bytecode import can_compile, compiled
-from profagent.deploy.bundle.elf import Elf, read_elf
+from profagent.deploy.bundle.elf import read_elf
 from profagent.deploy.bundle.unpacked import UnpackedPython, find_python, needed_libraries
 from profagent.deploy.daemon_tree import DaemonTree, launcher
 from profagent.deploy.wheels import BoardPython
@@ -55,7 +55,7 @@ class Runtime:
     def files(self, library: Mapping[str, bytes]) -> dict[str, tuple[bytes, int]]:
         """python/: what it and the extensions of lib/ need of it."""
         python, name = self.python, self.python.name
-        extensions = [elf for data in (*python.library.values(), *library.values()) if (elf := _extension(data))]
+        extensions = [elf for data in (*python.library.values(), *library.values()) if (elf := read_elf(data))]
         libraries = needed_libraries([python.elf, *extensions], self._roots)
         standard = _compiled(python.library, python.version)
         return {
@@ -100,7 +100,3 @@ def bundle_tree(
 
 def _compiled(files: Mapping[str, bytes], version: tuple[int, int]) -> Mapping[str, bytes]:
     return compiled(files) if can_compile(version) else files
-
-
-def _extension(data: bytes) -> Elf | None:
-    return read_elf(data)

@@ -69,18 +69,17 @@ def find_python(root: Path, machine: str) -> UnpackedPython:
     return UnpackedPython(version, program, elf, _needed(library))
 
 
-def needed_libraries(start: Iterable[Elf], roots: Sequence[Path], has: Iterable[str] = ()) -> dict[str, bytes]:
-    """Each library, by soname, that these need, and those that they need in turn, but for those that are had.
+def needed_libraries(start: Iterable[Elf], roots: Sequence[Path]) -> dict[str, bytes]:
+    """Each library, by soname, that these need, and those that they need in turn.
 
     The loader is one of them. Raises ProfagentError for one that is nowhere.
     """
     libraries: dict[str, bytes] = {}
-    own = set(has)
     waiting = list(start)
     while waiting:
         elf = waiting.pop()
         for name in (*elf.needed, *([Path(elf.loader).name] if elf.loader else [])):
-            if name in libraries or name in own:
+            if name in libraries:
                 continue
             libraries[name], found = _library(name, elf.machine, roots)
             waiting.append(found)
