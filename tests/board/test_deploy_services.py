@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -66,6 +67,15 @@ def test_a_board_with_systemd(systemd: tuple[Booted, DeployBoard], tmp_path: Pat
     assert "nothing to do" in board.deploy().out
     assert machine.show("MainPID") == main
     assert board.deploy("--retain", "keep").code == 0
+    assert not (machine.root / f"{UNIT}.d/retention.conf").exists()
+    assert machine.show("ReadWritePaths") == ""
+
+    with socket.socket() as taken:  # nobody listens there, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        failed = board.deploy("--retain", "delivered", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert failed.code == 1
+    assert "runs again" in failed.err
+    assert (machine.show("ActiveState"), machine.show("ReadWritePaths")) == ("active", "")
     assert not (machine.root / f"{UNIT}.d/retention.conf").exists()
 
     removed = board.deploy("--remove")

@@ -166,7 +166,8 @@ class _Work:
         previous = facts.current if facts.current not in ("", name) else facts.previous
         if self.changes or not await own.is_active():
             await own.bring(self._version)
-            await own.write(self._files)
+            service_files = visit.service.files
+            await own.write({path: file for path, file in self._files.items() if path not in service_files})
             await own.check(name, visit.settings)
             board = await own.run(name, previous, visit.settings, entry, self._options.keys)
             await own.tidy(name, previous)

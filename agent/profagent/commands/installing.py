@@ -12,6 +12,7 @@ from profagent.deploy.steps import (
     digest_check,
     digest_list,
     made_directories,
+    moved,
     part_of,
     settled,
     switched,
@@ -19,7 +20,7 @@ from profagent.deploy.steps import (
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from pathlib import Path
 
     from profagent.commands.boards_file import BoardEntry
@@ -61,12 +62,9 @@ class Installation:
 
     async def write(self, files: Mapping[str, tuple[bytes, int]]) -> None:
         """Put files beside those that they replace, then have them take their places in one go."""
-        for directory in sorted({path.rpartition("/")[0] for path in files}):
-            await self._remote.must(f"mkdir -p {directory}")
-        for path, (content, mode) in files.items():
-            await self._remote.put(content, f"{path}.new", mode)
+        await self._stage(files)
         if files:
-            await self._remote.must(" && ".join(f"mv -f {path}.new {path}" for path in files))
+            await self._remote.must(" && ".join(moved(files)))
 
     async def check(self, name: str, settings: BoardSettings) -> None:
         """Have a version say what it thinks of settings. Raises ProfagentError."""
@@ -82,38 +80,55 @@ class Installation:
 
     async def run(self, current: str, previous: str, settings: BoardSettings, entry: BoardEntry, keys: Path) -> Board:
         """Have a version run, with settings that were checked, and answer; else what was there before runs again."""
-        facts, config = self._facts, self._layout.config
-        old = facts.files.get(config)
+        facts, own = self._facts, self._service
+        files = {
+            path: (text.encode(), mode) for path, (text, mode) in own.files.items() if facts.files.get(path) != text
+        }
+        files[self._layout.config] = (settings.text.encode(), 0o644)
         try:
-            await self.write({config: (settings.text.encode(), 0o644)})
-            await self._remote.must(switched(self._layout, current, previous))
-            await self.start()
+            await self._change(files, own.unwanted, current, previous)
             return await answered(self._remote, settings, entry, keys, self.is_active)
         except ProfagentError as error:
             reason = await self._explained(current, error)
             if facts.current:
-                await self.write({config: (old.encode(), 0o644)} if old is not None else {})
-                await self._remote.must(switched(self._layout, facts.current, facts.previous))
-                await self.start()
+                await self._change(self._before(files), set(files) - set(facts.files), facts.current, facts.previous)
             else:
-                await self._remote.run(self._service.stop)
+                await self._remote.run(own.stop)
                 await self._remote.must(switched(self._layout, "", ""))
             raise reason from error
 
-    async def start(self) -> None:
-        """Start the service, anew when it runs. Raises ProfagentError."""
-        await self._remote.must(self._service.enable)
-        await self._remote.must(self._service.restart)
+    def _before(self, files: Iterable[str]) -> dict[str, tuple[bytes, int]]:
+        """These files, and those that the service does not have any more, as they were found."""
+        texts, own = self._facts.files, self._service.files
+        paths = [path for path in (*files, *self._service.unwanted) if path in texts]
+        return {path: (texts[path].encode(), own[path][1] if path in own else 0o644) for path in paths}
+
+    async def _change(
+        self, files: Mapping[str, tuple[bytes, int]], dropped: Iterable[str], current: str, previous: str
+    ) -> None:
+        """Files, links and the start of the service in one command, which a link that drops does not part."""
+        await self._stage(files)
+        before = [*moved(files), *(f"rm -f {shlex.quote(path)}" for path in dropped)]
+        after = (self._service.enable, self._service.restart)
+        ran = await self._remote.run(switched(self._layout, current, previous, before, after))
+        if ran.status != 0:
+            raise ProfagentError(
+                f"the service on {self._facts.hostname} does not start: {ran.complaint}", hint="see its log there"
+            )
+
+    async def _stage(self, files: Mapping[str, tuple[bytes, int]]) -> None:
+        for directory in sorted({path.rpartition("/")[0] for path in files}):
+            await self._remote.must(f"mkdir -p {directory}")
+        for path, (content, mode) in files.items():
+            await self._remote.put(content, f"{path}.new", mode)
 
     async def is_active(self) -> bool:
         """Whether the service runs."""
         return (await self._remote.run(self._service.is_active)).status == 0
 
     async def tidy(self, current: str, previous: str) -> None:
-        """Remove other versions, and files that the service does not have any more."""
+        """Remove other versions."""
         await self._remote.must(cleared_versions(self._layout, current, previous))
-        if self._service.unwanted:
-            await self._remote.must(f"rm -f {shlex.join(self._service.unwanted)}")
 
     async def _explained(self, name: str, error: ProfagentError) -> ProfagentError:
         """The error, with what the daemon said last."""

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from profagent.deploy.layout import Layout
     from profagent.deploy.units import Service
@@ -17,6 +17,7 @@ __all__ = [
     "digest_check",
     "digest_list",
     "made_directories",
+    "moved",
     "part_of",
     "removed",
     "settled",
@@ -24,12 +25,12 @@ __all__ = [
 ]
 
 # A link is renamed over the one that stands there; a `mv` that is too old to be told to (-T) makes it anew.
-_LINK = """point() {{
+_POINT = """point() {
     ln -s "versions/$2" "$1.new" && mv -fT "$1.new" "$1" 2>/dev/null && return
     rm -f "$1.new"
     ln -sfn "versions/$2" "$1"
-}}
-cd {prefix} && rm -f current.new previous.new"""
+}
+"""
 
 
 def made_directories(layout: Layout) -> str:
@@ -71,12 +72,17 @@ def settled(layout: Layout, name: str) -> str:
     return f"sync && mv {part_of(layout, name)} {layout.version(name)}"
 
 
-def switched(layout: Layout, current: str, previous: str) -> str:
-    """Has the links lead to these versions; "": to none."""
-    steps = [_LINK.format(prefix=layout.prefix)]
+def switched(layout: Layout, current: str, previous: str, before: Iterable[str] = (), after: Iterable[str] = ()) -> str:
+    """Has the links lead to these versions ("": to none), between other commands; stops at the first that fails."""
+    steps = [*before, f"cd {layout.prefix}", "rm -f current.new previous.new"]
     for link, name in (("previous", previous), ("current", current)):
         steps.append(f"point {link} {name}" if name else f"rm -f {link}")
-    return " && ".join(steps)
+    return _POINT + " && ".join([*steps, *(f"{{ {step}\n}}" for step in after)])
+
+
+def moved(paths: Iterable[str]) -> list[str]:
+    """Has files that were written under another name take their places."""
+    return [f"mv -f {path}.new {path}" for path in paths]
 
 
 def removed(layout: Layout, service: Service) -> str:
