@@ -188,6 +188,7 @@ class Cleaner:
             number = await self._lose(place, lost)
             # Before they go: what is made anew under their names may be looked at at once.
             self._deleted.note(place, [path for each in group for path, _ in each.stored.files])
+            self._deleted.lose(place, [path for each in lost for path, _ in each.files])
             await self._deleted.save()
             removed = await on_disk(place.root, remove, place, [each.stored.files for each in group])
         except NotOurs:
@@ -220,6 +221,7 @@ class Cleaner:
 
     async def _correct(self, place: Place, number: int | None, kept: Sequence[Stored], removed: Removed) -> None:
         """What stayed after all is no loss; what was written to a file while it went is one."""
+        self._deleted.keep(place, [path for each in kept for path, _ in each.files])
         now_us = self._clock.wall_us()
         if number is not None and kept:
             size, logs = sum(each.size_bytes for each in kept), sum(len(each.files) for each in kept)
@@ -233,6 +235,8 @@ class Cleaner:
         try:
             if await on_disk(job.place.root, remove_directories, job.place):
                 _LOGGER.info("%s was delivered and is deleted", job.name)
+                self._deleted.forget(job.place)
+                await self._deleted.save()
         except (NotOurs, OSError) as error:
             self._refuse(job.place, f"{error}: the empty directory stays")
 

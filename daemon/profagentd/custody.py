@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from profagentd.cleaning import Cleaner
 from profagentd.delivery import Deliveries
-from profagentd.retention import Policy, Retain
 from profagentd.space import SpaceWatch
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from profagentd.deleted import Deleted
     from profagentd.losses import KeptLosses
     from profagentd.opening import Fingerprint, Place
+    from profagentd.retention import Policy
     from profagentd.roots import Roots
 
 
@@ -45,7 +45,6 @@ class Custody:
             policy, roots, clock, board, self._deliveries, deleted, losses, self.space, has_npu=has_npu
         )
         board.add_listener(self._deliveries)
-        board.add_listener(deleted)
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What is to run as long as the daemon does."""
@@ -59,7 +58,7 @@ class Custody:
 
     def taker(self, consumer: str) -> Callable[[Place, bytes, Fingerprint], None] | None:
         """Whom to tell of this consumer's deliveries; None when they are of no consequence."""
-        if self.policy.retain is Retain.KEEP or consumer not in self.policy.retain_for:
+        if not self.policy.counts(consumer):
             return None
         return lambda place, path, seen: self._deliveries.delivered(
             consumer, place, path, seen, self._clock.monotonic()

@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from profagentd.disks import on_disk
 from profagentd.logs import LogKind, api_model, kind_of
-from profagentd.state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from profagentd.board import Job
-    from profagentd.changes import Touch
     from profagentd.opening import Place
 
 _LOGGER = logging.getLogger(__name__)
@@ -31,23 +28,27 @@ FILE_NAME = "deleted.json"
 # JOBs, and series of a JOB, beyond which the earliest are forgotten.
 JOBS_LIMIT = 1000
 SERIES_LIMIT = 1000
+# Files whose loss is known one by one, the newest: those who follow them hear of their end soon.
+LOST_LIMIT = 10_000
 _COUNT = re.compile(rb"(.*)\.(\d{1,20})", re.DOTALL)
 
 
 class Deleted:
-    """A listener of the board: a JOB that is gone is forgotten. `has` may be asked by any thread."""
+    """Kept also of JOBs that seem gone: their root may come back. `has` and `lost` may be asked by any thread."""
 
     def __init__(self, directory: Path | None) -> None:
         """`directory`: where it is kept; None keeps it in memory only."""
         self._directory = directory
         self._jobs: dict[bytes, dict[bytes, int]] = {}  # by the JOB's directory: series, and the highest count
+        self._lost: dict[tuple[bytes, bytes], None] = {}  # directory and path of files that a kept loss counts
         self._is_saved = True
         self._is_failing = False
         self._saving = asyncio.Lock()
 
     def note(self, place: Place, paths: Iterable[bytes]) -> None:
         """These are about to be deleted; only logs that grow matter."""
-        series = self._jobs.setdefault(place.directory, {})
+        series = self._jobs.pop(place.directory, {})
+        self._jobs[place.directory] = series
         for path in (each for each in paths if kind_of(each) is LogKind.DATA):
             name, count = _split(path)
             if series.get(name, -1) < count:
@@ -60,6 +61,25 @@ class Deleted:
         """Whether a log of this name was deleted, as far as is known."""
         name, count = _split(path)
         return count <= self._jobs.get(place.directory, {}).get(name, -1)
+
+    def forget(self, place: Place) -> None:
+        """The JOB itself was deleted: no log of it is made anew."""
+        if self._jobs.pop(place.directory, None) is not None:
+            self._is_saved = False
+
+    def lose(self, place: Place, paths: Iterable[bytes]) -> None:
+        """These are about to be deleted undelivered, which a kept loss counts."""
+        self._lost.update(((place.directory, path), None) for path in paths)
+        _bound(self._lost, LOST_LIMIT)
+
+    def keep(self, place: Place, paths: Iterable[bytes]) -> None:
+        """These were to be lost, and stand."""
+        for path in paths:
+            self._lost.pop((place.directory, path), None)
+
+    def lost(self, place: Place, path: bytes) -> bool:
+        """Whether a kept loss counts the file of this name that was deleted lately."""
+        return (place.directory, path) in self._lost
 
     async def load(self) -> None:
         """Take up what an earlier daemon kept."""
@@ -84,22 +104,6 @@ class Deleted:
             except OSError as error:
                 self._note_failure(error)
 
-    # What the board tells
-
-    def job_changed_state(self, job: Job) -> None:
-        """No log of a JOB that is gone is made anew."""
-        if job.state is JobState.REMOVED and self._jobs.pop(job.place.directory, None) is not None:
-            self._is_saved = False
-
-    def names_changed(self, job: Job, touches: Mapping[bytes, Touch]) -> None:
-        """What was deleted stays deleted."""
-
-    def names_removed(self, job: Job) -> None:
-        """What was deleted stays deleted."""
-
-    def anything_changed(self, job: Job) -> None:
-        """What was deleted stays deleted."""
-
     def _note_failure(self, error: OSError) -> None:
         if not self._is_failing:
             self._is_failing = True
@@ -112,7 +116,7 @@ def _split(path: bytes) -> tuple[bytes, int]:
     return (match.group(1), int(match.group(2))) if match else (path, 0)
 
 
-def _bound(known: dict[bytes, Any], limit: int) -> None:
+def _bound(known: dict[Any, Any], limit: int) -> None:
     while len(known) > limit:
         del known[next(iter(known))]
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SETTLE_S = 0.5
 # A file's fingerprint and a bit for each consumer: there may be as many of them as there are files.
 _MARK = struct.Struct("<QQqQ")
+# The bit of each consumer where none is named.
+_ANYONE = 1
 
 
 class Deliveries:
@@ -38,15 +40,15 @@ class Deliveries:
         self.expect(retain_for)
 
     def expect(self, retain_for: Sequence[str]) -> None:
-        """These consumers must have a log from now on; what was delivered to others before is not known any more."""
+        """These consumers, or anyone when none is named, must have a log; earlier deliveries are not known any more."""
         self._bits = {consumer: 1 << number for number, consumer in enumerate(retain_for)}
-        self._all = (1 << len(retain_for)) - 1
+        self._all = (1 << len(retain_for)) - 1 or _ANYONE
         self._marks.clear()
         self._due.clear()
 
     def delivered(self, consumer: str, place: Place, path: bytes, seen: Fingerprint, now: float) -> None:
         """The consumer has the whole of this log, as it was when it had this fingerprint."""
-        bit = self._bits.get(consumer)
+        bit = self._bits.get(consumer) if self._bits else _ANYONE
         if bit is None:
             return
         marks = self._marks.setdefault(place, {})
@@ -66,7 +68,7 @@ class Deliveries:
     def has(self, place: Place, path: bytes, seen: Fingerprint) -> bool:
         """Whether every consumer has this very file. Any thread may ask."""
         mark = self._marks.get(place, {}).get(path)
-        return mark is not None and self._all != 0 and _unpacked(mark) == (seen, self._all)
+        return mark is not None and _unpacked(mark) == (seen, self._all)
 
     def due(self, place: Place, now: float, limit: int) -> list[tuple[tuple[bytes, Fingerprint], ...]]:
         """Logs, with their `.done`, that every consumer has and that have settled; each is given once."""
@@ -80,6 +82,7 @@ class Deliveries:
         """These are not there any more, or are not what they were."""
         for path in paths:
             self._marks.get(place, {}).pop(path, None)
+            self._due.get(place, {}).pop(path, None)
 
     def _together(self, place: Place, path: bytes) -> tuple[tuple[bytes, Fingerprint], ...]:
         """A log and its `.done`; nothing when a part is missing that somebody still is to have."""

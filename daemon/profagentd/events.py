@@ -55,7 +55,7 @@ class Completed(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The log is gone; `size` is the last one seen."""
+    """The log is gone; `size` is the last one seen, or `sent` where a kept loss counts what is beyond."""
 
     handle: int
     generation: int

@@ -62,7 +62,8 @@ def _removed(log: Log) -> Step:
     log.phase = Phase.OVER
     asked = log.comparison if log.generation == 0 else None
     generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)
-    return Step((Removed(log.handle, generation, sent, log.size),))
+    is_counted = log.was_lost is not None and log.was_lost()
+    return Step((Removed(log.handle, generation, sent, sent if is_counted else log.size),))
 
 
 def _unreadable(log: Log, error: Unreadable) -> Step:

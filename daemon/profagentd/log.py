@@ -93,6 +93,7 @@ class Log:
         "verified",
         "waits_until",
         "was_deleted",
+        "was_lost",
     )
 
     def __init__(self, handle: int, job: int, path: bytes, kind: LogKind, size: int, changed: float) -> None:
@@ -120,6 +121,7 @@ class Log:
         self.doubted = False  # another file may stand in its place
         self.waits_until: float | None = None  # when to look again though nothing changes
         self.was_deleted: Callable[[], bool] | None = None  # whether retention deleted a log of its name
+        self.was_lost: Callable[[], bool] | None = None  # whether a kept loss counts it
 
     def hold(self, generation: int, offset: int, prefix_digest: bytes) -> None:
         """The client's answer: it holds `offset` bytes of `generation`."""

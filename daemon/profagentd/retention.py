@@ -43,6 +43,13 @@ class Policy:
         """The free space below which deleting begins, on a file system of this size."""
         return max(self.min_free_bytes, int(self.min_free_share * total_bytes))
 
+    def counts(self, consumer: str) -> bool:
+        """Whether it matters what this consumer has; where nobody is named and anything may go, that of each does."""
+        if self.retain is Retain.KEEP:
+            return False
+        is_open_to_all = not self.retain_for and self.retain is Retain.MIN_FREE and self.delete_undelivered
+        return is_open_to_all or consumer in self.retain_for
+
 
 class Part(enum.Enum):
     """What a log is to its JOB, and so when it may go."""

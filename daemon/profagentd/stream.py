@@ -56,6 +56,7 @@ class Stream:
         self.is_answered = True  # a Holding came since logs were announced
         self.followed_again = 0  # JOBs that the client followed before
         self.was_deleted: Callable[[Place, bytes], bool] | None = None  # whether retention deleted a log of this name
+        self.was_lost: Callable[[Place, bytes], bool] | None = None  # whether a kept loss counts it
         self._views: dict[int, JobView] = {}
         self._handles: dict[Job, int] = {}
         self._last_handle = 0
@@ -223,9 +224,10 @@ class Stream:
             self._touch(view.selection, path, names.touches.get(path, Touch.HINT))
         new = [each for each in page.logs if each.path not in known]
         logs = [self.window.add(names.job, each, now.seen(each.changed_wall_us)) for each in new]
-        if self.was_deleted:
-            for log in logs:
-                log.was_deleted = partial(self.was_deleted, view.job.place, log.path)
+        for log in logs:
+            asked = view.job.place, log.path
+            log.was_deleted = partial(self.was_deleted, *asked) if self.was_deleted else None
+            log.was_lost = partial(self.was_lost, *asked) if self.was_lost else None
         self.is_answered &= not logs
         page.missing = [path for path in page.missing if path not in known]
         return logs, list(view.selection.losses(page, names.touches))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,6 +223,43 @@ async def test_what_goes_undelivered_is_one_loss_of_its_job(disk: Path) -> None:
     (again,) = bench.kept.since(0)
     assert (again.id, again.from_wall_us, again.to_wall_us) == (loss.id, loss.from_wall_us, bench.clock.wall)
     assert again.lost_logs > loss.lost_logs
+
+
+async def test_where_no_consumer_is_named_what_some_client_has_goes_first_and_is_no_loss(disk: Path) -> None:
+    bench = Bench(disk, dataclasses.replace(ROOM_AT_ANY_PRICE, retain_for=()))
+    job = bench.find(16)
+    bench.deliver(job, consumer="whoever")
+    await bench.clean()
+    assert len(list(job.glob("data/aicore*[0-9]"))) < 16
+    assert bench.kept.since(0) == []
+
+
+async def test_what_is_lost_is_known_to_those_who_follow_it(disk: Path) -> None:
+    bench = Bench(disk, ROOM_AT_ANY_PRICE)
+    job = bench.find(16)
+    bench.deliver(job, "aicore.0.m.3.0.1.1.0*")
+    await bench.clean()
+    place = bench.job(job).place
+    known = [bench.deleted.lost(place, b"data/aicore.0.m.3.0.1.1.%d" % log) for log in (0, 1, 15)]
+    assert known == [False, True, False]
+    assert bench.deleted.lost(place, b"data/aicore.0.m.3.0.1.1.1.done")
+
+
+async def test_what_was_deleted_is_known_while_a_root_is_away_and_until_its_job_is_deleted(disk: Path) -> None:
+    bench = Bench(disk, DELIVERED)
+    job, path = bench.find(1, ended=False), b"data/aicore.0.m.3.0.1.1.0"
+    place = bench.job(job).place
+    bench.deliver(job)
+    await bench.clean()
+    bench.board.gone(place)
+    assert bench.deleted.has(place, path)
+    (job / "data" / "acl_api.0.m.0.done").write_bytes(API_DONE % 32)
+    bench.board.found(place, bench.clock.wall, bench.clock.wall, is_scanned=False)
+    bench.deliver(job)
+    await bench.end(job)
+    await bench.clean()
+    assert not job.exists()
+    assert not bench.deleted.has(place, path)
 
 
 async def test_without_leave_what_nobody_has_stays_though_there_is_no_room(

@@ -17,6 +17,8 @@ from tests.fakes.small_disk import small_disk
 
 NAME = "aicore.0.model.3.0.1.1.0"
 TABLES = {b"info.json.0"}
+DISK_BYTES = 1 << 20
+ROOM = ("--retain", "min_free", "--min-free", "50%", "--delete-undelivered")
 # Much longer than the daemon takes when it may delete.
 LONG_S = 3.0
 
@@ -81,6 +83,41 @@ async def test_a_consumer_that_is_not_named_releases_nothing(tmp_path: Path) -> 
             await copied(client, job, "watch")
             await asyncio.sleep(LONG_S)
     assert len(content(job)) == 3
+
+
+async def test_where_no_consumer_is_named_what_some_client_has_is_no_loss(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "board", DISK_BYTES) as disk, running("--root", disk, *ROOM) as daemon:
+        job = complete_job(disk)
+        async with following(daemon.address) as client:
+            await copied(client, job, "whoever")
+            (disk / "fill").write_bytes(bytes(DISK_BYTES * 6 // 10))
+            hearing = asyncio.ensure_future(client.until_ended())
+            await until_gone(job)
+            await asyncio.sleep(0.5)
+            hearing.cancel()
+            assert client.losses == []
+
+
+async def test_what_goes_while_a_client_is_asked_about_it_is_lost_once(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "board", DISK_BYTES) as disk, running("--root", disk, *ROOM) as daemon:
+        job = complete_job(disk)
+        async with following(daemon.address) as client:
+            client.answers = False
+            await client.start("late")
+            await client.until(lambda: client.open_logs == 3)
+            (disk / "fill").write_bytes(bytes(DISK_BYTES * 6 // 10))
+            await client.until(has_losses(client))
+            await until_gone(job)
+            asked = [wire.Holding(handle=handle) for handle in client._open]
+            await client.say(wire.ClientMessage(holdings=wire.Holdings(logs=asked)))
+            await client.until(lambda: client.copy(NAME).is_removed and client.copy(f"{NAME}.done").is_removed)
+            for name in (NAME, f"{NAME}.done"):
+                removed = client.copy(name).removed
+                assert removed is not None
+                assert (removed.sent, removed.size) == (0, 0)
+            (loss,) = client.losses
+            assert (loss.reason, loss.lost_logs) == ("deleted-undelivered", 2)
+            assert loss.lost_bytes == 1024 + len(AICORE_DONE % 1024)
 
 
 async def test_after_a_restart_what_a_client_holds_is_delivered_again_without_its_bytes(tmp_path: Path) -> None:

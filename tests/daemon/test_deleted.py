@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from profagentd.deleted import FILE_NAME, JOBS_LIMIT, SERIES_LIMIT, Deleted
+from profagentd.deleted import FILE_NAME, JOBS_LIMIT, LOST_LIMIT, SERIES_LIMIT, Deleted
 from profagentd.events import StartReason
 from profagentd.log import Log
 from profagentd.logs import LogKind
 from profagentd.opening import Place
-from profagentd.state import JobState
 
 if TYPE_CHECKING:
     import pytest
@@ -71,15 +69,27 @@ async def test_what_cannot_be_read_or_kept_is_said_once(tmp_path: Path, caplog: 
     assert deleted.has(PLACE, path(1))
 
 
-async def test_a_job_that_is_gone_is_forgotten() -> None:
+async def test_a_job_that_was_deleted_itself_is_forgotten_also_after_a_restart(tmp_path: Path) -> None:
+    deleted, later = Deleted(tmp_path), Deleted(tmp_path)
+    for place in (PLACE, OTHER):
+        deleted.note(place, [path(0)])
+    await deleted.save()
+    deleted.forget(PLACE)
+    await deleted.save()
+    await later.load()
+    for known in (deleted, later):
+        assert [known.has(place, path(0)) for place in (PLACE, OTHER)] == [False, True]
+
+
+async def test_losses_are_known_file_by_file_until_they_prove_to_stand() -> None:
     deleted = Deleted(None)
-    deleted.note(PLACE, [path(0)])
-    job: Any = SimpleNamespace(place=PLACE, state=JobState.FINISHED)
-    deleted.job_changed_state(job)
-    assert deleted.has(PLACE, path(0))
-    job.state = JobState.REMOVED
-    deleted.job_changed_state(job)
-    assert not deleted.has(PLACE, path(0))
+    deleted.lose(PLACE, [path(0), path(0) + b".done", path(1)])
+    assert [deleted.lost(PLACE, each) for each in (path(0), path(0) + b".done", path(2))] == [True, True, False]
+    assert not deleted.lost(OTHER, path(0))
+    deleted.keep(PLACE, [path(0)])
+    assert [deleted.lost(PLACE, path(count)) for count in (0, 1)] == [False, True]
+    deleted.lose(PLACE, [path(count) for count in range(2, LOST_LIMIT + 2)])
+    assert [deleted.lost(PLACE, path(count)) for count in (1, 2)] == [False, True]
 
 
 async def test_it_is_bounded() -> None:
@@ -87,6 +97,10 @@ async def test_it_is_bounded() -> None:
     for number in range(JOBS_LIMIT + 1):
         deleted.note(Place(b"/r", b"JOB%d" % number), [path(0)])
     assert [deleted.has(Place(b"/r", b"JOB%d" % number), path(0)) for number in (0, 1)] == [False, True]
+    # One that goes on is not the earliest.
+    deleted.note(Place(b"/r", b"JOB1"), [path(1)])
+    deleted.note(OTHER, [path(0)])
+    assert [deleted.has(Place(b"/r", b"JOB%d" % number), path(0)) for number in (1, 2)] == [True, False]
     deleted.note(PLACE, [path(0, model) for model in range(SERIES_LIMIT + 1)])
     assert [deleted.has(PLACE, path(0, model)) for model in (0, 1)] == [False, True]
 

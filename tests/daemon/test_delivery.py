@@ -82,11 +82,19 @@ def test_it_is_asked_for_this_very_file(bench: Bench) -> None:
     assert not bench.deliveries.has(bench.place, DATA + b"1", SEEN)
 
 
-def test_nothing_is_delivered_to_nobody(bench: Bench) -> None:
+def test_where_no_consumer_is_named_anyone_counts(bench: Bench) -> None:
     deliveries = Deliveries(())
-    deliveries.delivered("a", bench.place, DATA, SEEN, NOW)
     assert not deliveries.has(bench.place, DATA, SEEN)
-    assert deliveries.due(bench.place, LATER, 10) == []
+    deliveries.delivered("whoever", bench.place, DATA, SEEN, NOW)
+    assert deliveries.has(bench.place, DATA, SEEN)
+    assert not deliveries.has(bench.place, DONE, SEEN)
+
+
+def test_nothing_is_kept_of_what_is_gone(bench: Bench) -> None:
+    bench.deliver("a")
+    bench.deliveries.forget(bench.place, [DATA, DONE])
+    assert not bench.deliveries._marks[bench.place]
+    assert not bench.deliveries._due[bench.place]
 
 
 @pytest.mark.parametrize("touch", [Touch.WRITTEN, Touch.MADE, Touch.DELETED, Touch.MOVED])

@@ -467,6 +467,13 @@ def test_a_log_removed_before_anything_was_sent_tells_what_is_lost(data: Bench) 
     assert data.events() == [Removed(7, 0, 0, 500)]
 
 
+def test_a_removed_log_that_a_kept_loss_counts_is_not_lost_once_more(data: Bench) -> None:
+    data.log.size = 500
+    data.log.was_lost = lambda: True
+    data.hold(3, RECORD)
+    assert data.events() == [Removed(7, 3, 256, 256)]
+
+
 def test_a_log_removed_before_its_prefix_was_compared_counts_it_as_held(data: Bench) -> None:
     data.log.size = 500
     data.hold(3, RECORD)

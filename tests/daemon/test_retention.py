@@ -39,6 +39,21 @@ def gone(policy: Policy, *logs: Stored, over: bool = True, whole: bool = True, s
     return [path for each in deletions for path, _ in each.stored.files]
 
 
+@pytest.mark.parametrize(
+    ("policy", "named", "another"),
+    [
+        (Policy(retain_for=("a",)), False, False),
+        (DELIVERED, True, False),
+        (ROOM_AT_ANY_PRICE, True, False),
+        (dataclasses.replace(ROOM_AT_ANY_PRICE, retain_for=()), True, True),
+        (dataclasses.replace(ROOM, retain_for=()), False, False),
+        (dataclasses.replace(DELIVERED, retain_for=()), False, False),
+    ],
+)
+def test_a_consumer_counts_by_name_or_where_anything_may_go(policy: Policy, named: bool, another: bool) -> None:
+    assert (policy.counts("a"), policy.counts("b")) == (named, another)
+
+
 def test_keep_deletes_nothing() -> None:
     assert gone(Policy(), stored(), short=10**9) == []
 

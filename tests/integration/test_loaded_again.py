@@ -156,6 +156,22 @@ def test_nobody_need_be_there_when_a_deleted_log_is_made_anew(
     _check(program, desk, tmp_path)
 
 
+def test_a_root_that_is_away_between_the_loads_takes_nothing_with_it(
+    program: Program, desk: Desk, root: Path, tmp_path: Path
+) -> None:
+    with running(*_options(root, tmp_path)) as board, desk.recording(board.address) as host:
+        program.load(0)
+        assert program.were_deleted()
+        root.rename(tmp_path / "away")
+        assert eventually(lambda: query(desk.database, "SELECT state FROM job") == [("removed",)])
+        (tmp_path / "away").rename(root)
+        program.load(1)
+        assert program.were_deleted()
+        ended = host.interrupt()
+    assert ended.code == 0, ended.err
+    _check(program, desk, tmp_path)
+
+
 @pytest.mark.parametrize("who", ["another daemon", "another consumer"])
 def test_where_the_deletion_is_not_known_the_first_load_is_set_aside(
     who: str, program: Program, desk: Desk, root: Path, tmp_path: Path

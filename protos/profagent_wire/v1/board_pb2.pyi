@@ -1317,7 +1317,9 @@ class Removed(google.protobuf.message.Message):
     sent: builtins.int
     """Bytes that this stream, or the client's holding before it, covers."""
     size: builtins.int
-    """The last size seen. When it is larger than `sent`, these bytes are lost."""
+    """The last size seen. When it is larger than `sent`, these bytes are lost. What a kept loss counts
+    (`deleted-undelivered`) is not told twice: `size` is `sent` then.
+    """
     def __init__(
         self,
         *,
