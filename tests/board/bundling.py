@@ -1,4 +1,4 @@
-"""Making bundles by the command."""
+"""Commands that take long: making bundles, and what is done on a board that is emulated."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from pathlib import Path
 
 from tests.integration.host import COMMAND, ENVIRONMENT, Ended
 
-# Wheels are fetched, and a bundle is 50 MB.
-BUNDLE_S = 600.0
+PATIENCE_S = 600.0
+
+
+def patiently(*arguments: str | Path, **variables: str) -> Ended:
+    """Run `profagent` to its end."""
+    ran = subprocess.run(
+        [*COMMAND, *arguments],
+        env={**ENVIRONMENT, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return Ended(ran.returncode, ran.stdout, ran.stderr)
 
 
 def bundled(machine: str, source: Path, file: Path, folder: Path, *more: str | Path, **variables: str) -> Ended:
     """Run `profagent bundle`; the folder keeps the wheels."""
-    ran = subprocess.run(
-        [*COMMAND, "bundle", "--arch", machine, "--from", source, "-o", file, *more],
-        env={**ENVIRONMENT, "XDG_CACHE_HOME": str(folder / "cache"), **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=BUNDLE_S,
-        check=False,
-    )
-    return Ended(ran.returncode, ran.stdout, ran.stderr)
+    given = ("--arch", machine, "--from", source, "-o", file, *more)
+    return patiently("bundle", *given, **{"XDG_CACHE_HOME": str(folder / "cache"), **variables})

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent
+# Leads to this machine, and does not look like a loopback address.
+HOST = "0.0.0.0"
 # A loaded machine takes its time to emulate another.
 BOOT_S = 600.0
 COMMAND_S = 600.0
@@ -22,10 +24,11 @@ class Emulated:
     def __init__(self, folder: Path, ssh_port: int, grpc_port: int) -> None:
         self.key = folder / "user"
         self.known_hosts = folder / "known_hosts"
-        self.address = f"127.0.0.1:{grpc_port}"
-        self.target = f"ssh://root@127.0.0.1:{ssh_port}"
+        self.port = grpc_port
+        self.address = f"{HOST}:{grpc_port}"
+        self.target = f"ssh://root@{HOST}:{ssh_port}"
         host = (folder / "host.pub").read_text("ascii").split()[:2]
-        self.known_hosts.write_text(f"[127.0.0.1]:{ssh_port} {' '.join(host)}\n", "ascii")
+        self.known_hosts.write_text(f"[{HOST}]:{ssh_port} {' '.join(host)}\n", "ascii")
 
     def ssh(self, command: str, stdin: Path | None = None) -> subprocess.CompletedProcess[bytes]:
         """Run a shell command there."""
@@ -56,7 +59,7 @@ def booted(folder: Path) -> Iterator[Emulated]:
     """Boot what `make_image` has made there; the disk stays as it was. SSH answers when this is entered."""
     ssh_port, grpc_port = _free_ports()
     board = Emulated(folder, ssh_port, grpc_port)
-    forwards = f"hostfwd=tcp:127.0.0.1:{ssh_port}-:22,hostfwd=tcp:127.0.0.1:{grpc_port}-:50151"
+    forwards = f"hostfwd=tcp:127.0.0.1:{ssh_port}-:22,hostfwd=tcp:127.0.0.1:{grpc_port}-:{grpc_port}"
     (kernel,) = (folder / "kernel/boot").glob("vmlinuz-*")
     machine = ["-M", "virt,gic-version=2", "-cpu", "cortex-a53", "-smp", "2", "-m", "1G"]
     devices: list[str | Path] = [

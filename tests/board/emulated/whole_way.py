@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,11 @@ import pytest
 from profagent.commands.keys import Keys
 from profagent.deploy.bundle.archive import unpack
 from tests.board.bare import CHECKOUT
-from tests.board.bundling import bundled
-from tests.board.emulated.qemu import Emulated, booted, make_image
-from tests.integration.host import profagent
+from tests.board.bundling import bundled, patiently
+from tests.board.emulated.qemu import HOST, Emulated, booted, make_image
+from tests.integration.host import Ended
 
+Host = Callable[..., Ended]
 DAEMON = "/opt/profagent/current/bin/profagentd"
 
 
@@ -61,34 +63,40 @@ def board(image: Path) -> Iterator[Emulated]:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Keys:
-    keys = Keys(tmp_path / "workshop")
+def host(home: Path) -> Host:
+    """`profagent` on a host with folders of its own."""
+    folders = {"XDG_CONFIG_HOME": home / ".config", "XDG_DATA_HOME": home / "data"}
+    return partial(patiently, HOME=str(home), **{name: str(path) for name, path in folders.items()})
+
+
+@pytest.fixture
+def workshop(home: Path) -> Keys:
+    keys = Keys(home / ".config/profagent/keys")
     keys.init("lab-3")
-    keys.issue_board("board", ("127.0.0.1",))
     return keys
 
 
-def recorded_whole(board: Emulated, workshop: Keys, workspace: Path) -> None:
+def recorded_whole(board: Emulated, host: Host, name: str, workspace: Path) -> None:
     """A JOB that is written there arrives here, byte for byte."""
     with timed("JOB written on the board"):
         simulate = f"{DAEMON} --simulate --root /root/jobs --rate 4 --for 5 --listen unix:/tmp/simulated"
         board.must(f"umask 027; timeout 40 {simulate} || [ $? = 124 ]")
     with timed("recorded"):
-        chosen = ("--backlog", "--until-finished", "--json", "--keys", workshop.folder, "--workspace", workspace)
-        ended = profagent("record", "--board", board.address, *chosen)
+        ended = host("record", "--board", name, "--backlog", "--until-finished", "--json", "--workspace", workspace)
     assert ended.code == 0, ended.err
     mirror = Path(ended.document["mirror"])
     there = board.ssh("cd /root/jobs && tar -cf - JOB*").stdout
     with tarfile.open(fileobj=io.BytesIO(there)) as archive:
         files = {member.name: archive.extractfile(member) for member in archive if member.isfile()}
         assert len(files) > 5
-        for name, file in files.items():
+        for path, file in files.items():
             assert file is not None
-            assert (mirror / name).read_bytes() == file.read(), name
+            assert (mirror / path).read_bytes() == file.read(), path
 
 
-def test_it_is_installed_by_hand(board: Emulated, bundle: Path, workshop: Keys, tmp_path: Path) -> None:
+def test_it_is_installed_by_hand(board: Emulated, host: Host, bundle: Path, workshop: Keys, tmp_path: Path) -> None:
     assert board.ssh("command -v python3").returncode != 0
+    workshop.issue_board("board", (HOST,))
     keys = tmp_path / "keys.tar"
     with tarfile.open(keys, "w") as archive:
         archive.add(workshop.folder / "boards/board", "keys")
@@ -97,10 +105,31 @@ def test_it_is_installed_by_hand(board: Emulated, bundle: Path, workshop: Keys, 
         board.must("mkdir -p /root/jobs && tar -xzf - -C /tmp", bundle)
     installer = f"/tmp/{unpack(bundle).name}/install.sh"
     with timed("install.sh"):
-        assert "is installed" in board.must(f"sh {installer} --root /root/jobs --keys /tmp/keys")
+        assert "is installed" in board.must(
+            f"sh {installer} --root /root/jobs --keys /tmp/keys --listen {HOST}:{board.port}"
+        )
     assert board.must("systemctl is-active profagentd") == "active"
     assert board.must("stat --format=%U /proc/$(systemctl show --property MainPID --value profagentd)") == "profagentd"
-    recorded_whole(board, workshop, tmp_path / "ws")
+    recorded_whole(board, host, board.address, tmp_path / "ws")
     board.must(f"sh {installer} --remove")
+    left = board.must("ls -d /opt/profagent /etc/profagent /var/lib/profagentd 2>/dev/null; ls /root/jobs")
+    assert left.startswith("JOB")
+
+
+@pytest.mark.usefixtures("workshop")
+def test_it_is_deployed_over_ssh(board: Emulated, host: Host, bundle: Path, home: Path, tmp_path: Path) -> None:
+    (home / ".ssh/known_hosts").symlink_to(board.known_hosts)
+    (home / ".ssh/id_ed25519").symlink_to(board.key)
+    board.must("mkdir -p /root/jobs")
+    chosen = ("--root", "/root/jobs", "--listen", f"{HOST}:{board.port}", "--name", "euler")
+    with timed("profagent deploy"):
+        deployed = host("deploy", board.target, *chosen, "--python", "bundled", "--bundle", bundle)
+    assert deployed.code == 0, deployed.err + deployed.out
+    print(deployed.out)
+    assert board.must("systemctl is-active profagentd") == "active"
+    recorded_whole(board, host, "euler", tmp_path / "ws")
+    with timed("profagent deploy --remove"):
+        removed = host("deploy", board.target, "--remove")
+    assert removed.code == 0, removed.err
     left = board.must("ls -d /opt/profagent /etc/profagent /var/lib/profagentd 2>/dev/null; ls /root/jobs")
     assert left.startswith("JOB")
