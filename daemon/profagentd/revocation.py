@@ -18,10 +18,10 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
 class Revocations:
-    """The file's fingerprints. It is read again when it has changed; an unreadable one revokes no less than before."""
+    """The file's fingerprints. It is read again when it has changed; one without sense revokes no less than before."""
 
     def __init__(self, path: str) -> None:
-        """Read the file. Raises DaemonError when it cannot be read, or has a line that is none."""
+        """Read the file. Raises DaemonError when it cannot be read, is empty, or has a line that is none."""
         self._path = path
         self._fingerprints: frozenset[str] = frozenset()
         self._seen = _state(path)
@@ -30,7 +30,7 @@ class Revocations:
         except (OSError, ValueError) as error:
             raise DaemonError(
                 f"the revocation list {path}: {_why(error)}",
-                hint="tls_revoked names the revoked.txt of `profagent keys`; it may be empty",
+                hint="tls_revoked names the revoked.txt of `profagent keys`; one that revokes nobody has a line with #",
             ) from error
 
     def has(self, fingerprint: str) -> bool:
@@ -52,6 +52,8 @@ class Revocations:
     def _read(self) -> None:
         with open(self._path, encoding="utf-8") as file:
             text = file.read()
+        if not text.strip():
+            raise ValueError("it is empty, without even its first line")
         wrong = [line for line, entry in _entries(text) if not _FINGERPRINT.fullmatch(entry)]
         found = {entry for _, entry in _entries(text)}
         self._fingerprints = frozenset(found | self._fingerprints if wrong else found)

@@ -28,12 +28,12 @@ def test_a_line_is_a_fingerprint_and_a_remark(path: Path) -> None:
 
 
 def test_a_change_holds_at_once(path: Path) -> None:
-    path.write_text("")
+    path.write_text("# nobody\n")
     revocations = Revocations(str(path))
     assert not revocations.has(ONE)
     path.write_text(ONE)
     assert revocations.has(ONE)
-    path.write_text("")
+    path.write_text("# nobody\n")
     assert not revocations.has(ONE)
 
 
@@ -50,6 +50,20 @@ def test_a_list_that_is_gone_revokes_what_it_did(path: Path, caplog: pytest.LogC
     assert not revocations.has(ONE)
 
 
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_an_emptied_list_revokes_what_it_did(path: Path, content: str, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text(f"# revoked\n{ONE}\n")
+    revocations = Revocations(str(path))
+    path.write_text(content)
+    with caplog.at_level(logging.ERROR):
+        assert all(revocations.has(ONE) for _ in range(5))
+    assert [record.message for record in caplog.records] == [
+        f"{path}: it is empty, without even its first line; what was revoked stays so"
+    ]
+    path.write_text("# revoked\n")
+    assert not revocations.has(ONE)
+
+
 def test_a_wrong_line_frees_nobody_and_hides_nobody(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.write_text(ONE)
     revocations = Revocations(str(path))
@@ -59,7 +73,7 @@ def test_a_wrong_line_frees_nobody_and_hides_nobody(path: Path, caplog: pytest.L
     assert "line 1 is no SHA-256 fingerprint" in caplog.text
 
 
-@pytest.mark.parametrize("content", [None, b"no fingerprint", b"\xff\xfe", b"1" * 63])
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"no fingerprint", b"\xff\xfe", b"1" * 63])
 def test_a_daemon_does_not_start_with_a_list_that_says_nothing(path: Path, content: bytes | None) -> None:
     if content is not None:
         path.write_bytes(content)

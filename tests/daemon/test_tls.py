@@ -208,7 +208,7 @@ async def test_a_stream_ends_when_its_certificate_is_revoked_and_comes_back_when
         rewrite(revoked, operator.fingerprint.upper())
         assert await client.until_ended() is grpc.StatusCode.UNAUTHENTICATED
         assert "is revoked on this board" in await client.call.details()
-    rewrite(revoked, "")
+    rewrite(revoked, "# nobody\n")
     assert (await welcome_of(daemon.address, operator.client)).role == wire.ROLE_OPERATOR
 
 

@@ -121,7 +121,7 @@ def host(*, name: str, role: str, keys: Path | None, days: int, as_json: bool) -
 @keys_folder
 @options.as_json
 def list_(*, keys: Path | None, as_json: bool) -> None:
-    """List the workshop's certificates, and which are revoked.
+    """List the workshop's certificates, and which are revoked or have expired.
 
     Example: profagent keys list --json
     """
@@ -180,6 +180,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
         "until": certificate.until.isoformat(),
         "addresses": list(certificate.addresses),
         "revoked": entry.revoked,
+        "expired": entry.expired,
     }
 
 
@@ -190,7 +191,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
         certificate.name,
         certificate.role,
         f"{certificate.until:%Y-%m-%d}",
-        "revoked" if entry.revoked else "valid",
+        "revoked" if entry.revoked else "expired" if entry.expired else "valid",
         certificate.fingerprint,
         " ".join(certificate.addresses),
     )

@@ -48,10 +48,11 @@ _LIST_HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A certificate of the workshop, and whether it is revoked."""
+    """A certificate of the workshop, and whether it is revoked, or its time is over."""
 
     certificate: Certificate
     revoked: bool
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,13 @@ class Keys:
 
     def entries(self) -> list[Entry]:
         """The authority, and what it issued, by kind and name. Raises UsageError."""
+        self._need_workshop()
         revoked = self._revoked()
         files = [self.folder / CA, *sorted((self.folder / "certificates").glob("*.pem"))]
         found = [Certificate.read(_content(file), file) for file in files]
         order = ("workshop", "board", "host", "unknown")
         found.sort(key=lambda each: (order.index(each.kind), each.name, each.until))
-        return [Entry(each, each.fingerprint in revoked) for each in found]
+        return [Entry(each, each.fingerprint in revoked, each.until < self._now) for each in found]
 
     def takes(self, certificate: Certificate) -> bool:
         """Whether it is the workshop's, holds now, and is not revoked. Raises UsageError."""
@@ -161,7 +163,14 @@ class Keys:
                     hint=f"`profagent keys revoke {name}` first, or take another name",
                 )
 
+    def _need_workshop(self) -> None:
+        if not (self.folder / CA).exists():
+            raise UsageError(
+                f"{self.folder} holds no keys", hint="make a workshop with `profagent keys init`, or name its --keys"
+            )
+
     def _authority(self) -> Issued:
+        self._need_workshop()
         certificate, key = (_content(self.folder / each) for each in (CA, CA_KEY))
         if stat.S_IMODE((self.folder / CA_KEY).stat().st_mode) & OTHERS:
             raise UsageError(
@@ -177,7 +186,7 @@ class Keys:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold off others that change the folder. Raises UsageError when there is none."""
-        _content(self.folder / CA)
+        self._need_workshop()
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -52,7 +52,7 @@ class Credentials:
                 f"{folder / KEY}: others than its owner may use this key", hint=f"chmod 600 {folder / KEY}"
             )
         revoked = folder / REVOKED
-        text = _content(revoked).decode("utf-8", "replace") if revoked.exists() else ""
+        text = _content(revoked).decode("utf-8", "replace") if revoked.exists() else None
         return cls(
             folder,
             Certificate.read(ca, folder / CA),
@@ -60,7 +60,7 @@ class Credentials:
             ca,
             cert,
             key,
-            revoked_fingerprints(text, revoked),
+            frozenset() if text is None else revoked_fingerprints(text, revoked),
         )
 
     def context(self) -> ssl.SSLContext:
@@ -91,6 +91,8 @@ class Access:
     keys: Path | None = None
     insecure: bool = False
     known: Mapping[str, KnownBoard] = field(default_factory=dict)
+    # Folders that had a list of the revoked: one that vanishes from them frees nobody.
+    _with_list: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def named(self, board: str) -> KnownBoard:
         """The board of that name, else the one at that address."""
@@ -112,7 +114,7 @@ class Access:
         if self.keys and address.startswith("unix:"):
             raise UsageError("a Unix socket has no TLS", hint="leave --keys out")
         if self.keys:
-            return Credentials.read(self.keys)
+            return self._read(self.keys)
         if self.insecure or is_local(address):
             return None
         if not (default_keys() / CERT).exists():
@@ -121,7 +123,14 @@ class Access:
                 hint="make some with `profagent keys init`, or name others with --keys DIR; or use a tunnel, ssh -L"
                 " 50151:127.0.0.1:50151 BOARD, and --board 127.0.0.1; --insecure goes without (see docs/security.md)",
             )
-        return Credentials.read(default_keys())
+        return self._read(default_keys())
+
+    def _read(self, folder: Path) -> Credentials:
+        if (folder / REVOKED).exists():
+            self._with_list.add(folder)
+        elif folder in self._with_list:
+            raise UsageError(f"{folder / REVOKED} has vanished", hint="copy it anew from the workshop, or from a board")
+        return Credentials.read(folder)
 
 
 # As the address has it: plain text within this host, TLS with the default keys beyond.

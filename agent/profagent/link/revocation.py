@@ -15,7 +15,15 @@ def plain_fingerprint(text: str) -> str:
 
 
 def revoked_fingerprints(text: str, source: object) -> frozenset[str]:
-    """The fingerprints of a list. Raises UsageError, which names `source`, for a line that is none."""
+    """The fingerprints of a list. Raises UsageError, which names `source`, for a line that is none, or an empty list.
+
+    A list that revokes nobody has a remark, so that one that was cut to nothing frees nobody.
+    """
+    if not text.strip():
+        raise UsageError(
+            f"{source} is empty, without even its first line",
+            hint="copy it anew from the workshop, or from a board; one that revokes nobody has a line with #",
+        )
     found = set()
     for number, line in enumerate(text.splitlines(), 1):
         entry = plain_fingerprint(line.partition("#")[0])

@@ -175,7 +175,7 @@ def test_without_a_workshop_nothing_is_issued(tmp_path: Path) -> None:
         lambda: Keys(tmp_path).revoke("x"),
         lambda: Keys(tmp_path).issue_host("x", "viewer"),
     ):
-        with pytest.raises(UsageError, match=r"cannot read") as error:
+        with pytest.raises(UsageError, match="holds no keys") as error:
             act()
         assert "keys init" in error.value.hint
 
@@ -211,6 +211,22 @@ def test_the_command_from_a_workshop_to_a_revoked_host(tmp_path: Path, capsys: p
     text = capsys.readouterr().out
     assert made["fingerprint"] in text
     assert "192.168.1.20" in text
+
+
+def test_what_has_expired_is_listed_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "keys"
+    long_ago = Keys(folder, datetime.now(UTC) - timedelta(days=9))
+    long_ago.init("lab")
+    long_ago.issue_host("over", "viewer", days=8)
+    long_ago.issue_host("gone", "viewer", days=8)
+    long_ago.issue_host("going-on", "viewer", days=10)
+    long_ago.revoke("gone")
+    assert run(["keys", "list", "--keys", str(folder)]) == 0
+    lines = {words[1]: words for words in map(str.split, capsys.readouterr().out.splitlines()) if len(words) > 1}
+    assert [lines[name][4] for name in ("over", "gone", "going-on")] == ["expired", "revoked", "valid"]
+    assert run(["keys", "list", "--keys", str(folder), "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {entry["name"] for entry in listed if entry["expired"]} == {"over", "gone"}
 
 
 def test_the_default_folder_is_the_users(

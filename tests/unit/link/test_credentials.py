@@ -103,6 +103,24 @@ def test_a_folder_that_lacks_a_file_is_refused(folder: Path, missing: str) -> No
 def test_a_list_of_the_revoked_may_be_missing(folder: Path) -> None:
     (folder / "revoked.txt").unlink()
     assert Credentials.read(folder).revoked == frozenset()
+    credentials = Access(folder).credentials("192.168.1.20:1")
+    assert credentials is not None
+    assert credentials.revoked == frozenset()
+
+
+def test_a_list_that_vanishes_or_is_emptied_frees_nobody(folder: Path) -> None:
+    access = Access(folder)
+    access.credentials("192.168.1.20:1")
+    listed = (folder / "revoked.txt").read_bytes()
+    (folder / "revoked.txt").write_bytes(b"")
+    with pytest.raises(UsageError, match="is empty"):
+        access.credentials("192.168.1.20:1")
+    (folder / "revoked.txt").unlink()
+    with pytest.raises(UsageError, match="has vanished") as caught:
+        access.credentials("192.168.1.20:1")
+    assert "copy it anew" in caught.value.hint
+    (folder / "revoked.txt").write_bytes(listed)
+    assert access.credentials("192.168.1.20:1") is not None
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604])

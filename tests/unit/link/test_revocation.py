@@ -16,8 +16,15 @@ def test_fingerprints_stand_a_line_each_with_remarks() -> None:
     assert revoked_fingerprints(text, "list") == {ONE, "ab" * 32}
 
 
-def test_an_empty_list_revokes_nobody() -> None:
-    assert revoked_fingerprints("", "list") == frozenset()
+def test_a_list_of_remarks_revokes_nobody() -> None:
+    assert revoked_fingerprints("# nobody\n", "list") == frozenset()
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_a_list_that_was_emptied_is_none(text: str) -> None:
+    with pytest.raises(UsageError, match="list is empty") as caught:
+        revoked_fingerprints(text, "list")
+    assert "copy it anew" in caught.value.hint
 
 
 @pytest.mark.parametrize("line", [ONE[1:], ONE + "0", "g" * 64, "euler"])
