@@ -69,7 +69,7 @@ class RememberedFiles:
 
 
 class Arriving:
-    """Small files of which not all has come, by handle."""
+    """Small files of all JOBs of which not all has come, by handle."""
 
     def __init__(self) -> None:
         self._content: dict[int, bytearray] = {}

@@ -46,14 +46,12 @@ class _Job:
         """`begun_us`: calls that ended by then, on the board's clock, are from before."""
         self.files = RememberedFiles()
         self.decoder = JobDecoder(self.files, counter_map, marked_map=simulated_map(), remembered_logs=DECODED_LOGS)
-        self.arriving = Arriving()
         self._begun_us = begun_us
         self._calls_until_us: dict[str, int] = {}
         self._calls_shown_us: dict[str, int] = {}
 
     def begin_anew(self) -> None:
-        """Everything comes again: what was on its way, and calls that were shown."""
-        self.arriving.clear()
+        """Everything comes again, calls that were shown as well."""
         self._calls_shown_us = dict(self._calls_until_us)
 
     def new_calls(self, changes: Iterable[Change]) -> Iterator[Change]:
@@ -80,6 +78,7 @@ class Watching:
         self._counter_map = counter_map
         self._beginnings = beginnings
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
+        self._arriving = Arriving()
         self._directories: dict[str, str] = {}
         self._begun_us = 0
         self.refused: dict[str, UnsupportedBoardError] = {}
@@ -89,6 +88,7 @@ class Watching:
         if self._counter_map is None and board.simulated:
             self._counter_map = simulated_map()
         self._begun_us = self._begun_us or board.clocks.wall_us
+        self._arriving.clear()
         for job in self._jobs.values():
             job.begin_anew()
 
@@ -185,11 +185,30 @@ class Watching:
         reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, isinstance(event, Completed))
         if isinstance(event, Removed):
             reached.pop(log.handle)
+            self._arriving.take(log.handle)
             return [LinkLedger(path, entry) for entry in removal_entry(event.sent, event.size)]
         try:
-            return list(_snapshot(job, log, path, event) if log.snapshot else _data(job, path, event))
+            return list(self._snapshot(job, log, path, event) if log.snapshot else _data(job, path, event))
         except StoreError as error:
             return [LinkLedger(path, Entry("note", "too-large", f"not decoded again: {error}"))]
+
+    def _snapshot(self, job: _Job, log: FollowedLog, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
+        if isinstance(event, Started):
+            self._arriving.begin(log.handle)
+            return ()
+        if isinstance(event, Chunk):
+            if self._arriving.append(log.handle, event.data):
+                return ()
+            return [
+                LinkLedger(path, Entry("note", "too-large", "more than is read of small files: 4 MiB, or 64 in all"))
+            ]
+        data = self._arriving.take(log.handle)
+        if data is None:
+            return ()
+        name = parse_log_name(path)
+        if name is not None:
+            job.files.keep(path, name, data)
+        return job.decoder.snapshot(path, event.generation, data, digest_of(data))
 
 
 def _data(job: _Job, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
@@ -201,20 +220,3 @@ def _data(job: _Job, path: str, event: Started | Chunk | Completed) -> Iterable[
             job.files.append(path, event.data)
             return job.new_calls(job.decoder.append(path, event.generation, event.offset, event.data))
     return job.decoder.complete(path, event.generation, event.size, event.digest)
-
-
-def _snapshot(job: _Job, log: FollowedLog, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
-    if isinstance(event, Started):
-        job.arriving.begin(log.handle)
-        return ()
-    if isinstance(event, Chunk):
-        if job.arriving.append(log.handle, event.data):
-            return ()
-        return [LinkLedger(path, Entry("note", "too-large", "more than is read of small files: 4 MiB, or 64 in all"))]
-    data = job.arriving.take(log.handle)
-    if data is None:
-        return ()
-    name = parse_log_name(path)
-    if name is not None:
-        job.files.keep(path, name, data)
-    return job.decoder.snapshot(path, event.generation, data, digest_of(data))

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 TOLD_ENTRIES = 10_000
 # JOBs of which anything is remembered, those that were heard of last.
 REMEMBERED_JOBS = 16
+# Records of inferences that are not whole, of all JOBs; an inference that alone has more is shown as it is.
+OPEN_RECORDS = 50_000
 
 Event = dict[str, Any]
 
@@ -58,6 +60,7 @@ class LiveEvents:
             yield from self._change(batch.job, job, change)
         for inference, is_whole in job.due(has_ended=batch.state in ENDED_STATES):
             yield self._inference(batch.job, inference, complete=is_whole)
+        yield from self._tell_oldest()
         if batch.state not in (None, job.state):
             job.state = batch.state
             yield self._event("job", batch.job, state=batch.state)
@@ -68,6 +71,14 @@ class LiveEvents:
             name, job = self._jobs.popitem(last=False)
             for inference, is_whole in job.due(has_ended=True):
                 yield self._inference(name, inference, complete=is_whole)
+
+    def _tell_oldest(self) -> Iterator[Event]:
+        """Show what there is of too many records: the oldest inferences of JOBs that were not heard of for longest."""
+        too_many = sum(job.open_records for job in self._jobs.values()) - OPEN_RECORDS
+        for name, job in self._jobs.items():
+            for inference in job.oldest(too_many):
+                too_many -= inference.size
+                yield self._inference(name, inference, complete=False)
 
     def pass_over(self, batch: JobChanges) -> None:
         """Take changes that nobody is to see: they are not counted."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 # Inferences of which a part has come; older ones than these are shown as they are.
 OPEN_INFERENCES = 1_000
-# Records of all of them; an inference that alone has more is shown as it is.
-OPEN_RECORDS = 50_000
 # Layers of all models' tables beyond the newest, and models that had a part on the CPU.
 REMEMBERED_LAYERS = 100_000
 REMEMBERED_MODELS = 1_000
@@ -36,6 +34,8 @@ class LiveJob:
 
     def __init__(self) -> None:
         self.state: str | None = None
+        # Records of inferences that were not told.
+        self.open_records = 0
         self._frequency_mhz: int | None = None
         self._tables: OrderedDict[tuple[str, int], LayerTable] = OrderedDict()
         self._layers = 0  # in all of these
@@ -72,6 +72,7 @@ class LiveJob:
             inference = self._opened(change.name, stretch)
             if inference is not None:
                 inference.of_unit(kind).append(layer)
+                self.open_records += 1
             yield number, layer
 
     def redecode(self, change: Redecoded) -> None:
@@ -96,15 +97,21 @@ class LiveJob:
         The oldest of too many are told as they are.
         """
         too_many = len(self._open) - OPEN_INFERENCES
-        records = sum(inference.size for inference in self._open.values())
         for place, (key, inference) in enumerate(list(self._open.items())):
             is_whole = inference.is_whole(with_aicpu=_model(inference.name) in self._with_aicpu)
-            is_over = place < too_many or records > OPEN_RECORDS
-            if is_whole or is_over or (has_ended and inference.has_records):
-                records -= inference.size
-                del self._open[key]
-                self._note_told(key, inference.done)
+            if is_whole or place < too_many or (has_ended and inference.has_records):
+                self._close(key, inference)
                 yield inference, is_whole
+
+    def oldest(self, records: int) -> Iterator[OpenInference]:
+        """Inferences to tell as they are, so that at least so many records less are open."""
+        for key, inference in list(self._open.items()):
+            if records <= 0:
+                return
+            if inference.has_records:
+                records -= inference.size
+                self._close(key, inference)
+                yield inference
 
     def _know_layers(self, model: tuple[str, int], table: LayerTable) -> None:
         earlier = self._tables.pop(model, None)
@@ -119,8 +126,11 @@ class LiveJob:
         key = (name.inference, stretch)
         return None if key in self._told else self._open.setdefault(key, OpenInference(name))
 
-    def _note_told(self, key: _Key, done: Done | None) -> None:
-        self._told[key] = done
+    def _close(self, key: _Key, inference: OpenInference) -> None:
+        """Take an inference that is told from those that are open."""
+        del self._open[key]
+        self.open_records -= inference.size
+        self._told[key] = inference.done
         if len(self._told) > TOLD_INFERENCES:
             self._told.popitem(last=False)
 
@@ -137,7 +147,9 @@ class LiveJob:
         name = parse_log_name(path)
         for inference in self.of_log(name):
             assert name is not None, "an inference's log has a name"
-            inference.of_unit(name.kind).clear()
+            unit = inference.of_unit(name.kind)
+            self.open_records -= len(unit)
+            unit.clear()
         return name
 
     def _advance(self, change: LogAdvanced) -> None:

@@ -12,7 +12,7 @@ from profagent.commands.remembered_files import REMEMBERED_FILES, Arriving, Reme
 from profagent.commands.watching import FORGOTTEN, REMEMBERED_JOBS, Watching
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import ApiRecords, InferenceTimed, LinkLedger, Redecoded, SegmentRecords
-from profagent.link.messages import Acknowledgement, Chunk, JobStatus
+from profagent.link.messages import Acknowledgement, Chunk, JobStatus, Removed
 from profagent.link.session import FollowedLog, Happened, chunk_crc
 from tests.encoders import api_record
 from tests.unit.commands.link import BOARD_US, JOB, Sender, board
@@ -149,6 +149,28 @@ def test_small_files_that_come_at_once_are_bounded_together(monkeypatch: pytest.
     assert (arriving.take(1), arriving.take(3)) == (b"1234", None)
     arriving.begin(4)
     assert arriving.append(4, b"123456")
+
+
+async def test_small_files_that_come_of_several_jobs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 10)
+    sender = await _sender()
+    told = []
+    for sender.job in (JOB, "JOB" + "O" * 29, "JOB" + "P" * 29):
+        sender.sink.know_job(sender.job, f"/root/{sender.job}")
+        told.append(await sender.send("data/m.0.layer.info", b"1234", snapshot=True, complete=False))
+    assert told[:2] == [[], []]
+    (dropped,) = told[2]
+    assert isinstance(dropped, LinkLedger)
+    assert dropped.entry.reason == "too-large"
+
+
+async def test_a_small_file_that_is_gone_before_all_of_it_came_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 10)
+    sender = await _sender()
+    for handle in range(1, 4):
+        assert await sender.send("data/m.0.layer.info", b"12345678", snapshot=True, complete=False) == []
+        log = FollowedLog(handle, JOB, b"data/m.0.layer.info", snapshot=True, generation=1, offset=8)
+        await sender.happen(Happened(JOB, log, Removed(handle, 1, 8, 8)))
 
 
 def test_the_oldest_tables_make_room(monkeypatch: pytest.MonkeyPatch) -> None:

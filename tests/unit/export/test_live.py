@@ -254,22 +254,49 @@ def test_a_simulated_job_marks_every_event(job: ArrivingJob) -> None:
 def test_an_inference_whose_records_never_end_is_told_as_it_is(
     job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profagent.export.live_job.OPEN_RECORDS", 10)
+    monkeypatch.setattr("profagent.export.live.OPEN_RECORDS", 10)
     data = records(*range(1, 31))
     events = [event for at in range(0, len(data), 256) for event in job.send(aicore_path(), data[at : at + 256])]
     (event,) = [event for event in events if event["event"] == "inference"]
     assert (event["records"], event["complete"]) == (11, False)
 
 
+def _segment(*ticks: int) -> SegmentRecords:
+    """Records of an inference that no `.done` ends."""
+    changes = ArrivingJob().decoder.append(aicore_path(), 1, 0, records(*ticks))
+    (change,) = [change for change in changes if isinstance(change, SegmentRecords)]
+    return change
+
+
+def _job_names(count: int) -> list[str]:
+    return [f"JOB{chr(65 + number)}{'B' * 28}" for number in range(count)]
+
+
+def test_open_records_of_all_jobs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.export.live.OPEN_RECORDS", 10)
+    live = LiveEvents()
+    told = [
+        [
+            (event["job"], event["records"], event["complete"])
+            for event in live.feed(JobChanges(name, "/root", [change]))
+        ]
+        for change in [_segment(*range(1, 5))]
+        for name in _job_names(4)
+    ]
+    first, second, *_ = _job_names(4)
+    assert told == [[], [], [(first, 4, False)], [(second, 4, False)]]
+
+
+def test_records_that_come_anew_are_counted_once(job: ArrivingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.export.live.OPEN_RECORDS", 10)
+    job.send(aicore_path(), records(*range(1, 7)))
+    assert job.recreate(aicore_path(), records(*range(1, 7))) == []
+
+
 def test_what_was_not_told_of_the_oldest_of_too_many_jobs_is_told() -> None:
     live = LiveEvents()
-    arriving = ArrivingJob()
-    (change,) = [
-        change
-        for change in arriving.decoder.append(aicore_path(), 1, 0, records(700))
-        if isinstance(change, SegmentRecords)
-    ]
-    names = [f"JOB{chr(65 + number)}{'B' * 28}" for number in range(REMEMBERED_JOBS + 1)]
+    change = _segment(700)
+    names = _job_names(REMEMBERED_JOBS + 1)
     told = [event for name in names for event in live.feed(JobChanges(name, "/root", [change]))]
     assert [(event["event"], event["job"], event["complete"]) for event in told] == [("inference", names[0], False)]
 
