@@ -38,7 +38,7 @@ def command(*, workspace: Path | None, as_json: bool) -> None:
     chosen = Workspace.at(workspace)
     sessions: list[dict[str, Any]] = []
     if chosen.database.exists():
-        with open_reader(chosen.database) as connection:
+        with open_reader(chosen.readable_database()) as connection:
             sessions = all_sessions(connection)
     if as_json:
         click.echo(msgspec.json.encode(sessions))

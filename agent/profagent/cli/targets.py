@@ -89,4 +89,4 @@ def find_target(
 def _session_target(workspace: Workspace, session: int | None, job: str | None, counter_map: Path | None) -> Target:
     if counter_map is not None:
         raise UsageError("--counter-map goes with -dir", hint="records of a session were decoded as they came")
-    return Target(workspace.database, workspace.root / "exports" / f"session-{session}", session, job)
+    return Target(workspace.readable_database(), workspace.root / "exports" / f"session-{session}", session, job)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from profagent.commands.shared_sync import SharedSync
 from profagent.errors import StoreError, WorkspaceBusyError
 from profagent.ingest.mirror import JobMirror
-from profagent.store.database import FILE_NAME
+from profagent.store.database import FILE_NAME, is_of_earlier, open_for_writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +58,25 @@ class Workspace:
             incoming=self.root / "incoming" / board.name / job,
             superseded=self.root / "superseded" / board.name / job,
         )
+
+    def readable_database(self) -> Path:
+        """The database, for whoever reads; one of an earlier profagent is brought up to date first, as by a writer.
+
+        Raises WorkspaceBusyError where that has to wait for a writer, StoreError where nothing can be written.
+        """
+        if is_of_earlier(self.database):
+            try:
+                with self.locked():
+                    open_for_writing(self.database).close()
+            except WorkspaceBusyError:
+                raise
+            except StoreError as error:
+                raise StoreError(
+                    f"{self.database} is of an earlier profagent and has to be brought up to date: {error}",
+                    hint=f"make {self.root} and what is in it writable, with room for it; or copy it, and name the copy"
+                    " with --workspace DIR",
+                ) from error
+        return self.database
 
     @contextmanager
     def locked(self) -> Iterator[None]:

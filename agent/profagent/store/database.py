@@ -54,6 +54,12 @@ def schema_version(file: Path) -> int | None:
         return None
 
 
+def is_of_earlier(file: Path) -> bool:
+    """Whether an earlier profagent wrote the database, and none has brought it up to date."""
+    version = schema_version(file)
+    return version is not None and 0 < version < SCHEMA_VERSION
+
+
 def migrate(connection: sqlite3.Connection, version: int, scripts: Mapping[int, str]) -> None:
     """Run the scripts that lead on from `version`, each in a transaction of its own; each sets its `user_version`."""
     for number in sorted(scripts):

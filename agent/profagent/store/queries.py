@@ -218,14 +218,15 @@ def _check_version(connection: sqlite3.Connection, file: Path) -> None:
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"{file} has schema version {version}, this profagent reads {SCHEMA_VERSION}",
-            hint="a record or import into it brings an older one up to date; a newer one needs its own profagent",
+            hint="`profagent sessions` brings an older workspace up to date; a newer one needs its own profagent",
         )
 
 
 def _unreadable(file: Path, error: sqlite3.Error) -> StoreError:
-    return StoreError(
-        f"cannot read the database {file}: {error}", hint="check the path and its permissions, or import the JOB again"
-    )
+    hint = "check the path and its permissions, or import the JOB again"
+    if file.exists() and not os.access(file.parent, os.W_OK, effective_ids=True):
+        hint = f"SQLite writes beside a database that it reads: make {file.parent} writable, or copy it to where it is"
+    return StoreError(f"cannot read the database {file}: {error}", hint=hint)
 
 
 def _device_of(path: str | bytes) -> int:

@@ -11,6 +11,7 @@ import pytest
 from profagent.errors import StoreError
 from profagent.store.database import SCHEMA_VERSION, migrate, open_for_writing
 from tests.fakes.dumps import check
+from tests.unit.store.earlier import database_of_version_1
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> object:
@@ -96,11 +97,7 @@ def columns(connection: sqlite3.Connection) -> dict[str, list[object]]:
 
 
 def test_a_database_of_version_1_becomes_what_a_new_one_is_and_keeps_its_rows(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "old.db")) as old:
-        old.executescript(Path(__file__).with_name("schema_1.sql").read_text("utf-8"))
-        old.execute("INSERT INTO board VALUES (1, 'b', '', '')")
-        old.execute("INSERT INTO job VALUES (1, 1, 'JOB', '/root', 'open', 700)")
-        old.commit()
+    database_of_version_1(tmp_path / "old.db", "INSERT INTO job VALUES (1, 1, 'JOB', '/root', 'open', 700)")
     with closing(open_for_writing(tmp_path / "old.db")) as old, closing(open_for_writing(tmp_path / "new.db")) as new:
         assert pragma(old, "user_version") == SCHEMA_VERSION
         assert columns(old) == columns(new)
@@ -108,9 +105,8 @@ def test_a_database_of_version_1_becomes_what_a_new_one_is_and_keeps_its_rows(tm
 
 
 def test_samples_of_version_1_are_counted(tmp_path: Path) -> None:
+    database_of_version_1(tmp_path / "old.db")
     with closing(sqlite3.connect(tmp_path / "old.db")) as old:
-        old.executescript(Path(__file__).with_name("schema_1.sql").read_text("utf-8"))
-        old.execute("INSERT INTO board VALUES (1, 'b', '', '')")
         old.execute("INSERT INTO session VALUES (1, 1, 'record', '', 1, NULL, 0, '', '', NULL)")
         old.execute("INSERT INTO job VALUES (1, 1, 'JOB', '/root', 'open', 700)")
         old.executemany("INSERT INTO model VALUES (?, 1, ?, 0)", [(1, "m"), (2, "n")])

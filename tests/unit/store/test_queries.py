@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.errors import StoreError, UsageError
+from profagent.store.database import open_for_writing
 from profagent.store.queries import (
     CallLog,
     CallRow,
@@ -24,6 +25,7 @@ from profagent.store.queries import (
     ledger_of,
     open_reader,
 )
+from tests.daemon.privileges import public_directory, without_privileges
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 
 if TYPE_CHECKING:
@@ -86,6 +88,16 @@ def test_a_database_of_another_schema_version_is_refused(builder: DatabaseBuilde
     connection.close()
     with pytest.raises(StoreError, match="schema version 99"), open_reader(file):
         pass
+
+
+def test_a_database_in_a_folder_that_cannot_be_written_is_told_with_what_to_do() -> None:
+    with public_directory() as folder:
+        open_for_writing(folder / "profagent.db").close()
+        folder.chmod(0o555)
+        with without_privileges(), pytest.raises(StoreError) as caught, open_reader(folder / "profagent.db"):
+            pass
+        folder.chmod(0o755)
+        assert "SQLite writes beside" in caught.value.hint
 
 
 def test_an_error_while_reading_is_translated(builder: DatabaseBuilder) -> None:
