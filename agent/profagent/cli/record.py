@@ -93,7 +93,7 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
     callback=_read_by(duration_s),
     help="Stop after so long, all boards: 90s, 10m, 1h30m.",
 )
-@click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop after so many, of each board.")
+@click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop at N or more, of each board.")
 @click.option("--until-finished", is_flag=True, help="Stop when every JOB seen is finished or quiet, on each board.")
 @click.option("--backlog", is_flag=True, help="Take JOBs that are finished already, too.")
 @click.option("--new", is_flag=True, help="Begin a new session even when one of this board is unfinished.")

@@ -119,6 +119,12 @@ class RecordView:
         if len(self._inferences) >= self._options.inferences:
             self._stop.set()
 
+    def tell_surplus(self) -> None:
+        """Say that more inferences came than were asked for: those of a batch are kept together."""
+        asked, came = self._options.inferences, len(self._inferences)
+        if asked is not None and came > asked:
+            self._tell(f"asked for {asked} inferences, got {came}: what came together is kept together")
+
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """End when every JOB that was followed has ended and has come whole."""
         self.jobs = jobs
@@ -207,6 +213,7 @@ class BoardRecord:
                 self._tell(line)
 
     async def _end(self) -> None:
+        self._view.tell_surplus()
         for job in self._view.jobs:
             if not job.caught_up and job.state != "removed":
                 self._recording.note(job.name, STOPPED_EARLY)

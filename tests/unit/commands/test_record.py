@@ -94,6 +94,17 @@ def test_so_many_inferences_end_it_each_counted_once() -> None:
     assert viewed.inference(1)
 
 
+def test_more_inferences_than_were_asked_for_are_told() -> None:
+    viewed = Viewed(inferences=2)
+    for pictures in range(2):
+        viewed.inference(pictures)
+    viewed.view.tell_surplus()
+    assert viewed.told == []
+    viewed.inference(2)
+    viewed.view.tell_surplus()
+    assert viewed.told == ["asked for 2 inferences, got 3: what came together is kept together"]
+
+
 def test_waiting_is_told_once() -> None:
     viewed = Viewed()
     viewed.jobs()
