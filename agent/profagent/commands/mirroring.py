@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.commands.dropping import Dropping, may_drop
+from profagent.commands.lost_copies import LostCopies
 from profagent.commands.open_jobs import OpenJobs
 from profagent.commands.passing import PassingLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
-from profagent.ingest.changes import Chosen, Entry, LinkLedger, LogAdvanced, LogRemoved
+from profagent.ingest.changes import Chosen, LinkLedger, LogAdvanced, LogRemoved
 from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
 from profagent.ingest.mirror import checked_path, digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from profagent.commands.workspace import Workspace
     from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
-    from profagent.ingest.changes import Change
+    from profagent.ingest.changes import Change, Entry
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.stored_session import HeldLog
 
@@ -47,6 +48,7 @@ class BoardMirrors:
         self.refused: dict[str, UnsupportedBoardError] = {}
         # By handle: complete logs of which the board has not sent anything yet that is not held.
         self._vouched: dict[int, HeldLog] = {}
+        self._lost = LostCopies()
         self._drops = drops
         self._passing = PassingLogs()
         # By handle: logs that passed through before, and are held no longer.
@@ -89,18 +91,18 @@ class BoardMirrors:
                 holdings.append(Holding(log.handle, known.generation))
                 # A file without committed bytes may be gone for a moment: it is made anew when it begins again.
                 if known.offset:
-                    detail = f"the mirror's {path} lost bytes that were committed: copied anew"
-                    lost.append(Entry("note", "mirror-changed", detail))
+                    lost.append(self._lost.add(log.handle, path, known))
             else:
                 answer = Holding(log.handle, known.generation, known.size, digest)
                 holdings.append(replace(answer, base=known.base, is_whole=known.digest == digest))
                 if known.complete and known.digest == digest:
                     self._vouched[log.handle] = known
-        return holdings, lost
+        return self._lost.apart(holdings, by_path), lost
 
     def begin_stream(self) -> None:
         """A stream begins: its logs come with handles of their own."""
         self._vouched.clear()
+        self._lost.clear()
         self._passing.clear()
         self._passed.clear()
 
@@ -227,7 +229,7 @@ class BoardMirrors:
         digest = None
         if not log.snapshot:
             changes += job.decoder.complete(path, event.generation, log.base + event.size, event.digest)
-        elif (content := job.mirror.finish_snapshot(path)) is not None:
+        elif (content := job.finish_snapshot(path)) is not None:
             changes += job.decoder.snapshot(path, event.generation, content, event.digest, size=event.size)
             # What was read back whole just now is not read once more.
             digest = digest_of(content) if len(content) == event.size else None
@@ -236,7 +238,7 @@ class BoardMirrors:
                 f"the copy of {log.job}/{path} does not have the board's digest",
                 hint="check the disk of the host; the log is copied anew",
             )
-        return changes
+        return [*changes, *self._lost.settle(log, path, event, job.mirror)]
 
     def _has_passed(self, job: str, path: str, log: FollowedLog, known: HeldLog) -> bool:
         """Whether a log is held no longer, as it was passed over and dropped; the board need not send it again."""

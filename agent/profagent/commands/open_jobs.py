@@ -40,6 +40,12 @@ class OpenJob:
         """Whether a log is passed over on purpose."""
         return self.choosing is not None and self.choosing.keeps(path) is False
 
+    def finish_snapshot(self, path: str) -> bytes | None:
+        """As the mirror's; what keeps an inference by its time stays beside what takes its place."""
+        if self.choosing is not None and self.choosing.told_kept_time(path):
+            self.mirror.copy_aside(path)
+        return self.mirror.finish_snapshot(path)
+
 
 class OpenJobs:
     """The latest JOBs of a board by name; at most REMEMBERED_JOBS."""

@@ -2,19 +2,20 @@
 
 By its step, a log is kept or passed over from its name alone. By time, that is known when the `.done` of the
 inference's aicore log has come; until then its logs have no rows, and when the JOB ends without one they are kept.
-Either way the choice follows from the files, so that a restart chooses the same.
+Either way the choice follows from the files, so that a restart chooses the same. What was kept stays kept: where a
+model is loaded again, the `.done` of its inference is another one, and the log has both.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from profagent.errors import FormatError
 from profagent.formats.done import parse_done
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.formats.schedule import ByTime, step_of
 from profagent.ingest.changes import Chosen, ContentLedger, LogAdvanced, LogReset
-from profagent.ingest.joins import small_file
+from profagent.ingest.joins import JobFiles, small_file
 from profagent.ingest.states import DONE_SUFFIX
 
 if TYPE_CHECKING:
@@ -24,17 +25,23 @@ if TYPE_CHECKING:
     from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.decode import JobDecoder
-    from profagent.ingest.joins import JobFiles
 
 # Both generations of names, as they come with each other (format page 2.1).
 _AICORE, _AICPU, _CONT = ("aicore", "AAcore"), ("aicpu", "AAcpu"), "cont"
+
+
+class ChosenFiles(JobFiles, Protocol):
+    """Those of a JOB of which some are kept."""
+
+    def earlier(self, path: str) -> bytes | None:
+        """The `.done` that kept an inference before another took its place; None where there was none."""
 
 
 class ChoosingDecoder:
     """The interface of a JobDecoder, and who is kept."""
 
     def __init__(
-        self, files: JobFiles, keeping: Keeping, interval: int | None, decoder: Callable[[JobFiles], JobDecoder]
+        self, files: ChosenFiles, keeping: Keeping, interval: int | None, decoder: Callable[[JobFiles], JobDecoder]
     ) -> None:
         """`interval` is the board's, None where it is not known; `decoder` makes the one of what is kept."""
         self._files = files
@@ -66,6 +73,11 @@ class ChoosingDecoder:
         name = parse_log_name(path)
         is_done = name is not None and name.is_done and name.kind is LogKind.AICORE
         return is_done and isinstance(self._keeping, ByTime)
+
+    def told_kept_time(self, path: str) -> bool:
+        """Whether this file, as it stands, is the `.done` of an inference that is kept by what it tells."""
+        done = small_file(self._files, path) if self.tells_time(path) else None
+        return done is not None and self._is_kept_at(_start_us(done, path))
 
     def others(self, path: str) -> list[str]:
         """Paths that the logs of an aicore log's inference can have, but for its `.done`."""
@@ -150,13 +162,16 @@ class ChoosingDecoder:
             yield Chosen(path, kept=False)
 
     def _keeps_time(self, done: bytes, done_path: str) -> bool:
-        """By when the inference began; one that does not tell is kept."""
-        assert isinstance(self._keeping, ByTime), "else nobody asks"
-        try:
-            start_us = parse_done(done, LogKind.AICORE, done_path).start_us
-        except FormatError:
+        """By when the inference began, or one before it in the same file; one that does not tell is kept."""
+        start_us = _start_us(done, done_path)
+        if not start_us or self._is_kept_at(start_us):
             return True
-        return not start_us or self._keeping.keeps(start_us)
+        earlier = self._files.earlier(done_path)
+        return earlier is not None and self._is_kept_at(_start_us(earlier, done_path))
+
+    def _is_kept_at(self, start_us: int) -> bool:
+        assert isinstance(self._keeping, ByTime), "else nobody asks"
+        return bool(start_us) and self._keeping.keeps(start_us)
 
     def _choose(self, path: str, data: bytes) -> Iterator[Change]:
         """The time of an inference has come: its logs that are there are kept or passed over."""
@@ -179,6 +194,14 @@ class ChoosingDecoder:
         """What is odd about a `.done` that waited for the choice."""
         if self._files.read(path, 0) is not None:
             yield self._decoder.remark_done(path)
+
+
+def _start_us(done: bytes, path: str) -> int:
+    """When an inference began; 0 where its `.done` does not tell."""
+    try:
+        return parse_done(done, LogKind.AICORE, path).start_us
+    except FormatError:
+        return 0
 
 
 def _aicore_path(path: str, name: LogName) -> str:

@@ -56,7 +56,8 @@ def another_file(reason: str, goes_after: int | None, *, after_deletion: bool) -
         return Entry("note", MADE_ANEW, detail, goes_after, goes_after)
     if after_deletion:
         detail = (
-            "the board deleted the file before all of it was copied: what came is set aside, the new file is copied"
+            "the board deleted the file, and not all of its inference is copied: what came is set aside, the new file"
+            " is copied"
         )
         return Entry("loss", "deleted-uncopied", detail)
     detail = "the board's file is not the one that was copied before: copied anew, the earlier one is set aside"

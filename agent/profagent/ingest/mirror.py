@@ -111,6 +111,22 @@ class JobMirror:
                 move(arrived, self._file(path))
             return data
 
+    def copy_aside(self, path: str) -> None:
+        """Keep a small file as it is besides, where `earlier` finds it: another is about to take its place."""
+        with _translated(f"cannot write {path} into the mirror", self.directory):
+            data = content(self._file(path), LARGEST_CONTENT_BYTES)
+            if data is not None:
+                handle = make_anew(self._aside(path))
+                try:
+                    write_all(handle, 0, data)
+                finally:
+                    os.close(handle)
+
+    def earlier(self, path: str) -> bytes | None:
+        """What `copy_aside` kept; None where it kept nothing."""
+        with _translated(f"cannot read {path} in the mirror", self.directory):
+            return content(self._aside(path), LARGEST_CONTENT_BYTES)
+
     def cut(self, path: str, offset: int) -> None:
         """Drop bytes of a data file past `offset`: they were written but not committed."""
         self._forget(path)
@@ -192,6 +208,9 @@ class JobMirror:
         """Where a log's bytes are written; a snapshot that has not arrived whole stands in `incoming`."""
         # A Path for each file would cost more than writing it.
         return f"{self._incoming if snapshot else self.directory}/{path}"
+
+    def _aside(self, path: str) -> str:
+        return f"{self._superseded}/{path}.kept"
 
     def _handle(self, path: str, *, snapshot: bool) -> int:
         file = self._file(path, snapshot=snapshot)
