@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import patch
 
 from profagentd import daemon
@@ -14,8 +15,8 @@ from profagentd.describe import Identity, identify
 from profagentd.main import main
 
 
-def _booted(configured: str) -> Identity:
-    return replace(identify(configured), boot_id=sys.argv[1])
+def _booted(configured: str, filesystem: Path) -> Identity:
+    return replace(identify(configured, filesystem), boot_id=sys.argv[1])
 
 
 if __name__ == "__main__":
