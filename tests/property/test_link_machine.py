@@ -260,9 +260,8 @@ class LinkMachine(RuleBasedStateMachine):
     @invariant()
     def the_mirror_holds_beginnings_of_the_boards_files(self) -> None:
         rows = self._query("SELECT CAST(path AS TEXT), generation, offset FROM log")
-        # What is set aside of a generation that the database has is one that was begun and not committed.
-        aside = self.host.workspace.root / "superseded" / "streamed" / JOB
-        committed = {path: offset for path, at, offset in rows if not (aside / f"{path}.{at}").exists()}
+        # What is set aside of a generation that the database has makes room for one that is not committed.
+        committed = {path: offset for path, at, offset in rows if max(self._generations_aside(path), default=0) < at}
         for path in self.files:
             mirrored = self._mirrored(path)
             if mirrored is not None:
@@ -348,6 +347,12 @@ class LinkMachine(RuleBasedStateMachine):
     def _set_aside(self, path: str) -> list[bytes]:
         root = self.host.workspace.root / "superseded" / "streamed" / JOB
         return [file.read_bytes() for file in root.glob(f"{path}.*")]
+
+    def _generations_aside(self, path: str) -> list[int]:
+        root = self.host.workspace.root / "superseded" / "streamed" / JOB
+        return [
+            int(file.suffix[1:]) for file in root.glob(f"{path}.*") if file.name[: -len(file.suffix)] == Path(path).name
+        ]
 
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
         return self.runner.run(self.host.store.query(sql))

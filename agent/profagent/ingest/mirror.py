@@ -171,12 +171,15 @@ class JobMirror:
         return None if left else digest.digest()
 
     def take_back(self, path: str, generation: int) -> None:
-        """Undo what set a committed generation aside: the one after it was begun, and never committed."""
+        """Undo what set a committed generation aside: those after it were begun, and never committed."""
         self._forget(path)
-        kept = self._superseded / f"{path}.{generation}"
         with _translated(f"cannot write {path} into the mirror", self.directory):
-            if stands(kept):
+            # Where a file went on after one that had been deleted, both were set aside as the later generation.
+            kept, *never_committed = self._kept_from(path, generation) or [None]
+            if kept is not None:
                 kept.replace(self.directory / path)
+            for file in never_committed:
+                file.unlink()
 
     def close(self) -> None:
         """Close every open file."""
@@ -196,6 +199,15 @@ class JobMirror:
             return size
         finally:
             os.close(handle)
+
+    def _kept_from(self, path: str, generation: int) -> list[Path]:
+        """What is set aside of a log from this generation on, in their order."""
+        latest = self._superseded / path
+        if not stands(latest.parent):
+            return []
+        numbers = (file.name.removeprefix(f"{latest.name}.") for file in latest.parent.iterdir())
+        found = sorted(int(number) for number in numbers if number.isdecimal() and int(number) >= generation)
+        return [latest.with_name(f"{latest.name}.{number}") for number in found]
 
     def _set_aside(self, path: str, generation: int) -> None:
         """Keep an earlier generation; where it is kept already, what stands in its place was never committed."""

@@ -115,6 +115,17 @@ def test_a_generation_that_was_set_aside_and_not_followed_by_a_committed_one_is_
     assert files(tmp_path / "superseded") == {}
 
 
+def test_what_went_on_and_was_then_set_aside_is_taken_back_and_later_ones_go(mirror: JobMirror, tmp_path: Path) -> None:
+    put(mirror, LOG, b"one")
+    mirror.begin(LOG, 2, 3, snapshot=False)
+    mirror.append(LOG, 3, b"two", snapshot=False)
+    put(mirror, LOG, b"three", generation=3)
+    put(mirror, LOG, b"four", generation=4)
+    mirror.take_back(LOG, 1)
+    assert mirror.read(LOG) == b"onetwo"
+    assert files(tmp_path / "superseded") == {}
+
+
 def test_a_generation_that_is_begun_again_after_a_crash_does_not_replace_what_was_set_aside(
     mirror: JobMirror, tmp_path: Path
 ) -> None:
