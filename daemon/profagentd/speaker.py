@@ -6,7 +6,7 @@ import logging
 import os
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import messages
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
     from typing import Callable
 
+    from profagentd.budget import Share
     from profagentd.custody import Custody
     from profagentd.following import Step
     from profagentd.selection import Names
@@ -44,6 +45,13 @@ ANSWER_S = 0.05
 RELEASE_S = 0.25
 # A stream whose window is full looks this often whether an idle log can give way.
 ROOM_S = 0.25
+
+
+class Held(NamedTuple):
+    """Room that was taken for what is being read."""
+
+    share: Share
+    size: int
 
 
 class Surroundings(Protocol):
@@ -174,7 +182,8 @@ class Speaker:
         names = self._stream.next_names(self._site.clock.monotonic())
         if names is None:
             return False
-        await self._read_files(names.place.root, names.look, partial(self._announce_page, names))
+        held = Held(self._stream.logs, names.limit)
+        await self._read_files(names.place.root, names.look, partial(self._announce_page, names), held)
         return True
 
     async def _announce_page(self, names: Names, page: Page) -> None:
@@ -195,28 +204,45 @@ class Speaker:
         if not ready:
             return False
         limit = min(CHUNK_BYTES, self._stream.sending_bytes.room)
-        self._stream.sending_bytes.take(limit)
-        work = partial(take_turns, ready, now, limit)
-        await self._read_files(ready[0].place.root, work, partial(self._send_steps, ready, limit))
+        held = Held(self._stream.sending_bytes, limit)
+        held.share.take(limit)
+        root, away = ready[0].place.root, self._stream.away
+
+        def work() -> list[Step]:
+            # What begins when it is late already has no room any more.
+            return take_turns(ready, now, 0 if root in away else limit)
+
+        await self._read_files(root, work, partial(self._send_steps, ready, held), held)
         return True
 
     @property
     def _awaits_answer(self) -> bool:
         return not self._stream.is_answered and self._site.clock.monotonic() < self._answer_due
 
-    async def _send_steps(self, ready: Sequence[Turn], limit: int, steps: Sequence[Step]) -> None:
+    async def _send_steps(self, ready: Sequence[Turn], held: Held, steps: Sequence[Step]) -> None:
         await self._send(self._batches(ready, steps))
-        self._stream.sending_bytes.give_back(limit)
+        held.share.give_back(held.size)
 
-    async def _read_files(self, root: bytes, work: Callable[[], T], then: Callable[[T], Awaitable[None]]) -> None:
-        """Have a root's files read; where it hangs, what follows is done when it answers, and other roots go on."""
+    async def _read_files(
+        self, root: bytes, work: Callable[[], T], then: Callable[[T], Awaitable[None]], held: Held
+    ) -> None:
+        """Have a root's files read, into the room that is held for what they say.
+
+        Where it hangs, what follows is done when it answers; other roots go on, and others have the room until then.
+        """
         task = await self._patience.wait(root, on_disk(root, work))
         if task.done():
             await then(task.result())
             return
         _LOGGER.warning("%s does not answer: its logs wait", os.fsdecode(root))
         self._stream.away.add(root)
-        self._late[root] = lambda: then(task.result())
+        held.share.give_back(held.size)
+
+        async def go_on() -> None:
+            held.share.take(held.size)
+            await then(task.result())
+
+        self._late[root] = go_on
         task.add_done_callback(lambda _: self._wake())
 
     async def _take_late(self) -> bool:

@@ -47,9 +47,9 @@ class Stream:
     """The JOBs of a stream and what is done about them. All calls come from the loop."""
 
     def __init__(self, budgets: Budgets) -> None:
-        self._logs, self._names = budgets.logs.share(), budgets.names.share()
+        self.logs, self._names = budgets.logs.share(), budgets.names.share()
         self.sending_bytes = budgets.sending_bytes.share()
-        self.window = Window(self._logs)
+        self.window = Window(self.logs)
         self.away: set[bytes] = set()  # roots that do not answer
         self._aside: list[Log] = []  # logs on them whose turn it is
         self.is_short_of_room = False  # names wait until announced logs are released
@@ -66,7 +66,7 @@ class Stream:
         self.window.clear()
         self._views.clear()
         self._handles.clear()
-        self._logs.close()
+        self.logs.close()
         self._names.close()
         self.sending_bytes.close()
 
@@ -207,12 +207,12 @@ class Stream:
         if self.is_short_of_room:
             return None
         names = selection.next_names(min(self.window.room, PAGE_ENTRIES))
-        self._logs.take(names.limit)  # nobody else may have this room until it is known what there is
+        self.logs.take(names.limit)  # nobody else may have this room until it is known what there is
         return names
 
     def looked(self, names: Names, page: Page, now: Moment) -> tuple[list[Log], list[Loss]]:
         """These names were looked at: logs to announce, which have handles from now on, and what is not as it was."""
-        self._logs.give_back(names.limit)
+        self.logs.give_back(names.limit)
         view = self._views.get(names.job)
         if not view or not view.selection or view.selection.is_over:
             return [], []
@@ -223,7 +223,10 @@ class Stream:
         for path in known:
             self._touch(view.selection, path, names.touches.get(path, Touch.HINT))
         new = [each for each in page.logs if each.path not in known]
-        logs = [self.window.add(names.job, each, now.seen(each.changed_wall_us)) for each in new]
+        room = max(0, self.window.room)
+        for each in new[room:]:  # others took the room while the root was late
+            view.selection.note(each.path, names.touches.get(each.path, Touch.HINT))
+        logs = [self.window.add(names.job, each, now.seen(each.changed_wall_us)) for each in new[:room]]
         for log in logs:
             asked = view.job.place, log.path
             log.was_deleted = partial(self.was_deleted, *asked) if self.was_deleted else None

@@ -13,13 +13,15 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import disks
-from profagentd.disks import THREADS, Patience, on_disk
+from profagentd.disks import PATIENCE_S, THREADS, Patience, on_disk
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job, running
 from tests.daemon.wire_client import Client, connect, following
 from tests.fakes.hung_mount import hung_mount
 
 NAME = "aicore.0.model.3.0.1.1.0"
 SOON_S = 10.0
+# More than comes before the test sees that it comes.
+LARGE_BYTES = 128 << 20
 
 
 class Gate:
@@ -146,3 +148,35 @@ async def test_a_root_that_hangs_later_keeps_its_logs_waiting_and_no_others(tmp_
                 await client.until(lambda: len(client.heartbeats) > beats, SOON_S)
             (jobs[0] / "data" / f"{NAME}9").write_bytes(b"again")
             await client.until(_has(client, jobs[0]))
+
+
+async def test_a_root_that_hangs_while_a_log_is_sent_to_two_holds_up_nothing_of_another(tmp_path: Path) -> None:
+    roots = [tmp_path / "bad", tmp_path / "good"]
+    jobs = [_complete(root, number) for number, root in enumerate(roots)]
+    large = jobs[0] / "data" / f"{NAME}7"
+    with large.open("wb") as file:
+        file.truncate(LARGE_BYTES)
+    with running("--root", roots[0], "--root", roots[1]) as daemon:
+        async with following(daemon.address) as one, following(daemon.address) as other:
+            clients, made = [one, other], jobs[:1]
+
+            def came(client: Client) -> int:
+                return len(client.copy(large.name, jobs[0].name).data) if client.has(large.name, jobs[0].name) else 0
+
+            async def follow(client: Client) -> None:
+                await client.start()
+                await client.until(lambda: len(made) > 1 and _has(client, made[1])())
+
+            following_both = asyncio.gather(*map(follow, clients))
+            while not all(map(came, clients)):
+                assert not following_both.done()
+                await asyncio.sleep(0.005)
+            with hung_mount(jobs[0]):
+                # Longer than a root is waited for: both streams have left it alone.
+                await asyncio.sleep(2 * PATIENCE_S)
+                assert all(came(client) < LARGE_BYTES for client in clients), "it hangs in the middle"
+                made.append(_complete(roots[1], 20))
+                await following_both
+            with large.open("ab") as file:
+                file.write(b"more")
+            await asyncio.gather(*(client.until(lambda c=client: came(c) == LARGE_BYTES + 4) for client in clients))  # type: ignore[misc]

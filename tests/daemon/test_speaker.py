@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -11,17 +13,20 @@ import pytest
 from profagentd.board import Job
 from profagentd.budget import Budgets
 from profagentd.changes import Touch
+from profagentd.disks import THREADS, on_disk
 from profagentd.opening import Place
 from profagentd.speaker import ANSWER_S, Speaker
 from profagentd.state import Activity
 from profagentd.stream import Stream
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import make_job
+from tests.fakes.hung_mount import hung_mount
 
 if TYPE_CHECKING:
     from profagent_wire.v1 import board_pb2 as wire
 
 KNOWN, NEW = b"data/aicore.0.model.3.0.1.1.0", b"data/aicore.0.model.3.0.2.1.0"
+SOON_S = 10.0
 NO_LOSSES = SimpleNamespace(since=lambda _: [], revision=0)
 
 
@@ -34,8 +39,9 @@ class Said:
         self.clock = FakeClock()
         self.directory = make_job(root)
         self.messages: list[wire.ServerMessage] = []
-        self.stream = Stream(Budgets())
-        self.speaker = Speaker(self, self.stream, self._write, lambda: None)  # type: ignore[arg-type]
+        self.budgets, self.woken = Budgets(), asyncio.Event()
+        self.stream = Stream(self.budgets)
+        self.speaker = Speaker(self, self.stream, self._write, self.woken.set)  # type: ignore[arg-type]
         place = Place(bytes(root), self.directory.name.encode())
         self.job = Job(place, 1, 1, Activity(self.clock.now, 60.0), is_scanned=False)
 
@@ -61,8 +67,9 @@ class Said:
         await self.speaker.turn()
         return [message.WhichOneof("message") for message in self.messages]
 
-    def chunks(self) -> int:
-        return sum(event.HasField("chunk") for message in self.messages for event in message.batch.events)
+    def sizes(self) -> list[int]:
+        events = (event for message in self.messages for event in message.batch.events)
+        return [len(event.chunk.data) for event in events if event.HasField("chunk")]
 
 
 @pytest.fixture
@@ -82,7 +89,7 @@ async def test_a_log_that_grew_is_sent_with_the_new_ones(said: Said) -> None:
     assert await said.turn() == ["announced"]
     said.answer()
     assert await said.turn() == ["batch"]
-    assert said.chunks() == 2
+    assert len(said.sizes()) == 2
 
 
 async def test_it_is_sent_without_them_when_no_answer_comes(said: Said) -> None:
@@ -92,7 +99,7 @@ async def test_it_is_sent_without_them_when_no_answer_comes(said: Said) -> None:
     assert said.speaker.due == said.clock.now + ANSWER_S
     said.clock.now += ANSWER_S
     assert await said.turn() == ["batch"]
-    assert said.chunks() == 1
+    assert len(said.sizes()) == 1
 
 
 async def test_what_a_walk_finds_holds_up_nothing(said: Said) -> None:
@@ -100,4 +107,35 @@ async def test_what_a_walk_finds_holds_up_nothing(said: Said) -> None:
     said.grow(KNOWN)
     said.stream.anything_changed(said.job)
     assert await said.turn() == ["announced", "batch"]
-    assert said.chunks() == 1
+    assert len(said.sizes()) == 1
+
+
+@pytest.mark.parametrize("path", [KNOWN, NEW])
+async def test_what_a_root_that_hangs_held_is_free_for_others(said: Said, path: bytes) -> None:
+    other = Stream(said.budgets)
+    before = other.logs.room, other.sending_bytes.room
+    said.grow(path)
+    with hung_mount(said.directory):
+        while await said.turn():
+            assert not said.messages
+        assert (other.logs.room, other.sending_bytes.room) == before
+    await asyncio.wait_for(said.woken.wait(), SOON_S)
+    await said.turn()
+    assert (other.logs.room, other.sending_bytes.room) == before
+
+
+async def test_what_begins_when_it_is_late_already_reads_nothing(said: Said) -> None:
+    """Its room is others' by then."""
+    said.grow(KNOWN)
+    with hung_mount(said.directory):
+        place = said.job.place
+        hanging = [on_disk(place.root, os.listdir, place.directory) for _ in range(THREADS)]
+        while await said.turn():
+            assert not said.messages
+    for each in hanging:
+        with pytest.raises(OSError, match="not connected"):
+            await each
+    await asyncio.wait_for(said.woken.wait(), SOON_S)
+    said.grow(KNOWN)
+    assert await said.turn() == ["batch"]
+    assert said.sizes() == [2 * len("record")]

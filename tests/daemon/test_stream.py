@@ -455,3 +455,20 @@ def test_names_of_a_look_are_those_of_the_jobs_place(talk: Talk) -> None:
     names = talk.stream.next_names(NOW.monotonic)
     assert isinstance(names, Names)
     assert names.place == talk.job.place
+
+
+def test_names_for_which_others_took_the_room_are_looked_at_again(talk: Talk) -> None:
+    """The room of a root that is late is others' until it answers."""
+    paths = [b"data/aicore.0.model.3.0.%d.1.0" % number for number in range(2, 5)]
+    for path in paths:
+        talk.stream.names_changed(talk.job, {path: Touch.MADE})
+    names = talk.stream.next_names(NOW.monotonic)
+    assert names is not None
+    taken = talk.stream.window.room - 1 + names.limit
+    talk.stream.logs.take(taken)
+    logs, _ = talk.stream.looked(names, page(*paths), NOW)
+    assert [log.path for log in logs] == paths[:1]
+    talk.stream.logs.give_back(taken)
+    again = talk.stream.next_names(NOW.monotonic)
+    assert again is not None
+    assert again.touches == dict.fromkeys(paths[1:], Touch.MADE)
