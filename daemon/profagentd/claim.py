@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ _SHOWN_BYTES = 200
 
 @contextmanager
 def claimed(directory: Path | None, listen: str) -> Iterator[None]:
-    """Have the directory to oneself. Raises DaemonError when another daemon has it.
+    """Have the directory to oneself. Raises DaemonError when another daemon has it, or its lock is no regular file.
 
     One that cannot be written, or knows no locks, is nobody's: nothing is kept there that could be lost.
     """
@@ -38,7 +39,10 @@ def claimed(directory: Path | None, listen: str) -> Iterator[None]:
 def _opened(directory: Path) -> int | None:
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        return os.open(directory / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        path = directory / FILE_NAME
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            raise DaemonError(f"{path} is no regular file", hint="take it away: the daemon makes its own")
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError:
         return None
 

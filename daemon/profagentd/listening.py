@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import stat
 from contextlib import closing
 
 from profagentd.errors import DaemonError
@@ -16,6 +17,13 @@ _HINTS = {
     errno.EADDRNOTAVAIL: "it is no address of this machine: `ip address` shows those that are; 0.0.0.0 is all of them",
     errno.EACCES: "ports below 1024 are root's: choose another one with --listen",
 }
+_PATH_HINTS = {
+    errno.EADDRINUSE: _HINTS[errno.EADDRINUSE],
+    errno.EEXIST: "something that is no socket stands there: take it away, or choose another path with --listen",
+    errno.ENAMETOOLONG: "a socket's path has at most 107 bytes: choose a shorter one with --listen",
+}
+# The kernel's sun_path, without the zero at its end.
+_PATH_BYTES = 107
 _PROBE_S = 1.0
 
 
@@ -36,8 +44,8 @@ def check_address(address: str) -> None:
 
 
 def _hint(address: str, error: OSError) -> str:
-    if address.startswith("unix:") and error.errno != errno.EADDRINUSE:
-        return "name a path in a directory that is there and may be written"
+    if address.startswith("unix:"):
+        return _PATH_HINTS.get(error.errno or 0, "name a path in a directory that is there and may be written")
     return _HINTS.get(error.errno or 0, _OTHER)
 
 
@@ -59,11 +67,19 @@ def _check_port(host: str, port: str) -> None:
 
 def _check_path(path: str) -> None:
     """A socket that nobody serves is replaced."""
+    if len(os.fsencode(path)) > _PATH_BYTES:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     directory = os.path.dirname(path) or "."
     os.stat(directory)
     if not os.access(directory, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if os.path.lexists(path) and not _is_socket(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     with closing(socket.socket(socket.AF_UNIX)) as probe:
         probe.settimeout(_PROBE_S)
         if probe.connect_ex(path) == 0:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+def _is_socket(path: str) -> bool:
+    return os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)

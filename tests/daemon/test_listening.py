@@ -40,3 +40,22 @@ def test_a_port_of_roots_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DaemonError, match="Permission denied") as caught:
         check_address("127.0.0.1:80")
     assert "below 1024" in caught.value.hint
+
+
+def test_what_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_bytes(b"of somebody")
+    link.symlink_to(tmp_path / "nowhere")
+    for path in (file, link):
+        with pytest.raises(DaemonError, match="File exists") as caught:
+            check_address(f"unix:{path}")
+        assert "no socket stands there" in caught.value.hint
+    assert file.read_bytes() == b"of somebody"
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_told(tmp_path: Path) -> None:
+    longest = f"/tmp/{'d' * 102}"
+    check_address(f"unix:{longest}")
+    with pytest.raises(DaemonError, match="File name too long") as caught:
+        check_address(f"unix:{longest}d")
+    assert "107 bytes" in caught.value.hint

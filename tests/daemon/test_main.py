@@ -116,8 +116,9 @@ def test_a_unix_socket_that_is_served_is_refused(tmp_path: Path) -> None:
         ("192.0.2.1:0", "Cannot assign requested address", "no address of this machine"),
         ("no-such-host.invalid:0", "", "name an address of this machine"),
         ("unix:/no/such/directory/d.sock", "No such file", "a directory that is there"),
+        (f"unix:/tmp/{'d' * 150}.sock", "File name too long", "at most 107 bytes"),
     ],
-    ids=["not local", "unknown name", "no directory"],
+    ids=["not local", "unknown name", "no directory", "too long"],
 )
 def test_an_address_that_cannot_be_had_is_told_with_its_reason(
     tmp_path: Path, address: str, reason: str, hint: str
@@ -136,6 +137,22 @@ def test_two_daemons_do_not_share_a_state_directory(tmp_path: Path) -> None:
         assert daemon.stop() == 0
     with running("--root", tmp_path, "--state", state) as after:
         assert describe(after.address).daemon_version == __version__
+
+
+def test_a_unix_socket_where_a_file_stands_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"of somebody")
+    told = refused(tmp_path, "--listen", f"unix:{tmp_path / 'file'}")
+    assert "File exists" in told
+    assert "no socket stands there" in told
+
+
+def test_a_lock_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "lock").symlink_to(tmp_path / "nowhere")
+    told = refused(tmp_path, "--listen", "127.0.0.1:0")
+    assert f"{state}/lock is no regular file" in told
+    assert "take it away" in told
 
 
 @pytest.mark.parametrize("number", [2, 15], ids=["SIGINT", "SIGTERM"])
