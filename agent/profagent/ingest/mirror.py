@@ -175,11 +175,11 @@ class JobMirror:
         self._forget(path)
         with _translated(f"cannot write {path} into the mirror", self.directory):
             # Where a file went on after one that had been deleted, both were set aside as the later generation.
-            kept, *never_committed = self._kept_from(path, generation) or [None]
-            if kept is not None:
-                kept.replace(self.directory / path)
-            for file in never_committed:
-                file.unlink()
+            kept = self._kept_from(path, generation)
+            for file in kept[:1]:
+                file.replace(self.directory / path)
+            for never_committed in kept[1:]:
+                never_committed.unlink()
 
     def close(self) -> None:
         """Close every open file."""
