@@ -11,6 +11,13 @@ from profagent.errors import UsageError
 if TYPE_CHECKING:
     import sqlite3
 
+# The marker may have come with another session, which named the JOB's counter map.
+_SIMULATED_BEFORE = (
+    "UPDATE session SET simulated = 1, counter_map = ifnull(counter_map, (SELECT max(s.counter_map)"
+    " FROM session s JOIN session_job USING (session) WHERE job = ?2 AND s.simulated)) WHERE session = ?1"
+    " AND EXISTS (SELECT 1 FROM log WHERE job = ?2 AND path = 'simulated' AND complete > 0)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
@@ -56,6 +63,12 @@ def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[
             connection.execute("ROLLBACK")
         raise
     return session, board
+
+
+def join_job(connection: sqlite3.Connection, session: int, job: int) -> None:
+    """A JOB is one of the session's, which is simulated where the JOB is."""
+    connection.execute("INSERT OR IGNORE INTO session_job VALUES (?, ?)", (session, job))
+    connection.execute(_SIMULATED_BEFORE, (session, job))
 
 
 def end_session(connection: sqlite3.Connection, session: int, ended_us: int) -> None:

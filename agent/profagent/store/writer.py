@@ -31,6 +31,7 @@ from profagent.store.ledger import LedgerRows
 from profagent.store.logs import LogRows
 from profagent.store.records import RecordRows
 from profagent.store.samples import SampleRows
+from profagent.store.sessions import join_job
 
 if TYPE_CHECKING:
     import sqlite3
@@ -272,7 +273,7 @@ class Writer:
         (job,) = self._connection.execute(
             "SELECT job FROM job WHERE board = ? AND name = ?", (self.board, name)
         ).fetchone()
-        self._connection.execute("INSERT OR IGNORE INTO session_job VALUES (?, ?)", (self.session, job))
+        join_job(self._connection, self.session, job)
         return int(job)
 
 

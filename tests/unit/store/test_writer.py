@@ -141,3 +141,14 @@ def test_several_jobs_are_written_in_one_transaction(rows: Rows) -> None:
     rows.connection.set_trace_callback(None)
     assert [each for each in statements if each.startswith(("BEGIN", "COMMIT"))] == ["BEGIN IMMEDIATE", "COMMIT"]
     assert rows.query("SELECT count(*) FROM op_records") == [(4,)]
+
+
+def test_a_later_session_of_a_simulated_job_is_simulated_with_its_map(rows: Rows) -> None:
+    rows.apply(SimulatedKnown("simulated"), LogAdvanced("simulated", 1, 0, complete=True, digest=b"d"))
+    rows.session()
+    rows.apply()
+    rows.apply(job="JOB" + "B" * 32)
+    rows.session()
+    rows.apply(job="JOB" + "B" * 32)
+    query = "SELECT session, simulated, counter_map FROM session"
+    assert rows.query(query) == [(1, 1, "simulated"), (2, 1, "simulated"), (3, 0, None)]
