@@ -130,11 +130,14 @@ def test_dropped_logs_are_not_fetched_again_and_nothing_is_said_of_them(
     assert mirrored(workspace, job.name) == files
     assert rows_of(workspace / "profagent.db", job.name) == dumped
     assert link_ledger(workspace / "profagent.db", job.name) == []
-    assert again["sampling"] == first["sampling"]
+    earlier = [{"job": job.name, "session": 1, "inferences": first["sampling"]["kept"]}]
+    for later in (again, recorded(root, workspace, option, "--mirror=kept", "--new")):
+        assert (later["earlier"], later["bytes"], later["sampling"]["sampled"]) == (earlier, 0, 0)
+        assert later["simulated"]
     # One that keeps everything finds them passed over by the session before, and does not fail on them.
     other = recorded(root, workspace, "--new")
     assert mirrored(workspace, job.name) == files
-    assert other["sampling"]["passed_over"] == first["sampling"]["passed_over"]
+    assert other["earlier"] == earlier
 
 
 @pytest.mark.parametrize("option", [f"--schedule={SCHEDULE}", "--window=0.3s/1s"])

@@ -30,6 +30,7 @@ SUMMARY = [
     "bytes",
     "records",
     "sampling",
+    "earlier",
     "ledger",
     "kept_losses",
     "complete",

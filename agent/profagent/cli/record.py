@@ -155,11 +155,16 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"  JOBs:     {' '.join(summary['jobs']) or 'none'}",
         f"  records:  {records}; {summary['bytes']} bytes",
         f"  sampling: {'; '.join(sampling_lines(summary['sampling']))}",
+        *(f"  {_nothing_new(job)}" for job in summary["earlier"]),
         f"  ledger:   {'; '.join(ledger) or 'empty'}",
         *(f"  {printable(kept_loss_line(loss))}" for loss in summary["kept_losses"]),
         f"  database: {summary['database']}",
         f"  mirror:   {summary['mirror']}",
     ]
+
+
+def _nothing_new(job: dict[str, Any]) -> str:
+    return f"{job['job']}: nothing new: {job['inferences']:,} inferences are there from session {job['session']}"
 
 
 def several_lines(summary: dict[str, Any]) -> list[str]:

@@ -67,7 +67,7 @@ def _row(session: dict[str, Any]) -> tuple[Cell, ...]:
         state,
         session["jobs"],
         session["inferences"],
-        share_text(session["sampled"], session["due"]),
+        share_text(session["sampling"]["sampled"], session["sampling"]["due"]),
         session["losses"],
         session["notes"],
         session["labels"] or "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from profagent.store.fetched import inferences_in, stood_already
 from profagent.store.kept_losses import kept_losses_of
 from profagent.store.parts import RECORDS_PER_PART
 from profagent.store.sampling import sampling_of
@@ -15,30 +16,40 @@ _UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 
 
 def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, Any]:
-    """What a session holds: JOBs, bytes, records by kind, the ledger by grade and reason, whether it is complete."""
+    """What a session holds: JOBs, bytes, records by kind, the ledger by grade and reason, whether it is complete.
+
+    `earlier` lists its JOBs of which it fetched nothing: they are in none of its figures.
+    """
     board, simulated = connection.execute(
         "SELECT board, simulated FROM sessions WHERE session = ?", (session,)
     ).fetchone()
     jobs = connection.execute(
         "SELECT job, name, state FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY job", (session,)
     ).fetchall()
-    (size,) = connection.execute(
-        "SELECT ifnull(sum(offset), 0) FROM log WHERE job IN (SELECT job FROM session_job WHERE session = ?)",
-        (session,),
-    ).fetchone()
+    stood = stood_already(connection, session)
     ledger = _ledger(connection, session)
     return {
         "session": session,
         "board": board,
         "simulated": bool(simulated),
         "jobs": [name for _, name, _ in jobs],
-        "bytes": size,
+        "bytes": sum(_bytes(connection, job) for job, _, _ in jobs if job not in stood),
         "records": {unit: _records(connection, session, table) for table, unit in _UNITS.items()},
         "sampling": sampling_of(connection, session),
+        "earlier": [
+            {"job": name, "session": stood[job], "inferences": inferences_in(connection, job)}
+            for job, name, _ in jobs
+            if job in stood
+        ],
         "ledger": ledger,
         "kept_losses": kept_losses_of(connection, session),
         "complete": not ledger["loss"],
     }
+
+
+def _bytes(connection: sqlite3.Connection, job: int) -> int:
+    (size,) = connection.execute("SELECT ifnull(sum(offset), 0) FROM log WHERE job = ?", (job,)).fetchone()
+    return int(size)
 
 
 def _records(connection: sqlite3.Connection, session: int, table: str) -> int:

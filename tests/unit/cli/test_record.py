@@ -28,6 +28,7 @@ SUMMARY: dict[str, Any] = {
         "passed_over": 64,
     },
     "ledger": {"loss": {}, "note": {"sequence-gap": 3}},
+    "earlier": [],
     "kept_losses": [],
     "complete": True,
     "database": "/w/profagent.db",
@@ -72,3 +73,8 @@ def test_a_consumers_name_that_no_board_takes_is_refused(name: str) -> None:
     with pytest.raises(UsageError) as error:
         _consumer(name)
     assert "A-Z" in str(error.value.hint)
+
+
+def test_what_an_earlier_session_fetched_is_told_as_its_own() -> None:
+    summary = {**SUMMARY, "earlier": [{"job": "JOBA", "session": 1, "inferences": 1060}]}
+    assert "  JOBA: nothing new: 1,060 inferences are there from session 1" in summary_lines(summary)
