@@ -77,7 +77,7 @@ if [ -e /dev/pqp ] || [ -d /opt/lib/npu ]; then say other_npu pqp; fi
 for file in $FILES; do
     [ -f "$file" ] && [ -r "$file" ] || continue
     say file "$file"
-    sed 's/^/|/' "$file"
+    { cat "$file"; echo; } | sed 's/^/|/'
 done
 """
 
@@ -128,17 +128,19 @@ def survey_script(layout: Layout, files: Iterable[str]) -> str:
 def read_survey(output: str) -> BoardFacts:
     """What the script has printed. Raises ProfagentError when that makes no sense."""
     said: dict[str, str] = {}
-    files: dict[str, str] = {}
+    files: dict[str, list[str]] = {}
+    lines: list[str] = []
     for line in output.split("\n"):
         if line.startswith("|"):
-            files[said["file"]] += f"{line[1:]}\n"
+            # Before the first file it is a login banner's.
+            lines.append(line[1:])
             continue
         key, _, value = line.partition("=")
         said[key] = value
         if key == "file":
-            files[value] = ""
+            lines = files[value] = []
     try:
-        return _facts(said, files)
+        return _facts(said, {path: "\n".join(text) for path, text in files.items()})
     except (KeyError, ValueError) as error:
         raise ProfagentError(
             f"the board's shell does not answer as expected: {error}",

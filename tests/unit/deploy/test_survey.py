@@ -69,6 +69,15 @@ def test_this_machine_is_seen_as_it_is(shell: tuple[str, ...], tmp_path: Path) -
     assert abs((facts.clock - datetime.now(UTC)).total_seconds()) < 600
 
 
+@pytest.mark.parametrize("text", ["", "\n", "port = 1", "port = 1\n", "# one\n\n|two\n\n"])
+def test_files_are_told_to_the_byte_whatever_ends_them(text: str, tmp_path: Path) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    Path(first).write_text(text)
+    Path(second).write_text("next\n")
+    layout = Layout.of(str(tmp_path / "b"))
+    assert asked(layout, "sh", files=(first, second)).files == {first: text, second: "next\n"}
+
+
 def test_nothing_is_written_and_the_nearest_directory_is_found(tmp_path: Path) -> None:
     facts = asked(Layout.of(str(tmp_path / "not/yet/there")), "sh")
     assert facts.place == str(tmp_path)
@@ -87,6 +96,11 @@ def test_what_cannot_be_told_is_not_guessed() -> None:
     facts = read_survey(EULER.replace("free_kib=51200", "free_kib=").replace("clock=86400", "clock="))
     assert (facts.free_bytes, facts.clock) == (None, None)
     assert facts == replace(facts, files={})
+
+
+def test_a_login_banner_is_passed_over() -> None:
+    banner = "+------+\n| Hi!  |\n+------+\n"
+    assert read_survey(f"{banner}{EULER}file=/a\n|one\n|\n").files == {"/a": "one\n"}
 
 
 def test_another_answer_is_no_survey() -> None:
