@@ -24,6 +24,14 @@ from tests.integration.host import started
 pytestmark = pytest.mark.timeout(300)
 MIB = 1 << 20
 _REMOUNT_READ_ONLY = 0x21
+# A daemon that takes all settings and never answers.
+_MUTE = """import sys
+import time
+def main():
+    if "--check-config" not in sys.argv:
+        time.sleep(600)
+    return 0
+"""
 
 
 @pytest.fixture
@@ -137,6 +145,18 @@ def test_settings_with_which_it_does_not_answer_are_taken_back(board: DeployBoar
     assert (board.prefix / "etc/profagentd.toml").read_text() == config
     assert board.version() == running
     assert eventually((board.prefix / "run/profagentd.daemon.pid").exists)
+
+
+def test_ctrl_c_before_it_answers_has_the_version_before_run_again(board: DeployBoard, tmp_path: Path) -> None:
+    config, running = (board.prefix / "etc/profagentd.toml").read_text(), board.version()
+    mute = another_version(tmp_path / "mute", _MUTE)
+    with started(*board.arguments("--upgrade", "--retain", "delivered"), **board.variables, **mute) as host:
+        assert eventually(lambda: board.version() != running)
+        ended = host.interrupt()
+    assert ended.code == 130, ended.err
+    assert board.version() == running
+    assert (board.prefix / "etc/profagentd.toml").read_text() == config
+    assert board.deploy().code == 0
 
 
 def test_a_link_that_drops_in_mid_upload_leaves_what_runs(board: DeployBoard, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def command(
 
 
 def _run(work: Callable[[], Awaitable[Any]]) -> Any:
-    """Run it. Ctrl-C ends it at once: what it leaves on a board, the next one takes away."""
+    """Run it. Ctrl-C ends it once what ran before runs again; what it leaves on a board, the next one takes away."""
 
     async def interruptible(stop: asyncio.Event) -> Any:
         working = asyncio.ensure_future(work())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from typing import TYPE_CHECKING
 
 from profagent.commands.answering import answered
+from profagent.commands.to_the_end import finished
 from profagent.deploy.steps import (
     checked_settings,
     cleared_versions,
@@ -79,23 +81,34 @@ class Installation:
             )
 
     async def run(self, current: str, previous: str, settings: BoardSettings, entry: BoardEntry, keys: Path) -> Board:
-        """Have a version run, with settings that were checked, and answer; else what was there before runs again."""
+        """Have a version run, with settings that were checked, and answer; else what was there before runs again.
+
+        So it does when this is cancelled.
+        """
         facts, own = self._facts, self._service
         files = {
             path: (text.encode(), mode) for path, (text, mode) in own.files.items() if facts.files.get(path) != text
         }
         files[self._layout.config] = (settings.text.encode(), 0o644)
         try:
-            await self._change(files, own.unwanted, current, previous)
+            await finished(asyncio.create_task(self._change(files, own.unwanted, current, previous)))
             return await answered(self._remote, settings, entry, keys, self.is_active)
+        except asyncio.CancelledError:
+            await finished(asyncio.create_task(self._back(files)))
+            raise
         except ProfagentError as error:
             reason = await self._explained(current, error)
-            if facts.current:
-                await self._change(self._before(files), set(files) - set(facts.files), facts.current, facts.previous)
-            else:
-                await self._remote.run(own.stop)
-                await self._remote.must(switched(self._layout, "", ""))
+            await finished(asyncio.create_task(self._back(files)))
             raise reason from error
+
+    async def _back(self, files: Iterable[str]) -> None:
+        """Have what was found run again, with these files as they were found; without any version, nothing."""
+        facts = self._facts
+        if facts.current:
+            await self._change(self._before(files), set(files) - set(facts.files), facts.current, facts.previous)
+        else:
+            await self._remote.run(self._service.stop)
+            await self._remote.must(switched(self._layout, "", ""))
 
     def _before(self, files: Iterable[str]) -> dict[str, tuple[bytes, int]]:
         """These files, and those that the service does not have any more, as they were found."""
