@@ -15,7 +15,7 @@ from profagentd.clock import SystemClock
 from profagentd.config import DaemonConfig, configure, examine, need_root
 from profagentd.errors import DaemonError
 from profagentd.journal import complain, log_to_stderr
-from profagentd.simulate import SimulationOptions, options_from
+from profagentd.simulate import SimulationOptions, load_network, options_from
 
 if TYPE_CHECKING:
     import argparse
@@ -78,9 +78,10 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
 
 
 def _simulation(args: argparse.Namespace) -> SimulationOptions | None:
-    """What to simulate; its root is set when it runs. DaemonError for such options without --simulate."""
+    """What to simulate; its root is set when it runs. DaemonError without a network, or for options of its alone."""
     options = options_from(args)
     if args.simulate:
+        load_network(options.model)
         return options
     if options != SimulationOptions():
         raise DaemonError("options of the simulated board without --simulate", hint="add --simulate, or leave them out")

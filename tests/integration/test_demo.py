@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from profagent.commands import demo
+from profagent.commands.demo import DemoOptions, simulated_board
+from profagent.commands.workspace import Workspace
+from profagent.errors import ProfagentError, UnreachableError
 from tests.integration.host import profagent, started
 from tests.integration.rows import query
 
@@ -43,5 +51,24 @@ def test_a_network_that_there_is_not_is_told(tmp_path: Path) -> None:
     ended = profagent("demo", "--model", "nothing", TMPDIR=str(tmp_path))
     assert ended.code == 1
     assert "--model nothing" in ended.err
-    assert "the simulated board ended by itself" in ended.err
+    assert "the simulated board did not start" in ended.err
     assert "Traceback" not in ended.err
+
+
+async def test_a_board_that_ends_by_itself_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    boards, run = [], asyncio.create_subprocess_exec
+
+    async def started_board(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+        boards.append(await run(*arguments, **options))
+        return boards[-1]
+
+    monkeypatch.setattr(demo.asyncio, "create_subprocess_exec", started_board)
+
+    async def lost() -> None:
+        async with simulated_board(DemoOptions(Workspace.at(tmp_path / "workspace"))) as address:
+            boards[0].kill()
+            raise UnreachableError.at(address, "it has gone")
+
+    with pytest.raises(ProfagentError, match="the simulated board ended by itself"):
+        await lost()

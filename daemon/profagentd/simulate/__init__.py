@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profagentd.simulate.generate import write_job
+from profagentd.simulate.model_file import load_network
 from profagentd.simulate.options import SimulationOptions, add_simulation_arguments, options_from
 from profagentd.simulate.run import SimulationReport, simulate
 
@@ -10,6 +11,7 @@ __all__ = [
     "SimulationOptions",
     "SimulationReport",
     "add_simulation_arguments",
+    "load_network",
     "options_from",
     "simulate",
     "write_job",
