@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from profagent.commands import demo
 from profagent.commands.demo import DemoOptions, simulated_board
 from profagent.commands.workspace import Workspace
 from profagent.errors import ProfagentError, UnreachableError
@@ -63,7 +62,7 @@ async def test_a_board_that_ends_by_itself_is_told(tmp_path: Path, monkeypatch: 
         boards.append(await run(*arguments, **options))
         return boards[-1]
 
-    monkeypatch.setattr(demo.asyncio, "create_subprocess_exec", started_board)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", started_board)
 
     async def lost() -> None:
         async with simulated_board(DemoOptions(Workspace.at(tmp_path / "workspace"))) as address:
