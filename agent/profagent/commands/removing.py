@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.deploying import visited
-from profagent.deploy.steps import removed
-from profagent.deploy.units import installed_init
+from profagent.deploy.plan import check_service, is_deployed
+from profagent.deploy.steps import lost_root, named_roots, removed
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from profagent.commands.deploying import DeployOptions
+    from profagent.commands.deploying import DeployOptions, Visit
 
 __all__ = ["remove"]
 
@@ -22,17 +22,17 @@ __all__ = ["remove"]
 async def remove(options: DeployOptions, show: Callable[[str], None]) -> bool:
     """Stop the service and remove its files, on the board and from boards.toml; whether there was anything.
 
-    Raises UsageError, also where JOBs are among what would be removed, UnreachableError, ProfagentError.
+    Raises UsageError, also where JOBs are among what would be removed or the service starts another deployment's
+    daemon, UnreachableError, ProfagentError.
     """
     async with visited(options, show) as visit:
         facts, layout = visit.facts, options.layout
-        is_there = installed_init(layout, facts.files) or facts.versions or layout.config in facts.files
-        if not is_there:
+        if not is_deployed(facts, layout):
             return False
-        lost = (layout.versions, layout.settings, layout.state)
-        for root in tomllib.loads(facts.files.get(layout.config, "")).get("roots", ()):
-            if any(f"{root}/".startswith(f"{each}/") for each in lost):
-                raise UsageError(f"JOBs below {root} would be removed, too", hint="move them elsewhere first")
+        check_service(facts, layout)
+        lost = lost_root(layout, visit.service, await _roots(visit, options))
+        if lost is not None:
+            raise UsageError(f"JOBs below {lost} would be removed, too", hint="move them elsewhere first")
         show(f"change   remove what was deployed below {layout.prefix}, its service and {layout.settings}")
         if not options.is_dry:
             # It may have been interrupted before there was a service.
@@ -40,6 +40,13 @@ async def remove(options: DeployOptions, show: Callable[[str], None]) -> bool:
             await visit.remote.must(removed(layout, visit.service))
             _forget(visit.entry.uuid)
         return True
+
+
+async def _roots(visit: Visit, options: DeployOptions) -> list[str]:
+    """The roots that the settings and the files of roots.d name."""
+    layout = options.layout
+    named = (await visit.remote.must(named_roots(layout))).stdout.decode("utf-8", "replace").splitlines()
+    return [*tomllib.loads(visit.facts.files.get(layout.config, "")).get("roots", ()), *map(str.strip, named)]
 
 
 def _forget(identity: str) -> None:

@@ -6,7 +6,8 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from profagent.deploy.units import INITS, installed_init
+from profagent.deploy.steps import is_version
+from profagent.deploy.units import INITS, installed_init, owned_init
 from profagent.deploy.wheels import OLDEST_PYTHON
 from profagent.errors import ProfagentError, UsageError
 
@@ -16,7 +17,17 @@ if TYPE_CHECKING:
     from profagent.deploy.layout import Layout
     from profagent.deploy.survey import BoardFacts
 
-__all__ = ["PYTHONS", "board_name", "check_room", "check_version", "choose_init", "choose_python", "fact_lines"]
+__all__ = [
+    "PYTHONS",
+    "board_name",
+    "check_room",
+    "check_service",
+    "check_version",
+    "choose_init",
+    "choose_python",
+    "fact_lines",
+    "is_deployed",
+]
 
 PYTHONS = ("auto", "system", "bundled")
 _BUNDLE = "bring one: `profagent bundle --arch {} -o FILE.tar.gz`, then `--python bundled --bundle FILE.tar.gz`"
@@ -103,6 +114,21 @@ def check_version(facts: BoardFacts, name: str, *, is_upgrade: bool) -> None:
         raise UsageError(
             f"{facts.hostname} has {facts.current}, and this is {name}",
             hint="--upgrade puts it in its place; --rollback goes back to the one before",
+        )
+
+
+def is_deployed(facts: BoardFacts, layout: Layout) -> bool:
+    """Whether something of a deployment to this layout is there."""
+    is_served = owned_init(layout, facts.files) is not None
+    return is_served or layout.config in facts.files or any(map(is_version, facts.versions))
+
+
+def check_service(facts: BoardFacts, layout: Layout) -> None:
+    """Raises UsageError where the board's service starts another deployment's daemon."""
+    if owned_init(layout, facts.files) is None and installed_init(layout, facts.files) is not None:
+        raise UsageError(
+            f"the service on {facts.hostname} starts a daemon that is not below {layout.prefix}",
+            hint="give the --prefix of that one, or remove it first",
         )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import TYPE_CHECKING
+
+from profagent.deploy.daemon_tree import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,14 +19,19 @@ __all__ = [
     "cleared_versions",
     "digest_check",
     "digest_list",
+    "is_version",
+    "lost_root",
     "made_directories",
     "moved",
+    "named_roots",
     "part_of",
     "removed",
     "settled",
     "switched",
 ]
 
+# The name of a version directory, for a shell and for fnmatch.
+_VERSION = f"*-{'[0-9a-f]' * 8}"
 # A link is renamed over the one that stands there; a `mv` that is too old to be told to (-T) makes it anew.
 _POINT = """point() {
     ln -s "versions/$2" "$1.new" && mv -fT "$1.new" "$1" 2>/dev/null && return
@@ -45,9 +53,19 @@ def part_of(layout: Layout, name: str) -> str:
 
 
 def cleared_versions(layout: Layout, *kept: str) -> str:
-    """Removes what interrupted deployments and older versions have left."""
+    """Removes what interrupted deployments and older versions have left, and nothing else that is there."""
     cases = "|".join((*(each for each in kept if each), "-"))
-    return f'cd {layout.versions} && for each in *; do case $each in {cases}) ;; *) rm -rf "$each" ;; esac; done'
+    # Renamed first: an interrupted removal leaves what the next one knows.
+    whole = f'[ ! -f "$each/{MANIFEST}" ] || {{ mv "$each" "$each.part" && rm -rf "$each.part"; }}'
+    return (
+        f"cd {layout.versions} && for each in *; do case $each in {cases}) ;;"
+        f' {_VERSION}.part) rm -rf "$each" ;; {_VERSION}) {whole} ;; esac; done'
+    )
+
+
+def is_version(name: str) -> bool:
+    """Whether what is among the versions may be one, whole or in part."""
+    return fnmatchcase(name.removesuffix(".part"), _VERSION)
 
 
 def digest_check(directory: str) -> str:
@@ -85,11 +103,28 @@ def moved(paths: Iterable[str]) -> list[str]:
     return [f"mv -f {path}.new {path}" for path in paths]
 
 
+def named_roots(layout: Layout) -> str:
+    """Prints the files in which programs name their roots."""
+    return f'for each in {layout.roots_d}/*.conf; do [ ! -f "$each" ] || {{ cat "$each" && echo; }} || exit; done'
+
+
+def lost_root(layout: Layout, service: Service, roots: Iterable[str]) -> str | None:
+    """The first of `roots` that `removed` would take away."""
+    lost = (layout.versions, layout.settings, *_removed_paths(layout, service))
+    return next((root for root in roots if any(f"{root}/".startswith(f"{each}/") for each in lost)), None)
+
+
 def removed(layout: Layout, service: Service) -> str:
     """Takes away all that a deployment has made, and directories that are empty then."""
-    files = " ".join((*service.files, *service.unwanted, *service.owned))
-    own = " ".join(f"{layout.prefix}/{name}" for name in ("versions", "current", "previous", "run"))
-    settings = " ".join((layout.config, f"{layout.config}.new", layout.board_id, layout.keys, layout.roots_d))
-    default = f"{layout.settings}/default"
-    empty = f"rmdir {layout.settings} {layout.prefix} 2>/dev/null || :"
-    return f"rm -rf {files} {own} {settings} {default} {layout.state}; {service.forget}; {empty}"
+    run = f"{layout.prefix}/run"
+    empty = f"rmdir {layout.versions} {run} {layout.settings} {layout.prefix} 2>/dev/null || :"
+    return (
+        f"({cleared_versions(layout)}) 2>/dev/null; rm -f {run}/profagentd.pid {run}/profagentd.daemon.pid;"
+        f" rm -rf {' '.join(_removed_paths(layout, service))}; {service.forget}; {empty}"
+    )
+
+
+def _removed_paths(layout: Layout, service: Service) -> tuple[str, ...]:
+    settings = (layout.config, f"{layout.config}.new", layout.board_id, layout.keys, layout.roots_d)
+    more = (layout.current, layout.previous, f"{layout.settings}/default", layout.state)
+    return (*service.files, *service.unwanted, *service.owned, *settings, *more)

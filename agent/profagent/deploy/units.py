@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from profagent.deploy.layout import Layout
 
-__all__ = ["INITS", "Service", "every_service_file", "installed_init", "service"]
+__all__ = ["INITS", "Service", "every_service_file", "installed_init", "owned_init", "service"]
 
 INITS = ("systemd", "initd", "none")
 _UNIT = "/etc/systemd/system/profagentd.service"
@@ -57,9 +57,18 @@ def every_service_file(layout: Layout) -> tuple[str, ...]:
 
 
 def installed_init(layout: Layout, paths: Mapping[str, str]) -> str | None:
-    """The init system whose files are among those of a board."""
+    """The init system whose files are among those of a board; one that starts this layout's daemon comes first."""
     known = {_UNIT: "systemd", _SCRIPT: "initd", _private_script(layout): "none"}
-    return next((init for path, init in known.items() if path in paths), None)
+    return owned_init(layout, paths) or next((init for path, init in known.items() if path in paths), None)
+
+
+def owned_init(layout: Layout, texts: Mapping[str, str]) -> str | None:
+    """The init system that starts this layout's daemon, by the texts of a board's files; another prefix has its own."""
+    if f"={layout.prefix}/current/bin/profagentd" in texts.get(_UNIT, ""):
+        return "systemd"
+    if f"\nPREFIX={layout.prefix}\n" in texts.get(_SCRIPT, ""):
+        return "initd"
+    return "none" if _private_script(layout) in texts else None
 
 
 def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:

@@ -8,8 +8,18 @@ from datetime import UTC, datetime
 import pytest
 
 from profagent.deploy.layout import Layout
-from profagent.deploy.plan import board_name, check_room, check_version, choose_init, choose_python, fact_lines
+from profagent.deploy.plan import (
+    board_name,
+    check_room,
+    check_service,
+    check_version,
+    choose_init,
+    choose_python,
+    fact_lines,
+    is_deployed,
+)
 from profagent.deploy.survey import BoardFacts, read_survey
+from profagent.deploy.units import service
 from profagent.deploy.wheels import BoardPython
 from profagent.errors import ProfagentError, UsageError
 from tests.unit.deploy.test_survey import EULER as SAID
@@ -127,3 +137,16 @@ def test_facts_are_told_with_what_is_odd() -> None:
     odd = "\n".join(fact_lines(replace(EULER, npu=("pqp",), is_writable=False, free_bytes=None), now))
     for part in ("no Python 3.9", "N/A, cannot be written to", "1970-01-02 00:00 UTC: never set", "another stack"):
         assert part in odd
+
+
+@pytest.mark.parametrize("init", ["systemd", "initd"])
+def test_the_service_of_another_prefix_is_none_of_this_one(init: str) -> None:
+    other = Layout.of("/data")
+    files = {path: text for path, (text, _) in service(init, USUAL, (), deletes=False).files.items()}
+    facts = replace(AIFLY, files=files, versions=("mine",))
+    assert is_deployed(facts, USUAL)
+    assert not is_deployed(facts, other)
+    check_service(facts, USUAL)
+    with pytest.raises(UsageError, match="not below /data"):
+        check_service(facts, other)
+    assert is_deployed(replace(facts, versions=("1.0-0123abcd.part",)), other)

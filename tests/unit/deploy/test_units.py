@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profagent.deploy.layout import Layout
-from profagent.deploy.units import every_service_file, installed_init, service
+from profagent.deploy.units import every_service_file, installed_init, owned_init, service
 from profagent.errors import UsageError
 
 USUAL = Layout.of()
@@ -53,7 +53,9 @@ def test_a_service_is_known_by_its_files() -> None:
     for init in ("systemd", "initd", "none"):
         own = service(init, ELSEWHERE, (), deletes=True).files
         assert set(own) <= set(every_service_file(ELSEWHERE))
-        assert installed_init(ELSEWHERE, dict.fromkeys(own, "")) == init
+        texts = {path: text for path, (text, _) in own.items()}
+        assert installed_init(ELSEWHERE, texts) == owned_init(ELSEWHERE, texts) == init
+        assert owned_init(USUAL, texts) is None
     assert installed_init(USUAL, {}) is None
 
 

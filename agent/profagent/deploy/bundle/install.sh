@@ -156,7 +156,25 @@ switch() { # VERSION INIT
     fail "profagentd $1 does not start" "see the lines above, $LOG or journalctl -u profagentd"
 }
 
+# The first root among what would be removed.
+lost_root() {
+    "$here/bin/python" -I -B -c 'import glob, os, sys, tomllib
+config, roots_d, *lost = sys.argv[1:]
+roots = []
+if os.path.exists(config):
+    with open(config, "rb") as file:
+        roots += tomllib.load(file).get("roots", [])
+for path in glob.glob(roots_d + "/*.conf"):
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        roots += [line.strip() for line in file]
+for root in roots:
+    if any((os.path.realpath(root) + "/").startswith(os.path.realpath(each) + "/") for each in lost):
+        sys.exit(print(ascii(root)))' "$CONFIG" "$SETTINGS/roots.d" "$PREFIX" "$SETTINGS" "$STATE" "$UNIT.d"
+}
+
 remove() {
+    lost=$(lost_root) || fail "$CONFIG or $SETTINGS/roots.d cannot be read" "mend it, so that it is known where JOBs are"
+    [ -z "$lost" ] || fail "JOBs below $lost would be removed, too" "move them elsewhere, and change the settings"
     case $(installed_init) in
     systemd)
         systemctl --quiet disable --now profagentd || :

@@ -1,0 +1,65 @@
+"""What the shell commands of a deployment remove, in a directory that is not theirs alone."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from profagent.deploy.layout import Layout
+from profagent.deploy.steps import cleared_versions, lost_root, named_roots, removed
+from profagent.deploy.units import service
+
+OLD, KEPT, PART = "1.0-0123abcd", "1.1-00000000", "1.2-ffffffff.part"
+FOREIGN = ("mine", "linux-deadbeef", "notes.part")
+
+
+def sh(command: str) -> str:
+    return subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """A prefix with versions, and with directories of someone else's."""
+    for name in (OLD, KEPT, PART, *FOREIGN):
+        (tmp_path / "p/versions" / name).mkdir(parents=True)
+    for name in (OLD, KEPT):
+        (tmp_path / "p/versions" / name / "manifest.json").touch()
+    (tmp_path / "p/run/mine").mkdir(parents=True)
+    return Layout.of(str(tmp_path / "p"))
+
+
+def versions(layout: Layout) -> set[str]:
+    return {path.name for path in Path(layout.versions).iterdir()}
+
+
+def test_only_versions_are_cleared(layout: Layout) -> None:
+    sh(cleared_versions(layout, KEPT, ""))
+    assert versions(layout) == {KEPT, *FOREIGN}
+
+
+def test_what_is_removed_is_what_was_deployed(layout: Layout) -> None:
+    own = replace(service("none", layout, (), deletes=False), forget=":")
+    Path(layout.run, "profagentd.pid").touch()
+    sh(removed(layout, own))
+    assert versions(layout) == set(FOREIGN)
+    assert [path.name for path in Path(layout.run).iterdir()] == ["mine"]
+
+
+def test_a_root_among_what_is_removed_is_found() -> None:
+    usual, elsewhere = Layout.of(), Layout.of("/data")
+    own = service("systemd", elsewhere, (), deletes=False)
+    for lost in ("/data/versions/jobs", "/data/state", "/data/etc/jobs", "/var/lib/profagentd/jobs"):
+        assert lost_root(elsewhere, own, ["/data/run/jobs", lost]) == lost
+    assert lost_root(elsewhere, own, ["", "/data/run/jobs", "/data/states", "/data"]) is None
+    assert lost_root(usual, own, ["/var/lib/profagentd2"]) is None
+
+
+def test_programs_name_roots(layout: Layout) -> None:
+    assert sh(named_roots(layout)) == ""
+    Path(layout.roots_d).mkdir(parents=True)
+    Path(layout.roots_d, "a.conf").write_text("/a")
+    Path(layout.roots_d, "b.conf").write_text("/b c\n")
+    assert sh(named_roots(layout)).split("\n") == ["/a", "/b c", "", ""]
