@@ -278,7 +278,7 @@ async def test_at_its_end_it_sends_what_there_is_to_a_slow_client(tmp_path: Path
     with running("--root", tmp_path) as daemon:
         async with following(daemon.address) as client:
             await client.start()
-            await client.until(lambda: client.is_listed)
+            await client.until(lambda: bool(client.copies))
             daemon.process.terminate()
             await client.until_ended()
             assert client.goodbye is not None
