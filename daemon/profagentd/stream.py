@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from profagentd.changes import Touch
+from profagentd.job_views import JobView, JobViews
 from profagentd.log import Log, Phase
 from profagentd.logs import LogKind, ended_by
 from profagentd.refusal import Fault, Refusal
@@ -31,18 +31,6 @@ if TYPE_CHECKING:
 PAGE_ENTRIES = 1000
 
 
-@dataclass
-class JobView:
-    """A JOB as this stream names and knows it."""
-
-    handle: int
-    job: Job
-    selection: Selection | None = None
-    status_due: bool = True
-    caught_up_told: bool = False
-    was_followed: bool = False
-
-
 class Stream:
     """The JOBs of a stream and what is done about them. All calls come from the loop."""
 
@@ -57,15 +45,12 @@ class Stream:
         self.followed_again = 0  # JOBs that the client followed before
         self.was_deleted: Callable[[Place, bytes], bool] | None = None  # whether retention deleted a log of this name
         self.was_lost: Callable[[Place, bytes], bool] | None = None  # whether a kept loss counts it
-        self._views: dict[int, JobView] = {}
-        self._handles: dict[Job, int] = {}
-        self._last_handle = 0
+        self._views = JobViews()
 
     def close(self) -> None:
         """Leave its room to other streams; what it knew goes now, and not when cycles are collected."""
         self.window.clear()
         self._views.clear()
-        self._handles.clear()
         self.logs.close()
         self._names.close()
         self.sending_bytes.close()
@@ -74,7 +59,7 @@ class Stream:
 
     def job_changed_state(self, job: Job) -> None:
         """The JOB is new or has another state."""
-        view = self._view_of(job) or self._new_view(job)
+        view = self._views.of(job) or self._views.add(job)
         view.status_due = True
         view.caught_up_told = False
         if view.selection and job.state is JobState.REMOVED:
@@ -83,7 +68,7 @@ class Stream:
 
     def names_changed(self, job: Job, touches: Mapping[bytes, Touch]) -> None:
         """These names of the JOB may have changed."""
-        view = self._view_of(job)
+        view = self._views.of(job)
         if not view or not view.selection:
             return
         for path, touch in touches.items():
@@ -91,21 +76,21 @@ class Stream:
             ended = ended_by(path)
             if ended is not None:
                 self._touch(view.selection, ended, Touch.HINT)
-        _settle_again(view)
+        view.settle_again()
 
     def names_removed(self, job: Job) -> None:
         """Names of the JOB may be gone."""
-        view = self._view_of(job)
+        view = self._views.of(job)
         if view and view.selection:
             self._touch_all(view.selection, Touch.HINT)
 
     def anything_changed(self, job: Job) -> None:
         """Any name of the JOB may have changed."""
-        view = self._view_of(job)
+        view = self._views.of(job)
         if view and view.selection:
             view.selection.changes.note_all()
             self._touch_all(view.selection, Touch.MADE)
-            _settle_again(view)
+            view.settle_again()
 
     def deliver_to(self, take: Callable[[Place, bytes, Fingerprint], None]) -> None:
         """Tell of each log that the client has whole, with the fingerprint of the file that it has."""
@@ -122,14 +107,14 @@ class Stream:
     def select(self, follow: Iterable[int], unfollow: Iterable[int]) -> None:
         """Follow some JOBs, and some no longer. Raises Refusal."""
         for handle in follow:
-            view = self._view(handle)
+            view = self._views.asked(handle)
             if view and not view.selection and view.job.state is not JobState.REMOVED:
                 view.selection = Selection(handle, view.job.place, self._names)
                 view.caught_up_told = False
                 self.followed_again += view.was_followed
                 view.was_followed = True
         for handle in unfollow:
-            view = self._view(handle)
+            view = self._views.asked(handle)
             if view and view.selection:
                 self._unfollow(view, view.selection)
 
@@ -165,27 +150,27 @@ class Stream:
 
     def job_handle(self, name: str) -> int:
         """The handle of the JOB of this name; 0 when there is none any more."""
-        return next((view.handle for view in self._views.values() if view.job.name == name), 0)
+        return next((view.handle for view in self._views if view.job.name == name), 0)
 
     # What is to be done
 
     @property
     def has_removed_jobs(self) -> bool:
         """Whether there are JOBs whose end the client does not know yet."""
-        return any(view.job.state is JobState.REMOVED for view in self._views.values())
+        return any(view.job.state is JobState.REMOVED for view in self._views)
 
     def take_statuses(self) -> list[JobView]:
         """JOBs whose status the client must be told, each asked for once."""
-        due = [view for view in self._views.values() if view.status_due and self._may_tell(view)]
+        due = [view for view in self._views if view.status_due and self._may_tell(view)]
         for view in due:
             view.status_due = False
             if view.job.state is JobState.REMOVED:
-                del self._views[view.handle], self._handles[view.job]
+                self._views.forget(view)
         return due
 
     def take_caught_up(self) -> list[JobView]:
         """Followed JOBs of which everything was sent that there is, each told once for its state."""
-        due = [view for view in self._views.values() if self._is_caught_up(view)]
+        due = [view for view in self._views if self._is_caught_up(view)]
         for view in due:
             view.caught_up_told = True
         return due
@@ -193,11 +178,11 @@ class Stream:
     @property
     def is_caught_up(self) -> bool:
         """Whether everything was sent that there is of what is followed, on roots that answer."""
-        return all(view.job.place.root in self.away or self._has_all(view) for view in self._views.values())
+        return all(view.job.place.root in self.away or self._has_all(view) for view in self._views)
 
     def next_names(self, now: float) -> Names | None:
         """Names to look at, no more than there is room for; None when there are none, or no room."""
-        selection = next((view.selection for view in self._views.values() if self._wants_look(view)), None)
+        selection = next((view.selection for view in self._views if self._wants_look(view)), None)
         if selection is None:
             self.is_short_of_room = False
             return None
@@ -257,23 +242,9 @@ class Stream:
         return is_near and view.selection is not None and view.selection.wants_look
 
     def _turn(self, log: Log) -> Turn:
-        job = self._views[log.job].job
-        return Turn(log, job.place, job.is_scanned)
-
-    def _view_of(self, job: Job) -> JobView | None:
-        return self._views.get(self._handles.get(job, 0))
-
-    def _new_view(self, job: Job) -> JobView:
-        self._last_handle += 1
-        view = self._views[self._last_handle] = JobView(self._last_handle, job)
-        self._handles[job] = view.handle
-        return view
-
-    def _view(self, handle: int) -> JobView | None:
-        """The JOB, or None when it was removed. Refusal when there never was one."""
-        if not 0 < handle <= self._last_handle:
-            raise Refusal(Fault.INVALID, f"there is no JOB {handle} in this stream")
-        return self._views.get(handle)
+        view = self._views.get(log.job)
+        assert view is not None, "a JOB is forgotten after its logs"
+        return Turn(log, view.job.place, view.job.is_scanned)
 
     def _touch(self, selection: Selection, path: bytes, touch: Touch) -> None:
         log = self.window.at(selection.job, path)
@@ -305,9 +276,3 @@ class Stream:
         if not view.selection or view.selection.wants_look:
             return not view.selection
         return all(log.is_settled for log in self.window.of_job(view.handle))
-
-
-def _settle_again(view: JobView) -> None:
-    # While a JOB is open its client is told once; a telling for each write would be noise.
-    if view.job.state is not JobState.OPEN:
-        view.caught_up_told = False
