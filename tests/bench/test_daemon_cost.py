@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import statistics
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.bench.measure import MIB, PROFAGENT, Child, report, size_text, spread, started
-from tests.bench.programs import program
+from tests.bench.programs import AICORE_ONLY, Program, program
 from tests.bench.sizes import sized
 from tests.daemon.daemon_process import running
 
+Begin = Callable[[Sequence[Path]], AbstractContextManager[Program]]
+
 RATE = 100.0
+MODELS = [("yolov5s", "4 files an inference"), (AICORE_ONLY, "2 files an inference")]
 # Every round has each phase once, so that whatever else runs on the machine meets all of them alike.
 ROUNDS, WINDOW_S = sized(3, 1), sized(5.0, 0.3)
 # Until a phase's files are followed steadily.
@@ -37,11 +42,12 @@ class Cost:
     work_us: dict[str, list[float]] = field(default_factory=lambda: {phase: [] for phase in PHASES})
 
 
+@pytest.mark.parametrize(("model", "files"), sized(MODELS, MODELS[:1]))
 @pytest.mark.parametrize("layers", sized([100, 200], [100]))
-def test_cost_of_the_daemon(layers: int, root: Path) -> None:
+def test_cost_of_the_daemon(layers: int, model: str | Path, files: str, root: Path) -> None:
     cost = Cost()
     for number in range(ROUNDS):
-        _round(root / str(number), layers, cost)
+        _round(root / str(number), partial(program, rate=RATE, layers=layers, model=model), cost)
     figures = {
         "daemon without a client": spread(cost.without, "% of a core"),
         f"daemon with one record (target at 10,000 records/s: {TARGET_PERCENT} %)": spread(
@@ -53,40 +59,40 @@ def test_cost_of_the_daemon(layers: int, root: Path) -> None:
         "RSS of the record, peak": size_text(max(cost.record_bytes)),
     }
     report(
-        f"daemon at {RATE:g} inferences/s of {layers} aicore records ({RATE * layers:,.0f} records/s)",
+        f"daemon at {RATE:g} inferences/s of {layers} aicore records ({RATE * layers:,.0f} records/s), {files}",
         figures | _felt(cost.work_us),
     )
 
 
-def _round(root: Path, layers: int, cost: Cost) -> None:
+def _round(root: Path, begin: Begin, cost: Cost) -> None:
     board = root / "board"
     board.mkdir(parents=True)
-    _phase(board, layers, [], cost.work_us["no daemon"])
+    _phase(board, begin, [], cost.work_us["no daemon"])
     with ExitStack() as stack:
         daemon = stack.enter_context(running("--root", board, "--log-level", "warning"))
         process = Child(daemon.process.pid)
         cost.idle_bytes.append(process.rss_bytes())
-        cost.without += _phase(board, layers, [process], cost.work_us["a daemon"])
+        cost.without += _phase(board, begin, [process], cost.work_us["a daemon"])
         command = (*PROFAGENT, "record", "--board", daemon.address, "--workspace", root / "workspace")
         record = Child(stack.enter_context(started(*command)).pid)
         time.sleep(SETTLING_S)
-        shares = _phase(board, layers, [process, record], cost.work_us["a daemon and its client"])
+        shares = _phase(board, begin, [process, record], cost.work_us["a daemon and its client"])
         cost.followed.append(shares[0])
         cost.record.append(shares[1])
         cost.peak_bytes.append(process.peak_bytes())
         cost.record_bytes.append(record.peak_bytes())
 
 
-def _phase(board: Path, layers: int, processes: list[Child], work_us: list[float]) -> list[float]:
+def _phase(board: Path, begin: Begin, processes: list[Child], work_us: list[float]) -> list[float]:
     """Run the program; percents of one core that the processes took meanwhile."""
-    with program([board], rate=RATE, layers=layers, model="yolov5s") as profiled:
+    with begin([board]) as profiled:
         time.sleep(SETTLING_S)
-        begin, before_s = time.monotonic(), [each.cpu_s() for each in processes]
+        since, before_s = time.monotonic(), [each.cpu_s() for each in processes]
         time.sleep(WINDOW_S)
-        end, after_s = time.monotonic(), [each.cpu_s() for each in processes]
+        until, after_s = time.monotonic(), [each.cpu_s() for each in processes]
         profiled.stop()
-    work_us += profiled.work_us(begin, end)
-    return [100 * (after - before) / (end - begin) for before, after in zip(before_s, after_s, strict=True)]
+    work_us += profiled.work_us(since, until)
+    return [100 * (after - before) / (until - since) for before, after in zip(before_s, after_s, strict=True)]
 
 
 def _felt(work_us: dict[str, list[float]]) -> dict[str, str]:
