@@ -22,6 +22,9 @@ RUN = Path("/run/sshd")
 # For a board whose Python is the tests' own.
 PATH_OF_TESTS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
+# For a server that asks by PAM: a password, and nothing of what a system's own session needs.
+_PAM = "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n"
+
 
 class Sshd:
     """A server that listens; logins are this process's own user's."""
@@ -137,7 +140,10 @@ def _command(folder: Path, config: Path, password: str | None, inside: Sequence[
     shadow = folder / "shadow"
     shadow.touch(0o600)
     shadow.write_text(f"root:{made.stdout.strip()}:19000:0:99999:7:::\nsshd:!:19000::::::\n", "ascii")
-    return ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/shadow && exec "$@"', str(shadow), *server]
+    pam = folder / "pam"
+    pam.write_text(_PAM, "ascii")
+    script = 'mount --bind "$0" /etc/shadow && mount --bind "$1" /etc/pam.d/sshd && shift && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, str(shadow), str(pam), *server]
 
 
 def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -88,46 +85,10 @@ async def test_jump_hosts_in_a_circle_end(home: Path, friend: Sshd) -> None:
         await whoami("a")
 
 
-@contextmanager
-def agent_with(key: Path, socket: Path) -> Iterator[None]:
-    agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.PIPE)
-    try:
-        assert agent.stdout is not None
-        agent.stdout.readline()
-        subprocess.run(["ssh-add", "-q", key], check=True, env={**os.environ, "SSH_AUTH_SOCK": str(socket)})
-        yield
-    finally:
-        agent.terminate()
-        agent.communicate()
-
-
-async def test_an_agent_has_the_key(home: Path, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (home / ".ssh" / "known_hosts").write_text(sshd.known, "ascii")
-    socket = home / "agent"
-    with agent_with(sshd.key, socket):
-        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
-        assert await whoami(sshd.target) == sshd.user
-
-
-async def test_the_passphrase_of_a_key_is_asked_for(home: Path, friend: Sshd, tmp_path: Path) -> None:
-    (home / ".ssh" / "id_ed25519").unlink()
-    key = make_key(home / ".ssh" / "id_ed25519", passphrase="open sesame")
-    allowed = friend.folder / "authorized_keys"
-    before = allowed.read_text("ascii")
-    allowed.write_text(before + public_key(key) + "\n", "ascii")
-    try:
-        person = Ready("open sesame")
-        assert await whoami(friend.target, person) == friend.user
-        assert person.asked == [f"Passphrase of the key {key}: "]
-        with pytest.raises(RefusedError, match="does not let"):
-            await whoami(friend.target, Ready("wrong"))
-    finally:
-        allowed.write_text(before, "ascii")
-
-
 async def test_an_unknown_host_is_accepted_once_and_then_known(home: Path, friend: Sshd) -> None:
     known = home / ".ssh" / "known_hosts"
     known.write_text("other.example ssh-ed25519 damaged", "ascii")
+    (home / ".ssh" / "config").write_text("HashKnownHosts no\n", "ascii")
     person = Ready()
     assert await whoami(friend.target, person) == friend.user
     assert friend.fingerprint in person.asked[0]
@@ -163,6 +124,7 @@ async def test_a_revoked_host_key_is_refused(home: Path, friend: Sshd) -> None:
 
 def test_at_a_terminal_yes_lets_an_unknown_host_in(home: Path, friend: Sshd) -> None:
     (home / ".ssh" / "known_hosts").unlink()
+    (home / ".ssh" / "config").write_text("HashKnownHosts no\n", "ascii")
     with at_terminal(*login_command(friend.target)) as terminal:
         terminal.until("(yes/no) ")
         assert friend.fingerprint in terminal.seen

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import asyncssh
 
 from profagent.errors import UsageError
+from profagent.ssh.config import config_files, named
 from profagent.ssh.failures import connecting
 from profagent.ssh.host_keys import HostKeys
+from profagent.ssh.identities import Identities, identities
+from profagent.ssh.proxy import proxied
 from profagent.ssh.remote import Remote
-from profagent.ssh.settings import Settings, config_files, named
+from profagent.ssh.settings import Settings
 from profagent.ssh.target import Target
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import AsyncIterator, Sequence
 
     from profagent.ssh.passwords import Asker
@@ -56,78 +61,93 @@ class _Login:
             raise UsageError(f"{target}: more than {_MOST_JUMPS} jump hosts", hint="ProxyJump may go in a circle")
         for hop in settings.jumps if tunnel is None else ():
             tunnel, _ = await self.reach(hop, tunnel, depth + 1)
-        connection = await self._log_in(settings, tunnel)
-        self._stack.push_async_callback(_close, connection)
-        return connection, settings
+        return await self._log_in(settings, tunnel), settings
 
     async def _log_in(
         self, settings: Settings, tunnel: asyncssh.SSHClientConnection | None
     ) -> asyncssh.SSHClientConnection:
         """First with what asks nobody; a person is asked when that was not enough."""
         keys = await asyncio.to_thread(HostKeys, settings)
-        with connecting(settings):
+        unusable: list[str] = []
+        with connecting(settings, unusable):
             try:
-                return await self._with_known_host(settings, tunnel, keys, None)
+                return await self._with_known_host(_Attempt(settings, tunnel, keys, None, unusable))
             except asyncssh.PermissionDenied:
-                return await self._with_known_host(settings, tunnel, keys, self._asker)
+                unusable.clear()
+                return await self._with_known_host(_Attempt(settings, tunnel, keys, self._asker, unusable))
 
-    async def _with_known_host(
-        self,
-        settings: Settings,
-        tunnel: asyncssh.SSHClientConnection | None,
-        keys: HostKeys,
-        asker: Asker | None,
-    ) -> asyncssh.SSHClientConnection:
-        try:
-            return await _attempt(settings, tunnel, keys, asker)
-        except asyncssh.HostKeyNotVerifiable:
-            await keys.judge(self._asker)
-            return await _attempt(settings, tunnel, keys, asker)
+    async def _with_known_host(self, attempt: _Attempt) -> asyncssh.SSHClientConnection:
+        while True:
+            try:
+                return await attempt.connected(self._stack)
+            except asyncssh.HostKeyNotVerifiable:
+                await attempt.keys.judge(self._asker)
 
 
-async def _attempt(
-    settings: Settings, tunnel: asyncssh.SSHClientConnection | None, keys: HostKeys, asker: Asker | None
-) -> asyncssh.SSHClientConnection:
-    """One connection. With an asker there is no limit but the one for the login, which asyncssh has: people think."""
-    target = settings.target
-    chosen: dict[str, Any] = {}
-    if settings.keys:
-        chosen["client_keys"] = list(settings.keys)
-    if asker is not None:
-        chosen["passphrase"] = lambda file: _passphrase(asker, file)
-    async with asyncio.timeout(settings.connect_s if asker is None else None):
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One login, with or without somebody to ask."""
+
+    settings: Settings
+    tunnel: asyncssh.SSHClientConnection | None
+    keys: HostKeys
+    asker: Asker | None
+    unusable: list[str]
+
+    async def connected(self, stack: AsyncExitStack) -> asyncssh.SSHClientConnection:
+        """The connection, which `stack` ends.
+
+        With an asker there is no limit but the one for the login, which asyncssh has: people think.
+        """
+        proxy = self.settings.proxy if self.tunnel is None else None
+        async with (
+            asyncio.timeout(self.settings.connect_s if self.asker is None else None),
+            AsyncExitStack() as way,
+        ):
+            sock = await way.enter_async_context(proxied(proxy)) if proxy else None
+            async with identities(self.settings, self.asker, self.unusable) as offered:
+                connection = await self._connect(sock, offered)
+            way.push_async_callback(_close, connection)
+            stack.push_async_callback(way.pop_all().aclose)
+            return connection
+
+    async def _connect(self, sock: socket.socket | None, offered: Identities) -> asyncssh.SSHClientConnection:
+        target = self.settings.target
         return await asyncssh.connect(
             target.host,
             **named(target),
-            **chosen,
             config=config_files(),
-            tunnel=tunnel,
-            client_factory=lambda: _Client(settings, keys, asker),
-            known_hosts=keys.match,
-            server_host_key_algs=keys.algorithms,
-            ignore_encrypted=asker is None,
+            sock=sock,
+            tunnel=self.tunnel,
+            proxy_command=None,
+            client_factory=lambda: _Client(self.settings, self.keys, offered, self.asker),
+            # All keys come from the client, which has them in order.
+            client_keys=None,
+            known_hosts=self.keys.match,
+            server_host_key_algs=self.keys.algorithms,
             connect_timeout=None,
-            keepalive_interval=settings.alive_s,
+            keepalive_interval=self.settings.alive_s,
             keepalive_count_max=_ALIVE_COUNT,
         )
-
-
-async def _passphrase(asker: Asker, file: str) -> str:
-    return await asker.secret(f"Passphrase of the key {file}: ") or ""
 
 
 class _Client(asyncssh.SSHClient):
     """Answers what the server asks during the login."""
 
-    def __init__(self, settings: Settings, keys: HostKeys, asker: Asker | None) -> None:
+    def __init__(self, settings: Settings, keys: HostKeys, offered: Identities, asker: Asker | None) -> None:
         self._login = f"{settings.user}@{settings.target.host}"
         self._keys = keys
+        self._offered = offered
         self._asker = asker
         self._prompts = 0
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002 - asyncssh's interface
         """Whether it is known. Where it is not, nothing is asked while the connection waits."""
         return self._keys.is_known(key)
+
+    async def public_key_auth_requested(self) -> asyncssh.SSHKeyPair | None:
+        """The next key to log in with."""
+        return await self._offered.next()
 
     async def password_auth_requested(self) -> str | None:
         """The password; None when nobody is asked, or was often enough."""
@@ -139,18 +159,20 @@ class _Client(asyncssh.SSHClient):
 
     async def kbdint_challenge_received(
         self,
-        name: str,  # noqa: ARG002 - as above
-        instructions: str,  # noqa: ARG002 - as above
+        name: str,
+        instructions: str,
         lang: str,  # noqa: ARG002 - as above
         prompts: Sequence[tuple[str, bool]],
     ) -> list[str] | None:
         """The answer to each prompt of the server."""
+        said = "".join(f"{_shown(text)}\n" for text in (name, instructions) if text)
         answers: list[str] = []
         for prompt, _ in prompts:
-            answer = await self._secret(f"({self._login}) {prompt}")
+            answer = await self._secret(f"{said}({self._login}) {_shown(prompt)}")
             if answer is None:
                 return None
             answers.append(answer)
+            said = ""
         return answers
 
     async def _secret(self, prompt: str) -> str | None:
@@ -158,6 +180,11 @@ class _Client(asyncssh.SSHClient):
             return None
         self._prompts += 1
         return await self._asker.secret(prompt)
+
+
+def _shown(text: str) -> str:
+    """What a server says, fit for a terminal."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
 
 
 async def _close(connection: asyncssh.SSHClientConnection) -> None:

@@ -10,47 +10,36 @@ from typing import TYPE_CHECKING
 
 import asyncssh
 
-from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
+from profagent.errors import ProfagentError, RefusedError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from profagent.ssh.settings import Settings
 
 # asyncssh's words for a connection that has ended, in place of the server's for a channel that it does not open.
 _CLOSED = "SSH connection closed"
+_TOO_MANY = "too many authentication failures"
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 
 
 @contextmanager
-def connecting(settings: Settings) -> Iterator[None]:
-    """What goes wrong up to the login."""
+def connecting(settings: Settings, unusable: Sequence[str] = ()) -> Iterator[None]:
+    """What goes wrong up to the login; `unusable` are keys that could not be tried, and why."""
     where = f"{settings.host} port {settings.port}"
     try:
         yield
     except ProfagentError:
         raise
     except asyncssh.PermissionDenied as error:
-        raise _denied(settings) from error
-    except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-        raise UsageError(
-            f"a key for {where} cannot be used: {error}",
-            hint="check its file and passphrase; see `ssh-keygen -yf FILE`",
-        ) from error
+        raise _denied(settings, unusable) from error
     except asyncssh.ChannelOpenError as error:
         raise UnreachableError(
             f"the jump host cannot reach {where}: {error.reason}",
             hint="check ProxyJump in ~/.ssh/config, and that the board is on in that network",
         ) from error
-    except asyncssh.Error as error:
-        raise _not_ssh(where, error) from error
-    except TimeoutError as error:
-        raise UnreachableError(
-            f"{where} does not answer within {settings.connect_s:g} s",
-            hint="check its address, the firewall, and that it is on; ConnectTimeout in ~/.ssh/config waits longer",
-        ) from error
-    except OSError as error:
-        raise _not_connected(settings, error) from error
+    except (asyncssh.Error, OSError) as error:
+        raise _not_reached(settings, error) from error
 
 
 @contextmanager
@@ -77,10 +66,36 @@ def lost(where: str, error: BaseException) -> UnreachableError:
     )
 
 
-def _denied(settings: Settings) -> RefusedError:
+def _not_reached(settings: Settings, error: asyncssh.Error | OSError) -> UnreachableError:
+    where = f"{settings.host} port {settings.port}"
+    reason = str(getattr(error, "reason", error))
+    is_late = isinstance(error, TimeoutError)
+    if _TOO_MANY in reason.lower():
+        return RefusedError(
+            f"{where} ended the login: {reason}",
+            hint="an agent with many keys uses up the tries: name the right one with IdentityFile in ~/.ssh/config, and"
+            " set IdentitiesOnly yes",
+        )
+    if settings.proxy and not settings.jumps:
+        why = f"nothing for {settings.connect_s:g} s" if is_late else reason
+        return UnreachableError(
+            f"the ProxyCommand for {where} leads to no login: {why}",
+            hint=f"run it by hand, a line that begins with SSH-2.0 should come: {settings.proxy}",
+        )
+    if is_late:
+        return UnreachableError(
+            f"{where} does not answer within {settings.connect_s:g} s",
+            hint="check its address, the firewall, and that it is on; ConnectTimeout in ~/.ssh/config waits longer",
+        )
+    return _not_connected(settings, error) if isinstance(error, OSError) else _not_ssh(where, error)
+
+
+def _denied(settings: Settings, unusable: Sequence[str]) -> RefusedError:
     login = f"{settings.user}@{settings.target.host}"
+    unread = f" (cannot be used: {'; '.join(unusable)})" if unusable else ""
     return RefusedError(
-        f"{settings.host} port {settings.port} does not let {settings.user} in: no key or password was accepted",
+        f"{settings.host} port {settings.port} does not let {settings.user} in: no key or password was accepted"
+        f"{unread}",
         hint=f"give it your public key with `ssh-copy-id {login}`, name another with IdentityFile in ~/.ssh/config, or"
         " run at a terminal, where a password can be asked for",
     )
@@ -93,7 +108,7 @@ def _not_ssh(where: str, error: asyncssh.Error) -> UnreachableError:
             hint="name one that both have with KexAlgorithms, Ciphers or HostKeyAlgorithms in ~/.ssh/config",
         )
     return UnreachableError(
-        f"{where} ended the connection before the login: {getattr(error, 'reason', error)}",
+        f"{where} ended the connection before the login: {error.reason}",
         hint="check that an SSH server listens there, and its log on the board (MaxStartups, hosts.deny)",
     )
 

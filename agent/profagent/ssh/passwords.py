@@ -55,8 +55,8 @@ async def _asked(prompt: str, *, is_secret: bool) -> str | None:
     except OSError:
         return None
     try:
-        os.write(terminal, prompt.encode())
         with _without_echo(terminal) if is_secret else _as_it_is():
+            os.write(terminal, prompt.encode())
             line = await _line(terminal)
         if is_secret:
             os.write(terminal, b"\n")
