@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,23 +11,20 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.findings import section_fields, section_lines
 from profagent.cli.running import tell
 from profagent.commands.examining import DoctorOptions, examine
 from profagent.commands.workspace import Workspace
 from profagent.doctor.finding import Mark
 from profagent.errors import UsageError
-from profagent.export.table import printable
-from profagent.formats.names import display_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profagent.commands.tunnelling import OverSsh
-    from profagent.doctor.finding import Finding, Section
+    from profagent.doctor.finding import Section
     from profagent.link.credentials import Access
 
-# The longest name of a check.
-WIDTH = 12
 _MEANING = {Mark.GOOD: "fine", Mark.BAD: "to mend", Mark.UNKNOWN: "not known"}
 
 
@@ -67,40 +63,16 @@ def command(
     wanted = DoctorOptions(Workspace.at(workspace), access, board, over, job, acl_json)
     sections = asyncio.run(examine(wanted, tell, asyncio.Event()))
     if as_json:
-        click.echo(msgspec.json.encode({"good": all(each.is_good for each in sections), "sections": _plain(sections)}))
+        told = [section_fields(each) for each in sections]
+        click.echo(msgspec.json.encode({"good": all(each.is_good for each in sections), "sections": told}))
     else:
         click.echo("\n".join(_lines(sections)))
     return 0 if all(each.is_good for each in sections) else 1
 
 
-def _plain(sections: Sequence[Section]) -> list[dict[str, object]]:
-    """As JSON has it; whatever a board or a file said is text."""
-    return [
-        {
-            "about": display_text(section.about),
-            "findings": [
-                {name: display_text(value) for name, value in asdict(finding).items()} for finding in section.findings
-            ],
-            "corrected": section.corrected,
-        }
-        for section in sections
-    ]
-
-
 def _lines(sections: Sequence[Section]) -> Iterator[str]:
     for section in sections:
-        yield printable(section.about)
-        for finding in section.findings:
-            yield from _finding_lines(finding)
-        if section.corrected:
-            yield "    corrected text:"
-            yield from (f"    {printable(line)}" for line in section.corrected.splitlines())
+        yield from section_lines(section)
         yield ""
     counts = Counter(finding.mark for section in sections for finding in section.findings)
     yield ", ".join(f"{counts[mark]} {meaning}" for mark, meaning in _MEANING.items())
-
-
-def _finding_lines(finding: Finding) -> Iterator[str]:
-    yield printable(f"  {finding.mark.sign} {finding.check:{WIDTH}}  {finding.evidence}")
-    if finding.remedy:
-        yield printable(f"    {'':{WIDTH}}→ {finding.remedy}")

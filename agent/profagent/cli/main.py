@@ -40,6 +40,7 @@ VERBS = {
     "boards": ("boards", "List the boards that have a name; add and remove them."),
     "bundle": ("bundle", "Make a daemon with a Python of its own, for boards that have none."),
     "doctor": ("doctor", "Find what is not as it should be: on this host, a board, in a JOB or an acl.json."),
+    "aclconfig": ("aclconfig", "Ask, change or check what an acl.json tells a program to record."),
     "sessions": ("sessions", "List the sessions of a workspace."),
 }
 

@@ -13,7 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from profagent.commands.atomic import make_directory, write_atomically
 from profagent.errors import UsageError
-from profagent.link.credentials import default_keys
+from profagent.link.credentials import default_keys, full_address, host_of
 from profagent.link.known import KnownBoard
 
 if TYPE_CHECKING:
@@ -71,6 +71,11 @@ class BoardsFile:
     def known(self) -> Mapping[str, KnownBoard]:
         """The same as links take them."""
         return {name: entry.known for name, entry in self.entries().items()}
+
+    def login(self, board: str) -> str:
+        """How SSH calls a board that has a name; another one is called so already. Raises UsageError."""
+        entry = self.entries().get(board)
+        return board if entry is None else entry.ssh or host_of(full_address(entry.address))
 
     def put(self, entry: BoardEntry) -> bool:
         """Add a board, or write its keys anew; whether it was there. Raises UsageError, ProfagentError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profagent.errors import FormatError
 from profagent.formats.acl_json import load_acl_json
@@ -14,7 +14,7 @@ from profagent.formats.sampling import interval_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PROFILER_KEYS", "corrected_acl_json", "meant_key"]
+__all__ = ["METRICS", "PROFILER_KEYS", "as_strings", "corrected_acl_json", "meant_key"]
 
 PROFILER_KEYS = ("switch", "output", "interval", "acl_api", "aicpu", "aacpu", "aic_metrics", "aac_metrics")
 # Where nothing tells where JOBs should go.
@@ -32,7 +32,7 @@ def corrected_acl_json(data: bytes) -> str:
     given: Mapping[str, object] = loaded if isinstance(loaded, dict) else {}
     found = next((value for key, value in given.items() if key.casefold() == "profiler"), None)
     told = {str(meant_key(key) or key): _text(value) for key, value in found.items()} if isinstance(found, dict) else {}
-    others = {key: _texts(value) for key, value in given.items() if key.casefold() not in ("profiler", "dump")}
+    others = {key: as_strings(value) for key, value in given.items() if key.casefold() not in ("profiler", "dump")}
     text = json.dumps({**others, "profiler": _profiler(told)}, indent=2, ensure_ascii=False) + "\n"
     # Halves of characters, which a file can only name by their numbers.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -75,12 +75,12 @@ def _interval(value: str) -> str:
     return "1" if interval is None else str(interval)
 
 
-def _texts(value: object) -> object:
-    """The same with every value a string."""
+def as_strings(value: Any) -> Any:
+    """The same with every value a string: the runtime reads nothing else."""
     if isinstance(value, dict):
-        return {key: _texts(below) for key, below in value.items()}
+        return {key: as_strings(below) for key, below in value.items()}
     if isinstance(value, list):
-        return [_texts(below) for below in value]
+        return [as_strings(below) for below in value]
     return _text(value)
 
 

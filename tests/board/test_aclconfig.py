@@ -1,0 +1,64 @@
+"""`profagent aclconfig --board` through a real OpenSSH server, whose board has GNU's programs or BusyBox's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.board.busybox_path import busybox_path
+from tests.board.sshd import Sshd, running_sshd
+from tests.integration.host import Ended, profagent
+
+
+@pytest.fixture(scope="module", params=["gnu", "busybox"])
+def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    folder = tmp_path_factory.mktemp("sshd")
+    settings = f'SetEnv "PATH={busybox_path(folder / "bin")}"' if request.param == "busybox" else ""
+    with running_sshd(folder, settings=settings) as server:
+        yield server
+
+
+def aclconfig(verb: str, friend: Sshd, *arguments: str | Path) -> Ended:
+    return profagent("aclconfig", verb, "--board", friend.target, "--json", *arguments, HOME=str(Path.home()))
+
+
+def test_a_boards_file_is_made_changed_and_checked(friend: Sshd, tmp_path: Path) -> None:
+    file = tmp_path / "app dir" / "acl.json"
+    file.parent.mkdir()
+    output = tmp_path / "profiling"
+    assert aclconfig("get", friend, file).code == 2
+    made = aclconfig("set", friend, "--output", output, "--interval", "1", file)
+    assert made.code == 1, made.err
+    assert made.document["changed"]
+    checks = {each["check"]: each for each in made.document["findings"] if each["mark"] == "bad"}
+    assert "does not exist" in checks["acl-output"]["evidence"]
+    output.mkdir()
+    checked = aclconfig("check", friend, file)
+    marks = {each["check"]: each["mark"] for each in checked.document["findings"] if each["check"] != "path"}
+    assert set(marks.values()) == {"good"}, checked.out
+    assert aclconfig("get", friend, file).document["profiler"]["interval"] == "1"
+
+
+def test_mode_and_links_stay(friend: Sshd, tmp_path: Path) -> None:
+    file = tmp_path / "real.json"
+    file.write_text('{"other": "x"}')
+    file.chmod(0o640)
+    (tmp_path / "acl.json").symlink_to("real.json")
+    ended = aclconfig("set", friend, "--output", tmp_path, tmp_path / "acl.json")
+    assert ended.document["changed"], ended.err
+    assert (tmp_path / "acl.json").is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert json.loads(file.read_text())["other"] == "x"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["acl.json", "real.json"]
+
+
+def test_what_cannot_be_written_is_told(friend: Sshd, tmp_path: Path) -> None:
+    ended = aclconfig("set", friend, "--output", tmp_path, tmp_path / "none" / "acl.json")
+    assert ended.code == 1
+    assert f"none/acl.json on {friend.target}" in ended.err
+    ended = aclconfig("get", friend, tmp_path)
+    assert ended.code == 2
+    assert "cannot read" in ended.err
