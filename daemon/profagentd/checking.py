@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING
 
-from profagentd.config import DaemonConfig, Examined, need_root
+from profagentd.config import TLS_FILES, Examined, need_root
 from profagentd.errors import DaemonError
 from profagentd.mistakes import Mistake
 from profagentd.revocation import Revocations
 from profagentd.settings import ARGUMENTS
-from profagentd.tls import TlsFiles, server_credentials
+from profagentd.tls import TlsFiles, faults_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from profagentd.config import DaemonConfig
+
 
 def mistakes_in(examined: Examined) -> list[Mistake]:
-    """What is wrong; files are looked at once the settings themselves are right."""
-    return examined.mistakes or list(_mistakes_in_files(examined))
+    """What is wrong: in the settings themselves, then in the files that those name which make sense."""
+    return [*examined.mistakes, *_mistakes_in_files(examined)]
 
 
 def _mistakes_in_files(examined: Examined) -> Iterator[Mistake]:
-    for key, attempt in _ATTEMPTS.items():
+    for key, error in _faults(examined.config, examined.wrong):
+        yield Mistake(examined.places.get(key, ARGUMENTS), f"{key}: {error}", error.hint)
+
+
+def _faults(config: DaemonConfig, wrong: frozenset[str]) -> Iterator[tuple[str, DaemonError]]:
+    """What serving would stumble over, with its key; nothing of keys whose values are not known."""
+    if "roots" not in wrong:
         try:
-            attempt(examined.config)
+            need_root(config)
         except DaemonError as error:
-            yield Mistake(examined.places.get(key, ARGUMENTS), f"{key}: {error}", error.hint)
-
-
-def _load_tls(config: DaemonConfig) -> None:
-    if config.has_tls:
-        server_credentials(TlsFiles(config.tls_cert, config.tls_key, config.tls_ca))
-
-
-def _load_revoked(config: DaemonConfig) -> None:
+            yield "roots", error
+    if all(getattr(config, key) for key in TLS_FILES):
+        yield from faults_of(TlsFiles(config.tls_cert, config.tls_key, config.tls_ca))
     if config.tls_revoked:
-        Revocations(config.tls_revoked)
-
-
-_ATTEMPTS: dict[str, Callable[[DaemonConfig], None]] = {
-    "roots": need_root,
-    "tls_cert": _load_tls,
-    "tls_revoked": _load_revoked,
-}
+        try:
+            Revocations(config.tls_revoked)
+        except DaemonError as error:
+            yield "tls_revoked", error

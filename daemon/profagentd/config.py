@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from profagentd.mistakes import Mistake
-from profagentd.named_roots import overlap_mistakes, read_roots_d
+from profagentd.named_roots import overlap_mistakes, read_roots_d, relative_mistakes
 from profagentd.retention import Policy, Retain
 from profagentd.rules import ADDRESS, mistakes_of, size_of
 from profagentd.settings import ARGUMENTS, given, read_settings
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_TLS_FILES = ("tls_cert", "tls_key", "tls_ca")
+TLS_FILES = ("tls_cert", "tls_key", "tls_ca")
 _TLS_HINT = (
     "name what `profagent keys issue board` has made: --tls-cert, --tls-key, --tls-ca; or listen on 127.0.0.1 and use a"
     " tunnel: ssh -L 50151:127.0.0.1:50151 BOARD; --insecure lets anybody in"
@@ -78,11 +78,12 @@ class DaemonConfig:
 
 @dataclass(frozen=True)
 class Examined:
-    """Settings, without those that make no sense; every mistake in them; and where each key stands."""
+    """Settings, without those that make no sense, which are `wrong`; every mistake in them; where each key stands."""
 
     config: DaemonConfig
     mistakes: list[Mistake]
     places: dict[str, str]
+    wrong: frozenset[str]
 
 
 def configure(path: Path | None, arguments: Mapping[str, Any]) -> DaemonConfig:
@@ -107,7 +108,9 @@ def examine(path: Path | None, arguments: Mapping[str, Any]) -> Examined:
     wrong: set[str] = set()
     for settings in (read_settings(path) if path else given({}), given(arguments)):
         if isinstance(settings, Mistake):
-            return Examined(DaemonConfig(), [settings], {})
+            mistakes.append(settings)
+            wrong.update(DaemonConfig.__dataclass_fields__)
+            continue
         found = dict(mistakes_of(settings))
         wrong.update(found)
         mistakes += found.values()
@@ -116,13 +119,14 @@ def examine(path: Path | None, arguments: Mapping[str, Any]) -> Examined:
     config = DaemonConfig(**values)
     mistakes += [Mistake(places[key], f"{key}: {text}", hint) for key, text, hint in _contradictions(config, wrong)]
     config = _with_roots(config, places.get("roots", ARGUMENTS), mistakes)
-    return Examined(config, mistakes, places)
+    return Examined(config, mistakes, places, frozenset(wrong))
 
 
 def _with_roots(config: DaemonConfig, place: str, mistakes: list[Mistake]) -> DaemonConfig:
-    """The same with the roots that its `roots_d` names; mistakes are added."""
+    """The same with the roots that its `roots_d` names; mistakes are added. Arguments may be relative."""
     named, found = read_roots_d(config.roots_d) if config.roots_d else ({}, [])
     others = {root: place for root, place in named.items() if root not in config.roots}
+    mistakes += [] if place == ARGUMENTS else relative_mistakes(config.roots, place)
     mistakes += found
     mistakes += overlap_mistakes([*((root, place) for root in config.roots), *others.items()])
     return replace(config, roots=(*config.roots, *others))
@@ -130,15 +134,15 @@ def _with_roots(config: DaemonConfig, place: str, mistakes: list[Mistake]) -> Da
 
 def _contradictions(config: DaemonConfig, wrong: set[str]) -> Iterator[tuple[str, str, str]]:
     """Keys that do not go together with others, with what to say; nothing about those that are wrong by themselves."""
-    if wrong.isdisjoint(("listen", "insecure", "tls_revoked", *_TLS_FILES)):
+    if wrong.isdisjoint(("listen", "insecure", "tls_revoked", *TLS_FILES)):
         yield from _listener_contradictions(config)
     if wrong.isdisjoint(("retain", *_NEEDED_FOR)):
         yield from _retention_contradictions(config)
 
 
 def _listener_contradictions(config: DaemonConfig) -> Iterator[tuple[str, str, str]]:
-    given_files = [key for key in (*_TLS_FILES, "tls_revoked") if getattr(config, key)]
-    missing = [key for key in _TLS_FILES if not getattr(config, key)]
+    given_files = [key for key in (*TLS_FILES, "tls_revoked") if getattr(config, key)]
+    missing = [key for key in TLS_FILES if not getattr(config, key)]
     if missing and given_files:
         what = f"TLS without {' and '.join(missing)}"
         yield given_files[0], what, "TLS needs tls_cert, tls_key and tls_ca; tls_revoked is optional"

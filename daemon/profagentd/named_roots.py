@@ -36,6 +36,12 @@ def read_roots_d(directory: str) -> tuple[dict[str, str], list[Mistake]]:
     return roots, mistakes
 
 
+def relative_mistakes(roots: Sequence[str], place: str) -> list[Mistake]:
+    """Roots that depend on the directory in which the daemon happens to start."""
+    hint = "begin it with /: the daemon may start in any directory"
+    return [Mistake(place, f"roots: {root!r} is no absolute path", hint) for root in roots if not root.startswith("/")]
+
+
 def real_roots(roots: Sequence[str]) -> list[bytes]:
     """The roots as absolute paths without links; they need not exist yet. DaemonError when one lies in another."""
     for mistake in overlap_mistakes([(root, ARGUMENTS) for root in roots]):
@@ -49,7 +55,7 @@ def overlap_mistakes(roots: Sequence[tuple[str, str]]) -> list[Mistake]:
     found = [(root, place, _real(root)) for root, place in roots]
     pairs = [(lower, upper) for lower, upper in itertools.combinations(found, 2) if lie_together(lower[2], upper[2])]
     ordered = [(one, other) if len(one[2]) > len(other[2]) else (other, one) for one, other in pairs]
-    return [Mistake(place, f"root {lower} lies in root {upper}", hint) for (lower, place, _), (upper, _, _) in ordered]
+    return [Mistake(place, f"roots: {lower} lies in {upper}", hint) for (lower, place, _), (upper, _, _) in ordered]
 
 
 def lie_together(one: bytes, other: bytes) -> bool:

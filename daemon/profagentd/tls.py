@@ -14,12 +14,18 @@ import grpc
 from profagentd.errors import DaemonError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import NoReturn
 
 # Bits of a key file's mode with which others than its owner could use it.
 OTHERS = 0o077
 # A handshake takes two turns of each side.
 _TURNS = 4
+# What OpenSSL calls a key that is of another certificate.
+_MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
+_CERT_HINT = "tls_cert is the board.pem of `profagent keys issue board`"
+_KEY_HINT = "copy board.pem and board.key from one directory of `profagent keys issue board`"
+_CA_HINT = "tls_ca is the ca.pem of `profagent keys`"
 
 
 @dataclass(frozen=True)
@@ -33,15 +39,37 @@ class TlsFiles:
 
 def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
     """Mutual TLS: a client without a certificate of the authority gets no connection. Raises DaemonError."""
-    _check_mode(files.key)
-    _server_context(files)
+    for _, fault in faults_of(files):
+        raise fault
     cert, key, ca = (_read(path) for path in (files.cert, files.key, files.ca))
     return grpc.ssl_server_credentials([(key, cert)], root_certificates=ca, require_client_auth=True)
 
 
+def faults_of(files: TlsFiles) -> Iterator[tuple[str, DaemonError]]:
+    """What is wrong with each of the files, with the setting that names it."""
+    certificates: list[str] = []
+    for setting, path, hint in (("tls_cert", files.cert, _CERT_HINT), ("tls_ca", files.ca, _CA_HINT)):
+        try:
+            _load_certificates(_client_context(), path, hint)
+        except DaemonError as error:
+            yield setting, error
+        else:
+            certificates.append(path)
+    try:
+        _check_mode(files.key)
+        # A key is looked at beside a certificate only; one that is not its own will do where that one is none.
+        if certificates:
+            _check_key(files.key, certificates[0], is_own=certificates[0] == files.cert)
+    except DaemonError as error:
+        yield "tls_key", error
+
+
 def doubt_of(files: TlsFiles) -> str | None:
     """Why hosts will not accept the daemon's own certificate, as far as the board can tell by its own clock."""
-    verdict = _verdict(_server_context(files), _client_context(files.ca))
+    client, server = _client_context(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _load_certificates(client, files.ca, _CA_HINT)
+    server.load_cert_chain(files.cert, files.key)
+    verdict = _verdict(server, client)
     if verdict is None:
         return None
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M")
@@ -65,32 +93,32 @@ def _verdict(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
     return None
 
 
-def _server_context(files: TlsFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(files.cert, files.key, password=lambda: _refuse_password(files.key))
-    except ssl.SSLError as error:
-        raise DaemonError(
-            f"{files.cert} and {files.key} are no certificate with its key: {error.reason or error}",
-            hint="copy both from one directory of `profagent keys issue board`",
-        ) from error
-    except OSError as error:
-        raise _unreadable(f"{files.cert} or {files.key}", error) from error
-    return context
-
-
-def _client_context(ca: str) -> ssl.SSLContext:
+def _client_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    try:
-        context.load_verify_locations(ca)
-    except ssl.SSLError as error:
-        raise DaemonError(
-            f"{ca} holds no certificate: {error.reason or error}", hint="tls_ca is the ca.pem of `profagent keys`"
-        ) from error
-    except OSError as error:
-        raise _unreadable(ca, error) from error
     return context
+
+
+def _load_certificates(context: ssl.SSLContext, path: str, hint: str) -> None:
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise DaemonError(f"{path} holds no certificate: {error.reason or error}", hint=hint) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _check_key(key: str, certificate: str, *, is_own: bool) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key, password=lambda: _refuse_password(key))
+    except ssl.SSLError as error:
+        if error.reason not in _MISMATCHES:
+            raise DaemonError(f"{key} holds no key: {error.reason or error}", hint=_KEY_HINT) from error
+        if is_own:
+            raise DaemonError(f"{key} is not the key of {certificate}", hint=_KEY_HINT) from error
+    except OSError as error:
+        raise _unreadable(key, error) from error
 
 
 def _check_mode(key: str) -> None:

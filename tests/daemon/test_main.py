@@ -219,14 +219,32 @@ def test_every_mistake_is_named_with_file_line_and_key(tmp_path: Path) -> None:
     ]
 
 
-def test_files_that_settings_name_are_looked_at(tmp_path: Path) -> None:
+def test_every_file_that_settings_name_is_looked_at_whatever_else_is_wrong(tmp_path: Path) -> None:
     config = tmp_path / "daemon.toml"
     tls = "".join(f"tls_{key} = '{tmp_path}/{key}'\n" for key in ("cert", "key", "ca", "revoked"))
-    config.write_text(f"roots = ['/a']\n{tls}")
+    config.write_text(f"depth = 99\nroots = ['/a', 'b', '/a/c']\n{tls}")
     result = run("--config", str(config), "--check-config")
     assert result.returncode == 2
-    assert f"{config}:2: tls_cert: cannot read {tmp_path}/key: No such file" in result.stderr
-    assert f"{config}:5: tls_revoked: the revocation list {tmp_path}/revoked: No such file" in result.stderr
+    mistakes = [line for line in result.stderr.splitlines() if not line.startswith("  ")]
+    assert mistakes == [
+        f"{config}:1: depth = 99",
+        f"{config}:2: roots: 'b' is no absolute path",
+        f"{config}:2: roots: /a/c lies in /a",
+        f"{config}:3: tls_cert: cannot read {tmp_path}/cert: No such file or directory",
+        f"{config}:5: tls_ca: cannot read {tmp_path}/ca: No such file or directory",
+        f"{config}:4: tls_key: cannot read {tmp_path}/key: No such file or directory",
+        f"{config}:6: tls_revoked: the revocation list {tmp_path}/revoked: No such file or directory",
+    ]
+
+
+@pytest.mark.parametrize("text", ["roots = 3\n", "roots = [\n"])
+def test_roots_that_are_not_understood_are_not_said_to_be_none(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "daemon.toml"
+    config.write_text(text)
+    result = run("--config", str(config), "--check-config")
+    assert result.returncode == 2
+    assert f"{config}:1: " in result.stderr
+    assert "no root is given" not in result.stderr
 
 
 def test_settings_without_a_root_are_a_mistake() -> None:

@@ -44,7 +44,7 @@ def test_its_roots_come_after_the_named_ones_each_once(tmp_path: Path) -> None:
 def test_one_that_lies_in_another_is_named_where_it_stands(tmp_path: Path) -> None:
     (tmp_path / "a.conf").write_text("/a/b\n")
     examined = examine(None, {"roots": ["/a"], "roots_d": str(tmp_path)})
-    assert [str(each) for each in examined.mistakes] == [f"{tmp_path}/a.conf:1: root /a/b lies in root /a"]
+    assert [str(each) for each in examined.mistakes] == [f"{tmp_path}/a.conf:1: roots: /a/b lies in /a"]
 
 
 @pytest.mark.parametrize(

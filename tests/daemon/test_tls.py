@@ -16,7 +16,7 @@ from profagent_wire.health.v1 import health_pb2
 from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.errors import DaemonError
-from profagentd.tls import TlsFiles, doubt_of, server_credentials
+from profagentd.tls import TlsFiles, doubt_of, faults_of, server_credentials
 from tests.daemon.certificates import FUTURE, OPERATOR, PAST, Authority, Pair
 from tests.daemon.daemon_process import Daemon, command, environment, running
 from tests.daemon.wire_client import PATIENCE_S, connect, following, open_message
@@ -277,18 +277,36 @@ def test_the_command_refuses_such_a_key_too(authority: Authority, tmp_path: Path
     assert "others than its owner" in refused(tmp_path, *pair.arguments)
 
 
-def test_files_that_do_not_belong_together_are_named(board: Pair, operator: Pair, tmp_path: Path) -> None:
-    (tmp_path / "empty.pem").touch()
-    for files, word in (
-        (TlsFiles(str(board.cert), str(operator.key), str(board.ca)), "no certificate with its key"),
-        (TlsFiles(str(tmp_path / "empty.pem"), str(board.key), str(board.ca)), "no certificate with its key"),
-        (TlsFiles(str(board.cert), str(tmp_path / "none.key"), str(board.ca)), r"cannot read .*none\.key"),
-        (TlsFiles(str(board.cert), str(board.key), str(tmp_path / "none.pem")), r"cannot read .*none\.pem"),
+def test_each_file_that_is_not_what_it_should_be_is_named_by_its_setting(
+    board: Pair, operator: Pair, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").touch(0o600)
+    empty, none = str(tmp_path / "empty"), str(tmp_path / "none")
+    cert, key, ca = str(board.cert), str(board.key), str(board.ca)
+    for files, told in (
+        (TlsFiles(cert, key, ca), {}),
+        (TlsFiles(cert, str(operator.key), ca), {"tls_key": "is not the key of"}),
+        (TlsFiles(cert, empty, ca), {"tls_key": "holds no key"}),
+        (TlsFiles(empty, key, ca), {"tls_cert": "holds no certificate"}),
+        (TlsFiles(empty, empty, ca), {"tls_cert": "holds no certificate", "tls_key": "holds no key"}),
+        (TlsFiles(cert, key, empty), {"tls_ca": "holds no certificate"}),
+        (TlsFiles(none, none, none), dict.fromkeys(("tls_cert", "tls_key", "tls_ca"), f"cannot read {none}")),
     ):
-        with pytest.raises(DaemonError, match=word):
-            server_credentials(files)
-    with pytest.raises(DaemonError, match="holds no certificate"):
-        doubt_of(TlsFiles(str(board.cert), str(board.key), str(tmp_path / "empty.pem")))
+        found = {setting: str(fault) for setting, fault in faults_of(files)}
+        assert found.keys() == told.keys(), files
+        assert all(words in found[setting] for setting, words in told.items()), found
+        if told:
+            with pytest.raises(DaemonError):
+                server_credentials(files)
+
+
+def test_a_key_with_a_passphrase_is_refused(board: Pair, tmp_path: Path) -> None:
+    locked = tmp_path / "locked.key"
+    line = ["openssl", "pkcs8", "-topk8", "-in", str(board.key), "-out", str(locked), "-passout", "pass:secret"]
+    subprocess.run(line, check=True, timeout=PATIENCE_S)
+    locked.chmod(0o600)
+    with pytest.raises(DaemonError, match="is encrypted"):
+        server_credentials(TlsFiles(str(board.cert), str(locked), str(board.ca)))
 
 
 def test_a_board_says_why_hosts_will_refuse_it(authority: Authority, board: Pair, tmp_path: Path) -> None:
