@@ -68,7 +68,7 @@ class DeployBoard:
     @property
     def daemon(self) -> int:
         """The daemon's process."""
-        return int((self.prefix / "run/profagentd.daemon.pid").read_text())
+        return int((self.prefix / "run/profagentd.daemon.pid").read_text().split()[0])
 
     def version(self, link: str = "current") -> str:
         """Where a link leads."""

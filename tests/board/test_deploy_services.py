@@ -96,7 +96,7 @@ def test_a_board_with_an_init_script(tmp_path: Path, cache: Path) -> None:
         job = simulated(board.roots)
         try:
             board.deploy_first()
-            daemon = int((root / "run/profagentd.daemon.pid").read_text())
+            daemon = int((root / "run/profagentd.daemon.pid").read_text().split()[0])
             assert (root / "etc/init.d/profagentd").stat().st_mode & 0o777 == 0o755
             assert (
                 list((root / "etc").glob("rc[2S].d/S*profagentd")) or (root / "etc/init.d/S90profagentd").is_symlink()

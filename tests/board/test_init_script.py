@@ -18,7 +18,7 @@ from tests.daemon.daemon_process import command, environment
 PATIENCE_S = 90.0
 SCRIPT = UNITS / "profagentd.init"
 # What it may use beside the shell's own words; a board with BusyBox has no more.
-PROGRAMS = ("cut", "date", "du", "grep", "kill", "mkdir", "mv", "nice", "rm", "sleep", "tr")
+PROGRAMS = ("cp", "cut", "date", "du", "grep", "kill", "mkdir", "nice", "rm", "sleep", "tr")
 
 
 class Initd:
@@ -70,10 +70,15 @@ class Initd:
         return ran.returncode, ran.stdout
 
     @property
+    def watcher(self) -> int:
+        """The process that starts the daemon again."""
+        return int((self.directory / "run/profagentd.pid").read_text().partition(" ")[0])
+
+    @property
     def daemon(self) -> int:
         """The daemon's process; 0 while there is none."""
         try:
-            return int((self.directory / "run/profagentd.daemon.pid").read_text() or 0)
+            return int((self.directory / "run/profagentd.daemon.pid").read_text().partition(" ")[0] or 0)
         except FileNotFoundError:
             return 0
 
@@ -87,6 +92,14 @@ class Initd:
     def says(self, words: str) -> bool:
         """Whether the log has these words."""
         return self.log.exists() and words in self.log.read_text()
+
+
+def lives(process: int) -> bool:
+    """Whether a process that nobody has waited for may still do something."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes() != b""
+    except FileNotFoundError:
+        return False
 
 
 @pytest.fixture(params=["busybox", "dash"])
@@ -141,7 +154,8 @@ def test_one_that_always_fails_is_left_alone_in_the_end(initd: Initd) -> None:
     initd.launch(["sh", "-c", '"[ $# -gt 4 ]"', "profagentd"])  # fails, but for --check-config
     sleep = initd.directory.parent / "bin/sleep"
     sleep.unlink()
-    sleep.write_text(f"#!/bin/sh\necho $1 >> {initd.directory}/slept\n")
+    patience = f"[ $1 != 30 ] || exec {shutil.which('sleep')} 30"  # that of the look at the log's length
+    sleep.write_text(f"#!/bin/sh\n{patience}\necho $1 >> {initd.directory}/slept\n")
     sleep.chmod(0o755)
     initd.run("start")
     initd.until(lambda: initd.says("it failed 8 times, with status 1 at last"))
@@ -176,10 +190,35 @@ def test_settings_with_mistakes_are_not_started_with(initd: Initd) -> None:
     assert initd.run("status")[0] == 3
 
 
-def test_a_process_that_only_has_the_number_of_ours_is_left_alone(initd: Initd) -> None:
-    other = subprocess.Popen(["sleep", "1000"])
+def test_a_daemon_that_lost_its_watcher_is_stopped(initd: Initd) -> None:
+    initd.run("start")
+    initd.until(lambda: initd.says("serving unix:"))
+    daemon = initd.daemon
+    os.kill(initd.watcher, signal.SIGKILL)
+    unwatched = f"profagentd is running, process {daemon}\nnobody watches over it: restart it\n"
+    initd.until(lambda: initd.run("status") == (0, unwatched))
+    assert initd.run("stop") == (0, "profagentd is stopped\n")
+    assert not lives(daemon)
+    assert initd.says("stopping")
+
+
+def test_a_daemon_that_lost_its_watcher_gives_way_to_one_that_has_one(initd: Initd) -> None:
+    initd.run("start")
+    initd.until(lambda: initd.says("serving unix:"))
+    daemon = initd.daemon
+    os.kill(initd.watcher, signal.SIGKILL)
+    initd.until(lambda: "nobody watches over it" in initd.run("status")[1])
+    assert initd.run("start")[0] == 0
+    assert not lives(daemon)
+    initd.until(lambda: initd.run("status") == (0, f"profagentd is running, process {initd.daemon}\n"))
+
+
+@pytest.mark.parametrize("born", ["", " 1"], ids=["of another name", "begun at another time"])
+def test_a_process_that_only_has_the_number_of_ours_is_left_alone(initd: Initd, born: str) -> None:
+    other = subprocess.Popen(["sleep", "1000"] if not born else ["sh", "-c", "sleep 1000; :", "profagentd"])
     try:
-        (initd.directory / "run/profagentd.pid").write_text(f"{other.pid}\n")
+        for name in ("profagentd.pid", "profagentd.daemon.pid"):
+            (initd.directory / "run" / name).write_text(f"{other.pid}{born}\n")
         assert initd.run("stop") == (0, "profagentd is not running\n")
         assert other.poll() is None
     finally:
@@ -193,3 +232,18 @@ def test_a_long_log_is_begun_anew(initd: Initd) -> None:
     initd.until(lambda: initd.says("serving unix:"))
     assert initd.log.stat().st_size < 1 << 20
     assert initd.log.with_name("log.1").exists()
+
+
+def test_a_log_that_grows_while_the_daemon_runs_is_begun_anew(initd: Initd) -> None:
+    with (initd.directory / "default").open("a") as settings:
+        settings.write("LOG_KIB=64\nLOG_LOOK_S=1\n")
+    initd.run("start")
+    initd.until(lambda: initd.says("serving unix:"))
+    with initd.log.open("ab") as log:
+        log.write(b"x" * (1 << 20))
+    initd.until(lambda: initd.log.stat().st_size < 64 << 10)
+    assert initd.log.with_name("log.1").stat().st_size > 1 << 20
+    initd.run("reload")
+    initd.until(lambda: initd.says("the settings were read again"))
+    # It is appended to: there is no hole where the old text was.
+    assert initd.log.stat().st_size < 64 << 10
