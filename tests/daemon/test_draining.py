@@ -1,0 +1,67 @@
+"""What a daemon that is to end still does for a client that takes nothing: it waits for 5 s of its clock, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from profagentd.clock import SystemClock
+from profagentd.config import DaemonConfig
+from profagentd.daemon import Orders, serve
+from tests.daemon.daemon_process import AICORE_DONE, make_job
+from tests.daemon.waiting import until
+from tests.daemon.wire_client import PATIENCE_S, following
+
+LOG = "aicore.0.m.3.0.1.1.1"
+# Far more than gRPC and the kernel hold for a client that takes nothing.
+SIZE_BYTES = 32 << 20
+DRAIN_S = 5.0
+
+
+class HeldClock(SystemClock):
+    """A clock whose wait for clients ends when it is let go; nothing else waits for so long once the end has begun."""
+
+    def __init__(self) -> None:
+        self.is_ending = False
+        self.asked, self.let_go = asyncio.Event(), asyncio.Event()
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait."""
+        if not (self.is_ending and delay_s == DRAIN_S):
+            await super().sleep(delay_s)
+            return
+        self.asked.set()
+        await self.let_go.wait()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A JOB with more than a client can be sent unasked."""
+    job = make_job(tmp_path / "root")
+    with (job / "data" / LOG).open("wb") as file:
+        file.truncate(SIZE_BYTES)
+    (job / "data" / f"{LOG}.done").write_bytes(AICORE_DONE % SIZE_BYTES)
+    return tmp_path / "root"
+
+
+async def test_a_client_that_takes_nothing_is_waited_for_5_s_and_no_longer(root: Path, tmp_path: Path) -> None:
+    socket, clock = tmp_path / "s", HeldClock()
+    config = DaemonConfig((str(root),), f"unix:{socket}", state=str(tmp_path / "state"))
+    daemon = asyncio.create_task(serve(Orders(config), clock))
+    try:
+        await until(socket.exists)
+        async with following(config.listen) as client:
+            await client.start()
+            await client.until(lambda: client.has(LOG))
+            clock.is_ending = True
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(clock.asked.wait(), PATIENCE_S)
+            assert not daemon.done()
+            clock.let_go.set()
+            await asyncio.wait_for(daemon, PATIENCE_S)
+    finally:
+        daemon.cancel()
