@@ -56,12 +56,16 @@ DRAIN_S = 5.0
 
 @dataclass(frozen=True)
 class Orders:
-    """What to do: settings, how to read them anew, what to simulate, and for how long silence on stdin is borne."""
+    """What to do: settings, how to read them anew, what to simulate, and for how long silence on stdin is borne.
+
+    `settings_file` is where settings stand; empty when they are all arguments.
+    """
 
     config: DaemonConfig
     simulation: SimulationOptions | None = None
     leash_s: float | None = None
     reread: Callable[[], Examined] | None = None
+    settings_file: str = ""
 
 
 async def serve(orders: Orders, clock: Clock, filesystem: Path = Path("/")) -> None:
@@ -95,7 +99,8 @@ class _Daemon:
         )
         gate = Gate(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
         identity = identify(config.identity, filesystem)
-        examiner = Examiner(self._board, self._watch, clock, (config.tls_cert, config.tls_ca), filesystem)
+        certificates = (config.tls_cert, config.tls_ca)
+        examiner = Examiner(self._board, self._watch, clock, certificates, orders.settings_file, filesystem)
         self._servicer = Servicer(
             self._board, self._watch, clock, self._custody, identity, gate, examiner, simulated=is_simulated
         )

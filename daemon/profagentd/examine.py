@@ -34,12 +34,14 @@ _BOARD_SOURCES = {
     "umap": facts.umap,
     "mounts": facts.mounts,
     "inotify": facts.inotify,
-    "daemon": facts.daemon,
 }
 
 
 class Examiner:
-    """Looks at the board when it is asked to. `certificates` are the paths of the daemon's own and its authority's."""
+    """Looks at the board when it is asked to. `certificates` are the paths of the daemon's own and its authority's.
+
+    `settings_file` is where the daemon's settings stand, if not in its arguments alone.
+    """
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Examiner:
         watch: Watch,
         clock: Clock,
         certificates: tuple[str, str] = ("", ""),
+        settings_file: str = "",
         filesystem: Path = Path("/"),
         patience_s: float = PATIENCE_S,
     ) -> None:
@@ -54,6 +57,7 @@ class Examiner:
         self._watch = watch
         self._clock = clock
         self._certificates = certificates
+        self._settings_file = settings_file
         self._filesystem = filesystem
         self._patience_s = patience_s
         self._patience = Patience(patience_s)
@@ -93,6 +97,7 @@ class Examiner:
     def _sources(self) -> Iterator[tuple[str, Work]]:
         for name, look in _BOARD_SOURCES.items():
             yield name, partial(look, self._filesystem)
+        yield "daemon", partial(facts.daemon, self._filesystem, self._settings_file)
         if all(self._certificates):
             yield "certificates", partial(facts.certificates, *self._certificates)
         for root in self._watch.roots:

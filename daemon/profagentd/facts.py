@@ -70,11 +70,14 @@ def inotify(filesystem: Path) -> wire.Examination:
     return wire.Examination(inotify=wire.InotifyFacts(**limits, watches=_watches(filesystem)))
 
 
-def daemon(filesystem: Path) -> wire.Examination:
-    """Who this process is, and what it may."""
+def daemon(filesystem: Path, settings_file: str) -> wire.Examination:
+    """Who this process is, what it may, and what tells it what to do."""
     lines = (filesystem / "proc/self/status").read_text("utf-8", "replace").splitlines()
     effective = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
-    return wire.Examination(daemon=wire.DaemonFacts(uid=os.geteuid(), capabilities=int(effective, 16)))
+    told = wire.DaemonFacts(
+        uid=os.geteuid(), capabilities=int(effective, 16), pid=os.getpid(), settings_file=settings_file
+    )
+    return wire.Examination(daemon=told)
 
 
 def certificates(cert: str, ca: str) -> wire.Examination:

@@ -57,7 +57,8 @@ def _serve(args: argparse.Namespace, simulation: SimulationOptions | None, clock
     from profagentd.daemon import Orders, serve  # noqa: PLC0415 - imports gRPC: see above
 
     reread = partial(examine, args.config, settings) if can_change else None
-    asyncio.run(serve(Orders(config, simulation, args.leash, reread), clock, filesystem))
+    settings_file = os.path.abspath(args.config) if args.config else ""
+    asyncio.run(serve(Orders(config, simulation, args.leash, reread, settings_file), clock, filesystem))
 
 
 def _check(args: argparse.Namespace) -> int:

@@ -75,8 +75,11 @@ def test_a_daemon_tells_of_its_board(board: Path, tmp_path: Path) -> None:
     write(root / "acl.json", acl_json(root)[:-2] + ",}}")
     add_process(board, 7, "main", "0027")
     add_process(board, 8, "other", has_npu=False)
-    with served(board, root) as daemon:
+    config = tmp_path / "d.toml"
+    config.write_text("depth = 3\n")
+    with served(board, root, "--config", config) as daemon:
         found = asked(daemon.address, jobs=1)
+        assert found.daemon.pid == daemon.process.pid
     assert not found.unknown
     assert (found.npu.has_device, found.npu.has_other_device, list(found.npu.modules)) == (True, False, ["ot_svp_npu"])
     assert found.processes == wire.ProcessFacts(
@@ -91,7 +94,7 @@ def test_a_daemon_tells_of_its_board(board: Path, tmp_path: Path) -> None:
     assert [mount.point for mount in found.remote_mounts] == ["/root/app/profiling", "/mnt/with space"]
     assert found.remote_mounts[0].source == "192.0.2.9:/home/dev/profiling"
     assert (found.inotify.max_user_watches, found.inotify.watches) == (8192, 2)
-    assert found.daemon.capabilities == 4
+    assert (found.daemon.capabilities, found.daemon.settings_file) == (4, str(config))
     (seen,) = found.roots
     assert (seen.path, seen.error, seen.file_system, seen.jobs, seen.open_jobs) == (str(root), "", "ext4", 1, 1)
     assert (seen.newest[0].directory, seen.newest[0].mode, seen.newest[0].error) == (str(job), 0o750, "")
@@ -273,6 +276,6 @@ async def test_who_leaves_leaves_the_look_to_others() -> None:
 def test_each_source_is_named(board: Path) -> None:
     watch = SimpleNamespace(roots=(b"/opt/app",), acl_json=(), depth=4)
     jobs = SimpleNamespace(jobs=[])
-    examiner = Examiner(cast("Any", jobs), cast("Any", watch), SystemClock(), ("board.pem", "ca.pem"), board)
+    examiner = Examiner(cast("Any", jobs), cast("Any", watch), SystemClock(), ("board.pem", "ca.pem"), filesystem=board)
     names = [name for name, _ in examiner._sources()]
     assert names[6:] == ["certificates", "root /opt/app", "acl-json below /opt/app"]

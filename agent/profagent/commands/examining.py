@@ -155,7 +155,14 @@ async def _board_sections(
         return [Section(about, tuple(findings))], ""
     roots = description.roots
     files = [
-        acl_json_section(f"{file.path} on {board}", file.data, size=file.size, output=file.output, roots=roots)
+        acl_json_section(
+            f"{file.path} on {board}",
+            file.data,
+            size=file.size,
+            output=file.output,
+            roots=roots,
+            daemon=examination.daemon,
+        )
         for file in examination.acl_json
     ]
     mark = " [simulated]" if description.simulated else ""
@@ -163,13 +170,14 @@ async def _board_sections(
 
 
 async def _asked(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
-    findings = [network.daemon_version(board, __version__), network.listener(board)]
+    has_more = network.EXAMINE in board.capabilities
+    examination = await channel.examine() if has_more else Examination()
+    findings = [network.daemon_version(board, __version__), network.listener(board, examination.daemon)]
     difference = await clock_difference(channel, lambda: time.time_ns() // 1000)
     offset_us = difference.offset_us if difference else None
     findings.append(clock(offset_us, difference.round_trip_us // 2 if difference else 0, board.clocks.wall_us))
-    if network.EXAMINE not in board.capabilities:
-        return findings, Examination()
-    examination = await channel.examine()
+    if not has_more:
+        return findings, examination
     findings += npu_checks(examination, simulated=board.simulated)
     findings += roots_checks(examination, board.roots)
     findings += [

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from profagent.deploy.steps import is_version
 from profagent.deploy.units import INITS, installed_init, owned_init
 from profagent.deploy.wheels import OLDEST_PYTHON
 from profagent.errors import ProfagentError, UsageError
+from profagent.link.board_clock import EARLIEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from profagent.deploy.layout import Layout
     from profagent.deploy.survey import BoardFacts
@@ -34,8 +35,6 @@ _BUNDLE = "bring one: `profagent bundle --arch {} -o FILE.tar.gz`, then `--pytho
 # Besides the version's own files: links, settings, the room that a file system takes for itself.
 _ROOM_BYTES = 2 << 20
 _MIB = 1 << 20
-# A clock before this was never set.
-_PLAUSIBLE = datetime(2024, 1, 1, tzinfo=UTC)
 _NAMELESS = ("", "(none)", "localhost")
 
 
@@ -164,7 +163,7 @@ _NPU = {
 def _clock(clock: datetime | None, now: datetime) -> str:
     if clock is None:
         return "N/A"
-    if clock < _PLAUSIBLE:
+    if clock < EARLIEST:
         return f"{clock:%Y-%m-%d %H:%M} UTC: never set. Certificates hold since 1970, so it works; times will be odd"
     ahead_s = round((clock - now).total_seconds())
     return f"{clock:%Y-%m-%d %H:%M} UTC, {ahead_s:+d} s from this host's"

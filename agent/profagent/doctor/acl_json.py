@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from profagent.doctor.acl_correction import PROFILER_KEYS, corrected_acl_json, meant_key
+from profagent.doctor.daemon_settings import given
 from profagent.doctor.finding import Finding, Mark, Section, bad, good, unknown
 from profagent.doctor.roots import plain_path
 from profagent.errors import FormatError
@@ -14,6 +16,8 @@ from profagent.formats.sampling import INTERVAL_MAX, interval_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from profagent.link.examination import DaemonFacts
 
 # The runtime reads about so much.
 LARGEST_BYTES = 10 << 20
@@ -31,19 +35,35 @@ _ALONE = "one library of 2023 was run and one of 2026 read"
 
 
 def acl_json_section(
-    path: str, data: bytes, *, size: int | None = None, output: str = "", roots: Sequence[str] | None = None
+    path: str,
+    data: bytes,
+    *,
+    size: int | None = None,
+    output: str = "",
+    roots: Sequence[str] | None = None,
+    daemon: DaemonFacts | None = None,
 ) -> Section:
     """What the runtime would do with the file, and what it should say instead where that is nothing.
 
     `size` is the file's where `data` is cut. `output`: directory, missing, not a directory, or empty if that is not
-    known. `roots`: where the daemon looks for JOBs, None if that is not known.
+    known. `roots`: where the daemon looks for JOBs, None if that is not known. `daemon`: what it says of itself.
     """
-    findings = tuple(_findings(path, data, size if size is not None else len(data), output, roots))
+    served = _Served(output, roots, daemon)
+    findings = tuple(_findings(path, data, size if size is not None else len(data), served))
     has_text = any(finding.remedy in (_WRITE, _TO_RECORD) for finding in findings)
     return Section(path, findings, corrected_acl_json(data) if has_text else "")
 
 
-def _findings(path: str, data: bytes, size: int, output: str, roots: Sequence[str] | None) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What a board tells besides the file."""
+
+    output: str
+    roots: Sequence[str] | None
+    daemon: DaemonFacts | None
+
+
+def _findings(path: str, data: bytes, size: int, served: _Served) -> Iterator[Finding]:
     if size > LARGEST_BYTES:
         yield bad("acl-json", f"{size} bytes: the runtime reads no more than about 10 MiB, svp_acl_init fails", _WRITE)
         return
@@ -70,7 +90,7 @@ def _findings(path: str, data: bytes, size: int, output: str, roots: Sequence[st
     yield _switch(profiler)
     yield from _items(profiler)
     yield _interval(profiler)
-    yield from _output(profiler, output, roots)
+    yield from _output(profiler, served)
 
 
 def _is_deep(loaded: object) -> bool:
@@ -175,7 +195,7 @@ def _interval(profiler: Mapping[str, object]) -> Finding:
     )
 
 
-def _output(profiler: Mapping[str, object], state: str, roots: Sequence[str] | None) -> Iterator[Finding]:
+def _output(profiler: Mapping[str, object], served: _Served) -> Iterator[Finding]:
     check, output = "acl-output", profiler.get("output")
     if not isinstance(output, str) or not output:
         yield bad(check, "there is no output: with the switch on the program crashes in svp_acl_init", _WRITE)
@@ -189,17 +209,17 @@ def _output(profiler: Mapping[str, object], state: str, roots: Sequence[str] | N
             f"{output!r} is relative: it begins in the directory that the program is started in",
             "write an absolute path, of a directory that exists",
         )
-    elif state == "missing":
+    elif served.output == "missing":
         yield bad(check, f"{output} does not exist: the JOB goes to the program's current directory", make)
-    elif state == "not a directory":
+    elif served.output == "not a directory":
         yield bad(check, f"{output} is no directory: the JOB goes to the program's current directory", make)
-    elif roots is not None and not _is_below(output, roots):
+    elif served.roots is not None and not _is_below(output, served.roots):
         yield bad(
             check,
             f"{output} is below no root of the daemon: JOBs there are not found",
-            f"profagentd --root {shlex.quote(output)}",
+            given(served.daemon, f"add {output!r} to roots", f"--root {shlex.quote(output)} as well"),
         )
-    elif state == "directory":
+    elif served.output == "directory":
         yield good(check, f"{output} is a directory")
     else:
         yield unknown(check, f"{output}: whether it exists on the board cannot be seen from here", make)

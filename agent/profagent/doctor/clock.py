@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from profagent.doctor.finding import Finding, bad, good, unknown
+from profagent.link.board_clock import EARLIEST
 
 __all__ = ["clock"]
 
 # Boards are joined, and certificates valid, by their clocks; programs of one board need none.
 MOST_OFFSET_US = 1_000_000
-# No board of this kind is older; one without a battery wakes up in 1970.
-EARLIEST_US = 1_577_836_800_000_000
 _REMEDY = "on the board, with this host's seconds: date -u -s @$(date +%s); for good: an NTP client"
 
 
@@ -19,9 +18,10 @@ def clock(offset_us: int | None, uncertainty_us: int, board_us: int) -> Finding:
     """The board's clock is `offset_us` ahead, known to ± `uncertainty_us`; None where no exchange told."""
     if offset_us is None:
         return unknown("clock", "the clock was set while it was compared", "run doctor again")
-    shown = datetime.fromtimestamp(board_us / 1e6, UTC).isoformat(" ", "seconds")
+    board_time = datetime.fromtimestamp(board_us / 1e6, UTC)
+    shown = board_time.isoformat(" ", "seconds")
     told = f"the board's clock is {offset_us / 1e6:+,.6f} s ± {uncertainty_us / 1e6:.6f} s from this host's"
-    if board_us < EARLIEST_US:
+    if board_time < EARLIEST:
         return bad("clock", f"{told}: it shows {shown}, it was never set", _REMEDY)
     if abs(offset_us) - uncertainty_us > MOST_OFFSET_US:
         return bad("clock", f"{told}: it shows {shown}", _REMEDY)

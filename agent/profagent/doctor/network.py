@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from profagent.doctor.daemon_settings import given_at_start
 from profagent.doctor.finding import bad, good, unknown
 from profagent.link.messages import PROTOCOL
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profagent.doctor.finding import Finding
+    from profagent.link.examination import DaemonFacts
     from profagent.link.messages import Board
 
 EXAMINE = "examine"
@@ -73,13 +75,14 @@ def daemon_version(board: Board, own_version: str) -> Finding:
     return good("daemon", told)
 
 
-def listener(board: Board) -> Finding:
+def listener(board: Board, daemon: DaemonFacts | None) -> Finding:
     """Nobody who is not known may do anything on the board."""
     if board.insecure:
         return bad(
             "listener",
-            "the daemon runs with --insecure: whoever reaches it may do anything",
-            "profagent keys issue board NAME --address ADDRESS, and start it with these (docs/security.md)",
+            "the daemon is insecure: whoever reaches it may do anything",
+            "profagent keys issue board NAME --address ADDRESS (docs/security.md); "
+            + given_at_start(daemon, "name these files in place of insecure", "these files in place of --insecure"),
         )
     return good("listener", "not open to others: it has TLS, or is not reached from outside")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from profagent.doctor.daemon_settings import RIGHTS
 from profagent.doctor.finding import bad, good, unknown
 from profagent.formats.umap import parse_umap
 
@@ -80,7 +81,7 @@ def profiling_tasks(examination: Examination) -> Finding:
         return unknown(
             check,
             f"{told}; the daemon may not look into every process",
-            "run profagentd as root, or with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE",
+            RIGHTS,
         )
     return good(check, told)
 
@@ -93,9 +94,7 @@ def umap_nodes(examination: Examination) -> Finding:
     failed = [node for node in nodes if node.error]
     if failed:
         told = ", ".join(f"{node.name}: {node.error}" for node in failed)
-        return bad(
-            check, f"/proc/umap cannot be read: {told}", "run profagentd as root; on the board: ls -l /proc/umap"
-        )
+        return bad(check, f"/proc/umap cannot be read: {told}", f"on the board: ls -l /proc/umap; {RIGHTS}")
     names = [node.name for node in nodes]
     if not set(names) & set(NPU_NODES):
         return unknown(check, f"no {' or '.join(NPU_NODES)} below /proc/umap; there are: {', '.join(names) or 'none'}")

@@ -6,13 +6,14 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from profagent.doctor.daemon_settings import RIGHTS, given
 from profagent.doctor.finding import bad, good, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profagent.doctor.finding import Finding
-    from profagent.link.examination import Examination, Mount, RootFacts
+    from profagent.link.examination import DaemonFacts, Examination, Mount, RootFacts
 
 # A minute of a large model at 15 inferences a second (docs/daemon.md).
 LEAST_FREE_BYTES = 64_000_000
@@ -35,7 +36,7 @@ def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Fin
             continue
         yield readable(root, examination)
         yield plain_path(path)
-        yield from free_space(root)
+        yield from free_space(root, examination.daemon)
     yield from network_mounts(examination, roots)
     yield inotify(examination)
 
@@ -61,19 +62,21 @@ def plain_path(path: str) -> Finding:
     return bad(
         "path",
         f"{path} has {odd!r}: the manual allows letters, digits and _ alone; what the runtime does then is unverified",
-        "choose another `output` in acl.json, and another --root: letters, digits and _",
+        "choose another `output` in acl.json, and a root above it: letters, digits and _",
     )
 
 
-def free_space(root: RootFacts) -> Iterator[Finding]:
+def free_space(root: RootFacts, daemon: DaemonFacts | None = None) -> Iterator[Finding]:
     """A root that can be read has room for what is yet to come."""
     if root.error:
         return
     told = f"{root.path}: {root.free_bytes / 1e6:,.0f} of {root.total_bytes / 1e6:,.0f} MB are free"
-    remedy = (
-        "delete JOBs that are on the host, or have the daemon do it:"
-        " profagentd --retain delivered --retain-for record-HOST (docs/daemon.md)"
+    retain = given(
+        daemon,
+        "retain = 'delivered' and retain_for = ['record-HOST']",
+        "--retain delivered --retain-for record-HOST",
     )
+    remedy = f"delete JOBs that are on the host, or have the daemon do it (docs/daemon.md): {retain}"
     if not root.has_inodes:
         yield bad("space", f"{root.path}: no inodes are left", remedy)
     elif root.free_bytes < LEAST_FREE_BYTES:
@@ -132,5 +135,5 @@ def _reading_remedy(path: str, why: str, examination: Examination) -> str:
         return f"on the board: mkdir -p {shlex.quote(path)}; or name another root"
     daemon = examination.daemon
     if daemon is not None and daemon.uid != 0 and not daemon.capabilities & CAP_DAC_READ_SEARCH:
-        return "the daemon's user may not read it: run profagentd as root, or give it CAP_DAC_READ_SEARCH"
+        return f"the daemon's user may not read it: {RIGHTS}"
     return f"on the board: ls -ld {shlex.quote(path)}"

@@ -121,10 +121,15 @@ class InotifyFacts:
 
 @dataclass(frozen=True, slots=True)
 class DaemonFacts:
-    """The daemon's user and its effective capabilities, a bit each."""
+    """The daemon's user and its effective capabilities, a bit each.
+
+    `settings_file` is what it reads again on SIGHUP; empty when it has only its arguments, or is too old to tell.
+    """
 
     uid: int
     capabilities: int
+    pid: int = 0
+    settings_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +170,7 @@ def examination_from_wire(said: pb.Examination) -> Examination:
             for each in said.remote_mounts[:LONGEST_LIST]
         ),
         inotify=_inotify(said.inotify) if said.HasField("inotify") else None,
-        daemon=DaemonFacts(said.daemon.uid, said.daemon.capabilities) if said.HasField("daemon") else None,
+        daemon=_daemon(said.daemon) if said.HasField("daemon") else None,
         tls_cert=said.tls_cert[:LARGEST_FILE_BYTES],
         tls_ca=said.tls_ca[:LARGEST_FILE_BYTES],
     )
@@ -203,6 +208,10 @@ def _acl_file(said: pb.AclJson) -> AclFile:
 
 def _inotify(said: pb.InotifyFacts) -> InotifyFacts:
     return InotifyFacts(said.max_user_watches, said.max_user_instances, said.max_queued_events, said.watches)
+
+
+def _daemon(said: pb.DaemonFacts) -> DaemonFacts:
+    return DaemonFacts(said.uid, said.capabilities, said.pid, _text(said.settings_file))
 
 
 def _text(said: str) -> str:

@@ -791,15 +791,22 @@ class DaemonFacts(google.protobuf.message.Message):
 
     UID_FIELD_NUMBER: builtins.int
     CAPABILITIES_FIELD_NUMBER: builtins.int
+    PID_FIELD_NUMBER: builtins.int
+    SETTINGS_FILE_FIELD_NUMBER: builtins.int
     uid: builtins.int
     capabilities: builtins.int
+    pid: builtins.int
+    settings_file: builtins.str
+    """The file of its settings, which it reads again on SIGHUP; empty when it has only its arguments."""
     def __init__(
         self,
         *,
         uid: builtins.int = ...,
         capabilities: builtins.int = ...,
+        pid: builtins.int = ...,
+        settings_file: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["capabilities", b"capabilities", "uid", b"uid"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["capabilities", b"capabilities", "pid", b"pid", "settings_file", b"settings_file", "uid", b"uid"]) -> None: ...
 
 global___DaemonFacts = DaemonFacts
 

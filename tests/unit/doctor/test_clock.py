@@ -20,6 +20,8 @@ NOW_US = 1_800_000_000_000_000
         (1_200_000, 400_000, NOW_US, Mark.UNKNOWN),
         (900_000, 400_000, NOW_US, Mark.UNKNOWN),
         (-NOW_US, 10**9, 60_000_000, Mark.BAD),
+        # An image's own date; a link as slow as this could tell nothing more.
+        (-NOW_US, NOW_US, 1_600_000_000_000_000, Mark.BAD),
         (None, 0, NOW_US, Mark.UNKNOWN),
     ],
 )

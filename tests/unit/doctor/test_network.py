@@ -9,6 +9,7 @@ import pytest
 from profagent.doctor.finding import Mark
 from profagent.doctor.network import Known, Resolved, daemon_version, identities, link, listener, name_resolution
 from profagent.link.messages import PROTOCOL, Board, Clocks
+from tests.unit.doctor.facts import SERVICE
 
 BOARD = Board(
     identity="u-1",
@@ -56,8 +57,12 @@ def test_versions_of_daemon_and_protocol(board: Board, mark: Mark) -> None:
 
 
 def test_a_listener_that_lets_anybody_in() -> None:
-    assert listener(BOARD).mark is Mark.GOOD
-    assert listener(replace(BOARD, insecure=True)).mark is Mark.BAD
+    assert listener(BOARD, None).mark is Mark.GOOD
+    service, by_hand = (listener(replace(BOARD, insecure=True), daemon) for daemon in (SERVICE, None))
+    assert service.mark is by_hand.mark is Mark.BAD
+    assert "in /etc/profagent/profagentd.toml" in service.remedy
+    assert "restart the service" in service.remedy
+    assert "--insecure" in by_hand.remedy
 
 
 def found(*boards: Known) -> list[tuple[Mark, str]]:

@@ -9,7 +9,7 @@ import pytest
 from profagent.doctor.finding import Mark
 from profagent.doctor.roots import free_space, inotify, network_mounts, plain_path, readable, roots_checks
 from profagent.link.examination import DaemonFacts, Examination, InotifyFacts, JobFacts, Mount, RootFacts
-from tests.unit.doctor.facts import BOARD, ROOT, ROOT_PATH
+from tests.unit.doctor.facts import BOARD, ROOT, ROOT_PATH, SERVICE
 
 
 def marks(board: Examination, *roots: str) -> dict[str, Mark]:
@@ -70,6 +70,15 @@ def test_free_space() -> None:
     (inodes,) = free_space(replace(ROOT, has_inodes=False))
     assert (inodes.mark, "inodes" in inodes.evidence) == (Mark.BAD, True)
     assert list(free_space(RootFacts(ROOT_PATH, error="no"))) == []
+
+
+def test_retention_is_given_in_the_way_in_which_the_daemon_was_started() -> None:
+    full = replace(ROOT, free_bytes=1_000_000)
+    (service,) = free_space(full, SERVICE)
+    assert "in /etc/profagent/profagentd.toml retain = 'delivered'" in service.remedy
+    assert "kill -HUP 77" in service.remedy
+    (by_hand,) = free_space(full, BOARD.daemon)
+    assert "start the daemon with --retain delivered" in by_hand.remedy
 
 
 @pytest.mark.parametrize(
