@@ -19,7 +19,7 @@ from tests.board.deployed import HOST, DeployBoard, another_version, busybox, de
 from tests.fakes.small_disk import small_disk
 from tests.faults.proxy import Ending, FaultProxy
 from tests.integration.board import eventually, simulated
-from tests.integration.host import started
+from tests.integration.host import profagent, started
 
 pytestmark = pytest.mark.timeout(300)
 MIB = 1 << 20
@@ -217,9 +217,11 @@ def test_a_python_without_libstdcxx_and_a_clock_of_1970_are_seen(tmp_path: Path,
         assert "without libstdc++.so.6" in ended.err, ended.out
 
 
-def test_a_daemon_on_loopback_is_asked_through_the_tunnel(bare: DeployBoard) -> None:
-    ended = bare.deploy("--listen", f"127.0.0.1:{bare.port}", "--json")
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+def test_a_daemon_on_loopback_is_asked_through_the_tunnel(bare: DeployBoard, host: str) -> None:
+    ended = bare.deploy("--listen", f"{host}:{bare.port}", "--json")
     assert ended.code == 0, ended.err
+    assert "profagentd answers at" in profagent("doctor", "--board", "euler", "--via", "ssh", **bare.variables).out
     assert json.loads(ended.out)["fingerprint"] == ""
     assert not (bare.prefix / "etc/keys/board.pem").exists()
     assert not (bare.home / ".config/profagent/keys").exists()

@@ -15,7 +15,7 @@ from profagent.commands.boards_file import BoardsFile
 from profagent.commands.temporary_daemon import temporary_daemon
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.link.backoff import delay_s
-from profagent.link.credentials import DEFAULT_PORT, full_address, host_of
+from profagent.link.credentials import DEFAULT_PORT, full_address, host_of, is_local
 from profagent.link.known import KnownBoard
 from profagent.ssh.connection import connect
 from profagent.ssh.passwords import Person
@@ -151,7 +151,7 @@ class Tunnel:
 
 def _own_address(address: str) -> str:
     """What a board's own programs call the place where its daemon listens."""
-    return address if address.startswith("unix:") else f"127.0.0.1:{address.rpartition(':')[2]}"
+    return address if is_local(address) else f"127.0.0.1:{address.rpartition(':')[2]}"
 
 
 @asynccontextmanager

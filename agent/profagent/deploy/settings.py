@@ -71,7 +71,8 @@ class BoardSettings:
 
     def address(self, reached_by: str) -> str:
         """HOST:PORT, or unix:PATH, for boards.toml."""
-        if self.listen.startswith("unix:"):
+        if not self.has_tls and self.own_address != f"127.0.0.1:{self._port}":
+            # A tunnel has to end at this very place.
             return self.listen
         host = self.host(reached_by)
         return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
@@ -79,7 +80,7 @@ class BoardSettings:
     @property
     def own_address(self) -> str:
         """What the board's own programs call it."""
-        return self.listen if self.listen.startswith("unix:") else f"127.0.0.1:{self._port}"
+        return f"127.0.0.1:{self._port}" if host_of(self.listen) in _ANY_HOST else self.listen
 
     @property
     def _port(self) -> str:
