@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.commands.demo import DemoOptions, simulated_board
+from profagent.commands.demo import DemoOptions, demo, simulated_board
 from profagent.commands.workspace import Workspace
 from profagent.errors import ProfagentError, UnreachableError
 from tests.integration.host import profagent, started
 from tests.integration.rows import query
+
+if TYPE_CHECKING:
+    from profagent.export.live import Event
 
 
 def test_a_demo_shows_records_and_exports(tmp_path: Path) -> None:
@@ -54,7 +57,9 @@ def test_a_network_that_there_is_not_is_told(tmp_path: Path) -> None:
     assert "Traceback" not in ended.err
 
 
-async def test_a_board_that_ends_by_itself_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subprocess.Process]:
+    """The process of the simulated board, once it runs."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     boards, run = [], asyncio.create_subprocess_exec
 
@@ -63,11 +68,32 @@ async def test_a_board_that_ends_by_itself_is_told(tmp_path: Path, monkeypatch: 
         return boards[-1]
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", started_board)
+    return boards
 
-    async def lost() -> None:
-        async with simulated_board(DemoOptions(Workspace.at(tmp_path / "workspace"))) as address:
-            boards[0].kill()
-            raise UnreachableError.at(address, "it has gone")
 
-    with pytest.raises(ProfagentError, match="the simulated board ended by itself"):
-        await lost()
+async def test_a_board_that_cannot_be_reached_as_it_ended_is_told(
+    tmp_path: Path, board: list[asyncio.subprocess.Process]
+) -> None:
+    async def lost(address: str) -> None:
+        board[0].kill()
+        raise UnreachableError.at(address, "it has gone")
+
+    async with simulated_board(DemoOptions(Workspace.at(tmp_path / "workspace"))) as simulated:
+        with pytest.raises(ProfagentError, match=r"the simulated board ended by itself \(exit code -9\)"):
+            await simulated.lives_through(lost(simulated.address))
+
+
+async def test_a_board_that_ends_while_it_is_shown_ends_the_demo(
+    tmp_path: Path, board: list[asyncio.subprocess.Process]
+) -> None:
+    shown: list[Event] = []
+
+    def show(event: Event) -> None:
+        if not shown:
+            board[0].kill()
+        shown.append(event)
+
+    options = DemoOptions(Workspace.at(tmp_path / "workspace"), for_s=3600)
+    with pytest.raises(ProfagentError, match=r"the simulated board ended by itself \(exit code -9\)"):
+        await asyncio.wait_for(demo(options, show, lambda _: None, asyncio.Event()), 60)
+    assert shown

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from profagent.commands.export import SummaryOptions, export_summary, export_timeline
 from profagent.commands.record import RecordOptions, record
@@ -14,7 +14,7 @@ from profagent.commands.watch import WatchOptions, watch
 from profagent.errors import ProfagentError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from pathlib import Path
 
     from profagent.commands.workspace import Workspace
@@ -24,6 +24,7 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 # A board that cannot be reached is given so long to be gone.
 ENDING_S = 2.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ async def demo(
     options: DemoOptions, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
 ) -> DemoResult:
     """Run the simulated board, show it live, record it, export it. Raises ProfagentError when a step fails."""
-    async with simulated_board(options) as address:
-        summary = await _capture(options, address, show, tell, stop)
+    async with simulated_board(options) as board:
+        summary = await board.lives_through(_capture(options, board.address, show, tell, stop))
     tell("exporting")
     folder = options.workspace.root / "exports" / f"session-{summary['session']}"
     await asyncio.to_thread(_export, options.workspace.database, folder, summary["session"])
@@ -62,9 +63,37 @@ def _export(database: Path, folder: Path, session: int) -> None:
     export_summary(database, folder / "aggregate", session=session, options=SummaryOptions(aggregate=True))
 
 
+class SimulatedBoard:
+    """A `profagentd --simulate` of our own."""
+
+    def __init__(self, address: str, process: asyncio.subprocess.Process) -> None:
+        self.address = address
+        self._process = process
+
+    async def lives_through(self, work: Coroutine[Any, Any, T]) -> T:
+        """What some work gives, which is given up when the board ends before it. Raises ProfagentError then."""
+        task, ended = asyncio.create_task(work), asyncio.create_task(self._process.wait())
+        try:
+            await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+        except UnreachableError as error:
+            if await _has_ended(self._process, ENDING_S):
+                raise self._end_by_itself() from error
+            raise
+        finally:
+            task.cancel()
+            ended.cancel()
+            await asyncio.wait([task, ended])
+        raise self._end_by_itself()
+
+    def _end_by_itself(self) -> ProfagentError:
+        return _board_failed(f"ended by itself (exit code {self._process.returncode})")
+
+
 @asynccontextmanager
-async def simulated_board(options: DemoOptions) -> AsyncIterator[str]:
-    """A `profagentd --simulate` of our own on a free loopback port; gives its address."""
+async def simulated_board(options: DemoOptions) -> AsyncIterator[SimulatedBoard]:
+    """A simulated board on a free loopback port."""
     arguments = ["--listen", "127.0.0.1:0", "--simulate", "--model", options.model]
     arguments += ("--rate", f"{options.rate:g}", "--for", f"{options.for_s:g}", "--log-level", "warning")
     process = await asyncio.create_subprocess_exec(
@@ -74,11 +103,7 @@ async def simulated_board(options: DemoOptions) -> AsyncIterator[str]:
         start_new_session=True,
     )
     try:
-        yield await _address(process)
-    except UnreachableError as error:
-        if await _has_ended(process, ENDING_S):
-            raise _board_failed("ended by itself") from error
-        raise
+        yield SimulatedBoard(await _address(process), process)
     finally:
         await _end(process)
 
