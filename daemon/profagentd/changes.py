@@ -23,6 +23,11 @@ class Touch(enum.Flag):
     DELETED = enum.auto()
     MOVED = enum.auto()  # moved away
 
+    @property
+    def is_mere_end(self) -> bool:
+        """Whether the name went, and nothing else: no file stands under it, and none did that is new."""
+        return bool(self) and not self & ~(Touch.DELETED | Touch.MOVED)
+
 
 class Changes:
     """Names to look at; beyond NAMES_LIMIT, or the stream's share, only that the JOB must be walked again."""
@@ -36,10 +41,12 @@ class Changes:
         return self._walk or bool(self._touches)
 
     def note(self, path: bytes, touch: Touch) -> None:
-        """`path` may have changed."""
+        """`path` may have changed; a mere end of what was not to be looked at is no reason to look."""
         known = self._touches.get(path)
         if known is not None:
             self._touches[path] = known | touch
+        elif touch.is_mere_end:
+            return
         elif len(self._touches) < NAMES_LIMIT and self._share.room:
             self._share.take()
             self._touches[path] = touch

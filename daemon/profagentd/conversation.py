@@ -187,7 +187,7 @@ class Conversation:
             self._wake.clear()
             if await self._speaker.turn():
                 continue
-            if self._is_draining and self._stream.is_caught_up:
+            if self._is_draining and self._speaker.has_all:
                 break
             await self._pause()
         await self._speaker.say_goodbye(self._reason)

@@ -120,6 +120,16 @@ class Inotify:
         self._deliver = take
         asyncio.get_running_loop().add_reader(self._descriptor, self._is_readable)
 
+    def read(self) -> list[Notice]:
+        """Those that there are; they are not delivered any more."""
+        notices: list[Notice] = []
+        while True:
+            try:
+                data = os.read(self._descriptor, _READ_BYTES)
+            except BlockingIOError:
+                return notices
+            notices += parse_notices(data)
+
     def close(self) -> None:
         """Stop everything."""
         if self._deliver:
@@ -139,16 +149,7 @@ class Inotify:
         self._drained = loop.time()
         loop.add_reader(self._descriptor, self._is_readable)
         assert self._deliver is not None, "a drain follows `deliver`"
-        self._deliver(self._read())
-
-    def _read(self) -> list[Notice]:
-        notices: list[Notice] = []
-        while True:
-            try:
-                data = os.read(self._descriptor, _READ_BYTES)
-            except BlockingIOError:
-                return notices
-            notices += parse_notices(data)
+        self._deliver(self.read())
 
     def _checked(self, result: int) -> int:
         if result < 0:

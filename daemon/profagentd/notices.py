@@ -85,6 +85,10 @@ class Notices:
         """Take no more."""
         self._inotify.close()
 
+    def catch_up(self) -> None:
+        """Take those that are there and not delivered yet."""
+        self.take(self._inotify.read())
+
     def watch_parents(self, places: Iterable[Place]) -> bool:
         """Watch directories in which JOBs may appear; whether some were not watched before.
 
@@ -120,16 +124,20 @@ class Notices:
             elif target is None:
                 continue  # a last word of a watch that is dropped already
             elif notice.is_end:
+                self._tell(target.place, touches.pop(target.place, {}))
                 self._end(target)
             elif target.role is Role.PARENT:
                 self._hear_parent(target, notice)
             else:
                 self._hear_job(target, notice, touches.setdefault(target.place, {}))
         for place, paths in touches.items():
-            if paths:
-                self._hearer.changed(place, paths)
+            self._tell(place, paths)
 
     # One notice
+
+    def _tell(self, place: Place, touches: Mapping[bytes, Touch]) -> None:
+        if touches:
+            self._hearer.changed(place, touches)
 
     def _end(self, target: Target) -> None:
         self._drop(target)

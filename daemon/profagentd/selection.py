@@ -30,6 +30,7 @@ class Names:
     touches: Mapping[bytes, Touch]
     walk: Walk | None
     limit: int
+    is_after_end: bool = False  # the JOB was gone before: what stands there is another one's
 
     def look(self) -> Page:
         """Look at them. Blocks; for a worker thread."""
@@ -45,13 +46,20 @@ class Selection:
         self.changes = Changes(share, walk=True)
         self.is_over = False
         self._walk: Walk | None = None
+        self._is_unwalked = False  # it was gone before all of it was walked
+        self._looks = 0  # that have not ended
         self._odd_told: set[bytes] = set()
         self._unreadable_told = False
 
     @property
     def wants_look(self) -> bool:
         """Whether there are names to look at."""
-        return bool(self.changes) or self._walk is not None
+        return bool(self.changes) or self._walk is not None or self._is_unwalked
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether every name was looked at that there was to look at."""
+        return not self.wants_look and not self._looks
 
     def note(self, path: bytes, touch: Touch) -> None:
         """`path` may have changed."""
@@ -62,26 +70,35 @@ class Selection:
 
     def next_names(self, limit: int) -> Names:
         """The next names to look at: changed ones first, then those of the walk."""
+        self._looks += 1
         touches = self.changes.take(limit)
-        if touches:
-            return Names(self.job, self.place, touches, None, limit)
+        if touches or self.is_over:
+            return Names(self.job, self.place, touches, None, limit, self.is_over)
         if self._walk is None and self.changes.take_walk():
             self._walk = Walk(self.place)
         return Names(self.job, self.place, {}, self._walk, limit)
 
     def looked(self, names: Names, page: Page) -> None:
         """These names were looked at."""
+        self._looks -= 1
         if names.walk is self._walk and page.is_last:
             self._walk = None
 
     def end(self) -> None:
-        """Nothing of the JOB is to be looked at any more."""
+        """The JOB is gone: nothing more is announced, and looking tells what was lost."""
         self.is_over = True
-        self.changes.forget()
+        self._is_unwalked = self.changes.take_walk() or self._walk is not None
         self._walk = None
+
+    def forget(self) -> None:
+        """Nothing of the JOB is to be looked at any more."""
+        self.changes.forget()
 
     def losses(self, page: Page, touches: Mapping[bytes, Touch]) -> Iterator[Loss]:
         """What the page shows that no announced log will tell."""
+        if self._is_unwalked:
+            self._is_unwalked = False
+            yield self._loss(LossReason.REMOVED_UNSEEN, "the JOB was removed before all of it was looked at")
         for path in page.missing:
             if _was_lost(touches.get(path, Touch.HINT)):
                 yield self._loss(LossReason.REMOVED_UNSEEN, f"{os.fsdecode(path)} was removed before it was read")

@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 # Each side speaks at least so often.
 HEARTBEAT_S = 4.0
+# So long a client that was told of JOBs may still choose to follow some.
+CHOICE_S = 1.0
 # When a client that was said goodbye to may come back.
 RETRY_AFTER_S = 2.0
 # Logs that have their turn in one go.
@@ -83,6 +85,7 @@ class Speaker:
         self._wake = wake
         self._spoke = site.clock.monotonic()
         self._release_due: float | None = None  # when released handles are told
+        self._choice_due = float("-inf")  # until when the client may choose among the JOBs that were told last
         self._answer_due = float("-inf")  # until when logs let theirs be sent with those that were announced
         self._patience = Patience()
         self._late: dict[bytes, Callable[[], Awaitable[None]]] = {}  # what is to follow, by root
@@ -95,7 +98,7 @@ class Speaker:
     @property
     def due(self) -> float:
         """Monotonic time of the next turn, though nothing happens until then."""
-        due = [self._spoke + HEARTBEAT_S, self._release_due]
+        due = [self._spoke + HEARTBEAT_S, self._release_due, self._choice_due if self._is_choosing else None]
         next_due = self._stream.window.next_due()
         if self._awaits_answer:
             due.append(self._answer_due)
@@ -104,6 +107,11 @@ class Speaker:
         if self._stream.is_short_of_room:
             due.append(self._site.clock.monotonic() + ROOM_S)
         return min(each for each in due if each is not None)
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the client has everything of what it follows, and has had time to choose that."""
+        return self._stream.is_caught_up and not self._is_choosing
 
     async def list_jobs(self) -> None:
         """Say what there is when a client has come."""
@@ -148,6 +156,8 @@ class Speaker:
         views = self._stream.take_statuses()
         for view in views:
             await self._write(wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle)))
+        if views:
+            self._choice_due = self._site.clock.monotonic() + CHOICE_S
         return bool(views)
 
     async def _tell_losses(self) -> bool:
@@ -214,6 +224,10 @@ class Speaker:
 
         await self._read_files(root, work, partial(self._send_steps, ready, held), held)
         return True
+
+    @property
+    def _is_choosing(self) -> bool:
+        return self._site.clock.monotonic() < self._choice_due and not self._stream.follows_all
 
     @property
     def _awaits_answer(self) -> bool:

@@ -74,7 +74,7 @@ class Stream:
         for path, touch in touches.items():
             self._touch(view.selection, path, touch)
             ended = ended_by(path)
-            if ended is not None:
+            if ended is not None and not touch.is_mere_end:
                 self._touch(view.selection, ended, Touch.HINT)
         view.settle_again()
 
@@ -176,6 +176,11 @@ class Stream:
         return due
 
     @property
+    def follows_all(self) -> bool:
+        """Whether the client has chosen to follow every JOB that it was told."""
+        return all(view.was_followed for view in self._views)
+
+    @property
     def is_caught_up(self) -> bool:
         """Whether everything was sent that there is of what is followed, on roots that answer."""
         return all(view.job.place.root in self.away or self._has_all(view) for view in self._views)
@@ -199,7 +204,7 @@ class Stream:
         """These names were looked at: logs to announce, which have handles from now on, and what is not as it was."""
         self.logs.give_back(names.limit)
         view = self._views.get(names.job)
-        if not view or not view.selection or view.selection.is_over:
+        if not view or not view.selection:
             return [], []
         view.selection.looked(names, page)
         # What was announced before the look ended tells by itself how it changed.
@@ -208,6 +213,10 @@ class Stream:
         for path in known:
             self._touch(view.selection, path, names.touches.get(path, Touch.HINT))
         new = [each for each in page.logs if each.path not in known]
+        if view.selection.is_over:
+            # What stood there in the last moment is gone.
+            page.missing += [] if names.is_after_end else [each.path for each in new]
+            new = []
         room = max(0, self.window.room)
         for each in new[room:]:  # others took the room while the root was late
             view.selection.note(each.path, names.touches.get(each.path, Touch.HINT))
@@ -259,14 +268,15 @@ class Stream:
             self._touch(selection, log.path, touch)
 
     def _unfollow(self, view: JobView, selection: Selection) -> None:
-        selection.end()
+        selection.forget()
         view.selection = None
         for log in self.window.of_job(view.handle):
             self.window.release(log)
 
     def _may_tell(self, view: JobView) -> bool:
         """The end of a JOB is told after the end of its logs."""
-        return view.job.state is not JobState.REMOVED or not self.window.of_job(view.handle)
+        is_told = not view.selection or view.selection.is_looked_at
+        return view.job.state is not JobState.REMOVED or (is_told and not self.window.of_job(view.handle))
 
     def _is_caught_up(self, view: JobView) -> bool:
         told = view.caught_up_told or view.status_due or view.job.state is JobState.REMOVED

@@ -152,7 +152,10 @@ class Watch:
         if not start.path:
             self._note_root(start, is_missing=start in found.unreadable)
         present = set(found.jobs)
-        for place in [each for each in self._jobs.values() if each.is_below(start) and each not in present]:
+        gone = [each for each in self._jobs.values() if each.is_below(start) and each not in present]
+        if gone and self._notices:
+            self._notices.catch_up()  # with what happened in them before
+        for place in gone:
             if self._notices:
                 self._notices.unwatch_job(place)
             self.lost(place)

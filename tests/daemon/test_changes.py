@@ -30,6 +30,17 @@ def test_what_happened_to_a_name_adds_up() -> None:
     assert changes.take(1) == {b"a": Touch.MADE | Touch.DELETED}
 
 
+def test_a_mere_end_matters_only_to_a_name_that_waits() -> None:
+    changes = Changes(Budget(sure=0, common=2 * NAMES_LIMIT).share(), walk=False)
+    for number in range(NAMES_LIMIT + 1):
+        changes.note(b"%d" % number, Touch.DELETED)
+        changes.note(b"%d" % number, Touch.MOVED)
+    assert not changes
+    changes.note(b"a", Touch.MADE)
+    changes.note(b"a", Touch.MOVED)
+    assert changes.take(1) == {b"a": Touch.MADE | Touch.MOVED}
+
+
 def test_a_mere_hint_is_kept_too() -> None:
     changes = Changes(Budget(sure=0, common=2 * NAMES_LIMIT).share(), walk=False)
     changes.note(b"a", Touch.HINT)

@@ -200,6 +200,33 @@ async def test_a_removed_job_is_told_after_its_logs(client: Client, tmp_path: Pa
     assert client.open_logs == 0
 
 
+async def test_every_file_of_a_job_that_goes_was_announced_or_is_a_loss(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    names = [f"aicore.0.model.3.0.{number}.1.0" for number in range(200)]
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(holds(client, job))
+            for name in names:
+                (job / "data" / name).write_bytes(RECORD)
+            shutil.rmtree(job)
+            await client.until(lambda: client.jobs[job.name].state == wire.JOB_STATE_REMOVED)
+            lost = {loss.detail.partition(" ")[0] for loss in client.losses}
+            assert {loss.reason for loss in client.losses} <= {"removed-unseen"}
+            assert {name for name in names if client.has(name)} | {Path(path).name for path in lost} == {*names}
+
+
+async def test_a_job_that_is_delivered_and_goes_is_no_loss(client: Client, tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    (job / "data" / NAME).write_bytes(RECORD)
+    (job / "data" / (NAME + ".done")).write_bytes(AICORE_DONE % len(RECORD))
+    await client.until(holds(client, job))
+    await client.until(lambda: client.open_logs == 0)
+    shutil.rmtree(job)
+    await client.until(lambda: client.jobs[job.name].state == wire.JOB_STATE_REMOVED)
+    assert client.losses == []
+
+
 async def test_what_is_no_file_is_told_once_and_not_followed(client: Client, tmp_path: Path) -> None:
     job = make_job(tmp_path)
     secret = tmp_path / "secret"

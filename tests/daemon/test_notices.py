@@ -138,6 +138,22 @@ def test_a_job_that_ends_is_lost_and_no_longer_watched(bench: Bench) -> None:
     assert bench.hear(data, MODIFY, b"a") == []
 
 
+def test_what_happened_in_a_job_is_told_before_its_end(bench: Bench) -> None:
+    job, data = bench.job()
+    bench.notices.take([Notice(data, CREATE, b"a"), Notice(data, DELETE, b"a"), Notice(job, DELETE_SELF, b"")])
+    assert bench.hearing.told == [("changed", JOB), ("lost", JOB)]
+    assert bench.hearing.touches == {b"data/a": Touch.MADE | Touch.DELETED}
+
+
+def test_notices_that_are_not_delivered_can_be_caught_up_with(bench: Bench) -> None:
+    bench.job()
+    (bench.root / JOB.decode() / "info.json.0").write_bytes(b"{}")
+    bench.notices.catch_up()
+    assert bench.hearing.told == [("changed", JOB)]
+    bench.notices.catch_up()
+    assert bench.hearing.told == [("changed", JOB)]
+
+
 def test_a_data_directory_that_ends_takes_its_names_along(bench: Bench) -> None:
     job, data = bench.job()
     assert bench.hear(data, DELETE_SELF) == [("removed", JOB)]

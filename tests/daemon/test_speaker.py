@@ -15,7 +15,7 @@ from profagentd.budget import Budgets
 from profagentd.changes import Touch
 from profagentd.disks import THREADS, on_disk
 from profagentd.opening import Place
-from profagentd.speaker import ANSWER_S, Speaker
+from profagentd.speaker import ANSWER_S, CHOICE_S, Speaker
 from profagentd.state import Activity
 from profagentd.stream import Stream
 from tests.daemon.clocks import FakeClock
@@ -100,6 +100,25 @@ async def test_it_is_sent_without_them_when_no_answer_comes(said: Said) -> None:
     said.clock.now += ANSWER_S
     assert await said.turn() == ["batch"]
     assert len(said.sizes()) == 1
+
+
+async def test_a_client_that_was_told_of_a_job_has_a_moment_to_choose_it(tmp_path: Path) -> None:
+    said = Said(tmp_path)
+    assert said.speaker.has_all
+    said.stream.job_changed_state(said.job)
+    assert await said.turn() == ["job_status"]
+    assert not said.speaker.has_all
+    assert said.speaker.due == said.clock.now + CHOICE_S
+    said.clock.now += CHOICE_S
+    assert said.speaker.has_all
+
+
+async def test_a_client_that_has_chosen_is_waited_for_no_longer(said: Said) -> None:
+    said.stream.job_changed_state(said.job)
+    assert await said.turn() == ["job_status"]
+    while await said.turn():
+        pass
+    assert said.speaker.has_all
 
 
 async def test_what_a_walk_finds_holds_up_nothing(said: Said) -> None:

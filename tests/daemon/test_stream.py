@@ -169,6 +169,66 @@ def test_a_removed_job_is_told_after_its_logs(talk: Talk) -> None:
     assert talk.stream.next_names(NOW.monotonic) is None
 
 
+def removed(talk: Talk) -> None:
+    talk.job.state = JobState.REMOVED
+    talk.stream.job_changed_state(talk.job)
+
+
+def told(talk: Talk) -> list[str]:
+    return [f"{loss.reason.value}: {loss.detail}" for loss in talk.losses]
+
+
+def test_names_that_nobody_looked_at_are_lost_with_their_job_which_is_told_after_them() -> None:
+    talk = Talk()
+    paths = [DATA, b"data/aicore.0.model.3.0.2.1.0"]
+    talk.stream.names_changed(talk.job, {**dict.fromkeys(paths, Touch.MADE), INFO: Touch.DELETED})
+    removed(talk)
+    assert talk.stream.take_statuses() == []
+    talk.look(Page(missing=paths))
+    assert told(talk) == [f"removed-unseen: {path.decode()} was removed before it was read" for path in paths]
+    assert [view.handle for view in talk.stream.take_statuses()] == [1]
+
+
+def test_names_that_are_looked_at_while_their_job_goes_are_lost() -> None:
+    talk = Talk()
+    talk.stream.names_changed(talk.job, {DATA: Touch.WRITTEN, INFO: Touch.MADE})
+    names = talk.stream.next_names(NOW.monotonic)
+    removed(talk)
+    assert names is not None
+    assert talk.stream.take_statuses() == []
+    found = Page([Sighting(DATA, kind_of(DATA), 10, 0)], missing=[INFO])
+    logs, talk.losses = talk.stream.looked(names, found, NOW)
+    assert logs == []
+    assert told(talk) == [f"removed-unseen: {path.decode()} was removed before it was read" for path in (INFO, DATA)]
+    assert [view.handle for view in talk.stream.take_statuses()] == [1]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_job_that_goes_before_all_of_it_was_walked_is_a_loss(*, is_begun: bool) -> None:
+    talk = Talk()
+    talk.stream.anything_changed(talk.job)
+    if is_begun:
+        talk.follow(talk.look(page(DATA, is_last=False))[0])
+    removed(talk)
+    talk.look(Page())
+    assert told(talk) == ["removed-unseen: the JOB was removed before all of it was looked at"]
+    assert talk.stream.next_names(NOW.monotonic) is None
+
+
+def test_what_stands_where_a_job_was_is_another_ones() -> None:
+    talk = Talk()
+    talk.stream.names_changed(talk.job, {DATA: Touch.WRITTEN})
+    removed(talk)
+    assert talk.look(page(DATA)) == []
+    assert talk.losses == []
+
+
+def test_a_job_whose_logs_were_all_announced_goes_without_a_loss(talk: Talk) -> None:
+    talk.stream.names_changed(talk.job, {DATA: Touch.DELETED, b"data/released": Touch.DELETED})
+    removed(talk)
+    assert talk.stream.next_names(NOW.monotonic) is None
+
+
 def test_a_job_made_again_has_another_handle(talk: Talk) -> None:
     talk.stream.window.forget(talk.logs[0])
     talk.job.state = JobState.REMOVED
@@ -390,9 +450,15 @@ def test_what_came_and_went_unseen_is_a_loss(talk: Talk, touch: Touch) -> None:
     assert lost(touch, talk) == ["removed-unseen"]
 
 
-@pytest.mark.parametrize("touch", [Touch.DELETED, Touch.MADE | Touch.MOVED, Touch.HINT])
-def test_what_was_merely_removed_or_moved_is_no_loss(talk: Talk, touch: Touch) -> None:
+@pytest.mark.parametrize("touch", [Touch.MADE | Touch.MOVED, Touch.HINT])
+def test_what_was_moved_or_may_have_changed_is_no_loss(talk: Talk, touch: Touch) -> None:
     assert lost(touch, talk) == []
+
+
+@pytest.mark.parametrize("touch", [Touch.DELETED, Touch.MOVED])
+def test_what_was_merely_removed_is_not_looked_for(talk: Talk, touch: Touch) -> None:
+    talk.stream.names_changed(talk.job, {INFO: touch, DATA + b".done": touch})
+    assert talk.stream.next_names(NOW.monotonic) is None
 
 
 def test_a_missing_log_that_is_announced_tells_itself(talk: Talk) -> None:
@@ -409,6 +475,18 @@ def test_a_missing_log_that_is_announced_tells_itself(talk: Talk) -> None:
 def test_a_job_is_caught_up_when_nothing_is_due(talk: Talk) -> None:
     assert is_caught_up(talk.stream)
     assert not is_caught_up(talk.stream)
+
+
+def test_a_client_follows_all_when_it_has_chosen_each_job() -> None:
+    stream = Stream(Budgets())
+    assert stream.follows_all
+    for number in range(2):
+        stream.job_changed_state(new_job(number))
+    stream.take_statuses()
+    stream.select([1], [])
+    assert not stream.follows_all
+    stream.select([2], [1])
+    assert stream.follows_all
 
 
 def test_a_job_is_not_caught_up_before_its_walk() -> None:

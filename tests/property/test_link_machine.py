@@ -134,6 +134,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.gone: set[str] = set()
         self.deleted: set[tuple[str, int]] = set()  # files that went because they were delivered
         self.is_removed = False  # the whole JOB
+        self.gone_with_job: set[str] = set()
         # Files of which something was in the mirror, committed.
         self.arrived: dict[tuple[str, int], int] = {}
         self.said: deque[wire.ServerMessage] = deque()
@@ -214,6 +215,7 @@ class LinkMachine(RuleBasedStateMachine):
     @rule(heard=HEARD)
     def remove_job(self, heard: int) -> None:
         self.is_removed = True
+        self.gone_with_job = self.files.keys() - self.gone
         self.gone.update(self.files)
         self.board.remove()
         self._hear_some(heard)
@@ -291,8 +293,8 @@ class LinkMachine(RuleBasedStateMachine):
             mirrored = self._mirrored(path) or b""
             if path not in self.gone:
                 assert mirrored[bases[path] :] == bytes(files[-1]), path
-            elif path in bases and not mirrored.endswith(bytes(files[-1])):
-                # What went with its JOB while nobody listened is told of the JOB.
+            elif (path in bases or path in self.gone_with_job) and not mirrored.endswith(bytes(files[-1])):
+                # What went with its JOB unseen is told of the JOB.
                 assert noted & {path, None}, f"{path}: {len(files[-1])} bytes were removed, and nobody says so"
             if path in DATA[:2]:
                 # What a host that died had mirrored and not committed stays there when its log never comes again.

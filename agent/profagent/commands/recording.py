@@ -19,7 +19,7 @@ from profagent.ingest.commit import commit
 from profagent.ingest.disk import has_room
 from profagent.ingest.loss import REMOVED_UNSEEN, unseen_removal
 from profagent.ingest.mirror import checked_path
-from profagent.link.messages import ENDED_STATES, Acknowledgement, Holding
+from profagent.link.messages import ENDED_STATES, REMOVED, Acknowledgement, Holding
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
@@ -155,9 +155,15 @@ class Recording:
         return changes
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
-        """Write a JOB's state; when all of an ended one has come, note what never got complete."""
+        """Write a JOB's state; when all of an ended one has come, note what never got complete.
+
+        Of a removed one that has not come nothing is to come any more.
+        """
+        if state == REMOVED and not caught_up:
+            await self._note_unfollowed(name)
+            caught_up = True
         has_ended = caught_up and state in ENDED_STATES
-        changes: list[Change] = [] if state == "removed" else [TakenBack(REMOVED_UNSEEN)]
+        changes: list[Change] = [] if state == REMOVED else [TakenBack(REMOVED_UNSEEN)]
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             if isinstance(self._options.keeping, ByTime):
@@ -189,7 +195,14 @@ class Recording:
             unsettled = len(await self.session.unsettled_logs(job.name))
             entry = unseen_removal(is_ours=is_ours, is_whole=job.caught_up, incomplete_logs=unsettled)
             self._jobs.note(job.name, entry)
-        return await self.change_state(job.name, "removed", caught_up=True)
+        return await self.change_state(job.name, REMOVED, caught_up=True)
+
+    async def _note_unfollowed(self, name: str) -> None:
+        """A JOB was removed before the board heard that it is followed; one that had ended may have come before."""
+        states = {job.name: job.state for job in await self.session.standing_jobs()}
+        unsettled = len(await self.session.unsettled_logs(name))
+        is_whole = states.get(name) in ENDED_STATES
+        self._jobs.note(name, unseen_removal(is_ours=True, is_whole=is_whole, incomplete_logs=unsettled))
 
     async def end(self) -> None:
         """Mark the session as ended and close the mirrors' files."""

@@ -14,7 +14,17 @@ from profagent.ingest.changes import ApiRecords, Entry, JobChanges, LinkLedger
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
 from profagent.ingest.loss import refusal, removal_entry, told_loss
 from profagent.ingest.mirror import checked_path, digest_of
-from profagent.link.messages import ENDED_STATES, Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
+from profagent.link.messages import (
+    ENDED_STATES,
+    REMOVED,
+    Acknowledgement,
+    Chunk,
+    Completed,
+    Holding,
+    Loss,
+    Removed,
+    Started,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
@@ -122,8 +132,8 @@ class Watching:
         return changes
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
-        """Pass the state on, that of an ended JOB when all of it has come."""
-        if state in ENDED_STATES and not caught_up:
+        """Pass the state on, that of an ended JOB when all of it has come that will."""
+        if state in ENDED_STATES and not caught_up and state != REMOVED:
             return ()
         return (JobChanges(name, self._directory(name), (), state),)
 

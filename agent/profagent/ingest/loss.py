@@ -65,17 +65,17 @@ def another_file(reason: str, goes_after: int | None, *, after_deletion: bool) -
 
 
 def unseen_removal(*, is_ours: bool, is_whole: bool, incomplete_logs: int) -> Entry:
-    """An entry for a JOB that was removed from the board while nobody listened.
+    """An entry for a JOB that was removed from the board while nobody followed it.
 
     `is_ours`: this session began it; `is_whole`: all that it was known to hold had come.
     """
     if is_ours and (incomplete_logs or not is_whole):
         detail = (
-            f"the JOB was removed from the board while nobody listened; {incomplete_logs} of its logs that were begun"
-            " are not complete: what was not copied before is gone"
+            f"the JOB was removed from the board while nobody followed it; {incomplete_logs} of its logs that were"
+            " begun are not complete: what was not copied before is gone"
         )
         return Entry("loss", REMOVED_UNSEEN, detail, count=max(incomplete_logs, 1))
-    return Entry("note", REMOVED_UNSEEN, "the JOB was removed from the board while nobody listened")
+    return Entry("note", REMOVED_UNSEEN, "the JOB was removed from the board while nobody followed it")
 
 
 def refusal(job: str, error: UnsupportedBoardError) -> tuple[UnsupportedBoardError, Entry]:

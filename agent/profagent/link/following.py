@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.link.actions import Ask, ChangeState, Close, Know, List, Send, ShowJobs, Take
-from profagent.link.messages import Chunk, Holdings, JobsListed, JobStatus, Select
+from profagent.link.messages import REMOVED, Chunk, Holdings, JobsListed, JobStatus, Select
 from profagent.link.session import Announcement, Happened, Session
 
 if TYPE_CHECKING:
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 LARGEST_BATCH_BYTES = 4 << 20
 LARGEST_BATCH_EVENTS = 5_000
 ENTRIES_PER_MESSAGE = 1_000
-# Of a removed JOB nothing more comes: the end of its logs is told before its own.
-REMOVED = "removed"
 
 
 def is_over(job: JobStatus) -> bool:
-    """Whether a JOB has ended and everything that it held has come."""
+    """Whether a JOB has ended and everything that it held has come; of a removed one nothing more comes."""
     return job.state == REMOVED or (job.has_ended and job.caught_up)
 
 
@@ -42,6 +40,7 @@ class Following:
         self._pending_bytes = 0
         self._states: dict[int, tuple[str, bool]] = {}
         self._selected: set[int] = set()
+        self._heard: set[str] = set()  # names of selected JOBs of which something was said
         self._taken: dict[str, int] = {}  # handles by name, of selected JOBs that are not removed
         self.flush_at: float | None = None
 
@@ -82,8 +81,10 @@ class Following:
     def _handle(self, event: SessionEvent, now: float) -> list[Action]:
         match event:
             case Happened():
+                self._heard.add(event.job)
                 return self._gather(event, now)
             case Announcement():
+                self._heard |= {log.job for log in event.logs}
                 return [*self._flush_before(event), Ask(event.logs)]
             case JobStatus():
                 return self._job(event)
@@ -116,6 +117,7 @@ class Following:
             self._selected.add(job.handle)
             # Of several directories of this name that exist, the first is followed.
             self._taken[job.name] = job.handle
+            self._heard.discard(job.name)
             actions += [Know(job), Send(Select((job.handle,)))]
         # Whoever hears that a JOB has caught up takes what follows as new.
         if self._states.get(job.handle) == (job.state, job.caught_up):
@@ -123,7 +125,10 @@ class Following:
         self._states[job.handle] = (job.state, job.caught_up)
         if job.state == REMOVED and self._taken.get(job.name) == job.handle:
             del self._taken[job.name]
-        caught_up = job.caught_up or job.state == REMOVED
+        if job.caught_up:
+            self._heard.add(job.name)
+        # One that went before the board had heard that it is followed has not come.
+        caught_up = job.caught_up or (job.state == REMOVED and job.name in self._heard)
         return [*actions, *self.flush(), *self._show(), ChangeState(job, caught_up)]
 
     def _show(self) -> list[Action]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PROTOCOL = (1, 1)
-ENDED_STATES = frozenset({"finished", "quiet", "removed"})
+REMOVED = "removed"
+ENDED_STATES = frozenset({"finished", "quiet", REMOVED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,6 +336,21 @@ async def test_a_job_of_a_session_that_was_ended_is_no_loss_of_the_next(tmp_path
     assert await _Gone(tmp_path).listed() == ([(2, "note", "removed-unseen", 1)], [])
 
 
+@pytest.mark.parametrize(
+    ("told", "complete", "grade"),
+    [("open", True, "loss"), ("open", False, "loss"), ("finished", False, "loss"), ("finished", True, "note")],
+)
+async def test_a_job_that_went_before_it_could_be_followed_is_told(
+    told: str, complete: bool, grade: str, tmp_path: Path
+) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=complete)
+        await kept.recording.change_state(JOB, told, caught_up=False)
+        (batch,) = [each for each in await kept.recording.change_state(JOB, "removed", caught_up=False) if each.state]
+        assert (batch.state, batch.caught_up) == ("removed", True)
+        assert [row[1] for row in await kept.rows(_Gone.LEDGER)] == [grade]
+
+
 async def test_a_job_that_is_back_takes_its_loss_back(tmp_path: Path) -> None:
     gone = _Gone(tmp_path)
     await gone.copy("open", complete=False, caught_up=False)

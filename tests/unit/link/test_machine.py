@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from profagent.errors import DiskFullError, ProtocolError, RefusedError, UnreachableError, UnsupportedBoardError
-from profagent.link.actions import Begin, Close, Connect, FindRoom, Send, Take, Tell, Unlink
+from profagent.link.actions import Begin, ChangeState, Close, Connect, FindRoom, Send, Take, Tell, Unlink
 from profagent.link.choice import JobChoice
 from profagent.link.machine import CAUGHT_UP_BYTES, LAGGING_BYTES, ROOM_S, SETTLED_S, Link
 from profagent.link.messages import (
@@ -19,6 +20,7 @@ from profagent.link.messages import (
     Heartbeat,
     Holding,
     JobsListed,
+    Loss,
     Open,
     ServerMessage,
     Started,
@@ -33,6 +35,7 @@ BROKEN = ProtocolError("against the contract", hint="upgrade")
 REFUSED = RefusedError("not trusted", hint="mend it")
 FULL = DiskFullError("the disk is full", hint="make room")
 WELCOME = Welcome(BOARD, heartbeat_us=4_000_000)
+LOSS = batch(Loss(0, 1, "removed-unseen", "gone", 0))
 NOW = 1000.0
 
 
@@ -320,3 +323,12 @@ def test_proof_of_life_is_given_when_it_is_due_and_not_before_the_welcome() -> N
 def test_silence_says_what_it_is() -> None:
     assert "does not answer" in str(in_state(State.CONNECTING).silence())
     assert "has gone silent" in str(in_state(State.FOLLOWING).silence())
+
+
+@pytest.mark.parametrize("heard", [None, replace(STATUS, caught_up=True), Announced((log(),)), LOSS])
+def test_a_job_that_went_before_anything_was_said_of_it_has_not_come(heard: ServerMessage | None) -> None:
+    made = in_state(State.FOLLOWING)
+    receive(made, STATUS, *([] if heard is None else [heard]))
+    gone = replace(STATUS, state="removed")
+    changes = [action for action in made.receive(gone, NOW) if isinstance(action, ChangeState)]
+    assert changes == [ChangeState(gone, caught_up=heard is not None)]
