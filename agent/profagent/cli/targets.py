@@ -1,4 +1,4 @@
-"""What `export` and `show` work on: a JOB directory, or a session of a workspace."""
+"""What `export`, `show` and `stats` work on: a JOB directory, or a session of a workspace."""
 
 from __future__ import annotations
 
@@ -84,6 +84,17 @@ def find_target(
         return await imported_database(directory, chosen, tell=tell)
 
     return Target(run_until_stopped(work), directory, job=directory.resolve().name)
+
+
+def named_target(target: str, job: str | None, workspace: Path | None, counter_map: Path | None) -> Target:
+    """What one word names: a JOB directory, or a session by its number. Raises UsageError, StoreError."""
+    if target.isdecimal() and not Path(target).is_dir():
+        return find_target(None, int(target), job, workspace, counter_map)
+    if not Path(target).is_dir():
+        raise UsageError(
+            f"{target} is neither a session nor a JOB directory", hint="`profagent sessions` lists sessions"
+        )
+    return find_target(Path(target), None, job, workspace, counter_map)
 
 
 def _session_target(workspace: Workspace, session: int | None, job: str | None, counter_map: Path | None) -> Target:

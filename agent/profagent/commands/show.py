@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.commands.layer_tables import inference_tables
 from profagent.export.columns import ACL_STATISTIC, FREQUENCY, OP_STATISTIC, OP_SUMMARY, UNKNOWN, Cell, Column
-from profagent.export.kept_loss import kept_loss_line
 from profagent.export.naming import icache_miss_rate
-from profagent.export.provenance import describe_provenance
-from profagent.export.sampling_text import sampling_lines
+from profagent.export.provenance import describe_provenance, provenance_lines
 from profagent.export.sheets import as_object
 from profagent.export.statistic import acl_statistic_rows
 from profagent.export.table import printable, table_lines
@@ -94,9 +92,7 @@ def shown_as_text(shown: Shown) -> Iterator[str]:
         yield printable(f"{table.kind}: {about}" if about else table.kind)
         yield from table_lines(table.columns, table.rows)
     yield ""
-    yield from sampling_lines(shown.provenance["sampling"])
-    yield from _ledger_lines(shown.provenance["ledger"])
-    yield from (printable(kept_loss_line(loss)) for loss in shown.provenance["kept_losses"])
+    yield from provenance_lines(shown.provenance)
     yield shown.provenance["pmu"]
 
 
@@ -150,12 +146,3 @@ def _about(inference: InferenceRow) -> dict[str, Cell]:
         "pictures before": inference.current_pic_count,
         "icache miss rate": icache_miss_rate(inference),
     }
-
-
-def _ledger_lines(ledger: dict[str, dict[str, int]]) -> Iterator[str]:
-    """Losses and notes, and that nothing is missing where nothing is."""
-    if not ledger["loss"]:
-        yield "loss: none"
-    for grade, reasons in ledger.items():
-        for reason, count in reasons.items():
-            yield f"{grade}: {printable(reason)} x {count}"

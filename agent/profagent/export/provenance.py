@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent import __version__
+from profagent.export.kept_loss import kept_loss_line
+from profagent.export.sampling_text import sampling_lines
+from profagent.export.table import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from profagent.store.queries import LedgerRow, Scope
 
-__all__ = ["UNVERIFIED", "describe_provenance", "ledger_counts", "pmu_remark"]
+__all__ = ["UNVERIFIED", "describe_provenance", "ledger_counts", "pmu_remark", "provenance_lines"]
 
 UNVERIFIED = (
     "file names, columns and choices follow the vendor's manual of 2025-09; not compared with the vendor's tool",
@@ -51,6 +54,17 @@ def describe_provenance(
         "pmu": pmu_remark(session.counter_map),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
     }
+
+
+def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
+    """How well a JOB was sampled, its losses and notes, and that nothing is missing where nothing is."""
+    yield from sampling_lines(provenance["sampling"])
+    if not provenance["ledger"]["loss"]:
+        yield "loss: none"
+    for grade, reasons in provenance["ledger"].items():
+        for reason, count in reasons.items():
+            yield f"{grade}: {printable(reason)} x {count}"
+    yield from (printable(kept_loss_line(loss)) for loss in provenance["kept_losses"])
 
 
 def ledger_counts(ledger: Iterable[LedgerRow]) -> dict[str, dict[str, int]]:

@@ -1,0 +1,1 @@
+"""What figures say: pure, arrays in, values out."""

@@ -1,0 +1,48 @@
+"""What bounds a layer, by its ratios: thresholds of the format page 11 and the manual's Memory Bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["bound_by", "mean_ratios"]
+
+CUBE_IS_FINE = 0.7
+VECTOR_IS_FINE = 0.5
+SUSPECTS = (("Dstr", 4, 0.7), ("DLD", 6, 0.7), ("WLD", 7, 0.8))
+UNEXPLAINED = 0.5
+# Rounding of the counters may lift a ratio above the whole.
+LARGEST_PLAUSIBLE = 1.01
+
+
+def mean_ratios(ratios: NDArray[np.float64], ticks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means weighted by time of ratios, shape (records, ratios); NaN where one is not known."""
+    total = ticks.sum()
+    means: NDArray[np.float64] = ticks @ ratios / total if total else np.full(ratios.shape[1], np.nan)
+    return means
+
+
+def bound_by(ratios: NDArray[np.float64]) -> str | None:
+    """A word for mac_busy, mac_ppen, vec_busy, vec_ppen, dstr, dtrans, dld and wld, fractions of the time.
+
+    None where one is not known or cannot be. `cube` and `vector`: the unit is used well; `Dstr`, `DLD`, `WLD`: that
+    transfer is above its threshold, of several the one furthest above; `unexplained`: nothing is above a half; else
+    `memory` or `compute`, by whether Memory Bound is above 1.
+    """
+    if np.isnan(ratios).any() or ratios.min() < 0 or ratios.max() > LARGEST_PLAUSIBLE:
+        return None
+    mac_busy, mac_ppen, _, vec_ppen = ratios[:4]
+    if mac_ppen > CUBE_IS_FINE:
+        return "cube"
+    excess, suspect = max((ratios[place] - threshold, name) for name, place, threshold in SUSPECTS)
+    if excess > 0:
+        return suspect
+    if not mac_busy and vec_ppen > VECTOR_IS_FINE:
+        return "vector"
+    if ratios.max() < UNEXPLAINED:
+        return "unexplained"
+    return "memory" if max(ratios[4], ratios[6], ratios[7]) > max(mac_busy, vec_ppen) else "compute"

@@ -1,0 +1,95 @@
+"""`stats`: what takes the time, over all inferences of a session or of a JOB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from profagent.analyse.gathering import By, JobRecords
+from profagent.analyse.rows import Gathered, call_rows
+from profagent.errors import UsageError
+from profagent.export.provenance import describe_provenance
+from profagent.formats.durations import ticks_to_us
+from profagent.store.kept_losses import kept_losses_of
+from profagent.store.queries import Scope, find_session, jobs_of, layers_of, ledger_of, open_reader
+from profagent.store.sampling import sampling_of
+from profagent.store.series import call_series, read_series
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from profagent.analyse.gathering import LeftOut
+    from profagent.analyse.rows import Row
+
+__all__ = ["Stats", "StatsBy", "StatsOptions", "Unit", "provenance_of", "stats"]
+
+StatsBy = By | Literal["api"]
+Unit = Literal["us", "ticks"]
+
+
+class StatsOptions(NamedTuple):
+    """What the rows are of; how many inferences of each load to leave out, None for its warm-up."""
+
+    by: StatsBy = "layer"
+    skip: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Rows by falling total, in `unit`; what was left out, and where each JOB's figures come from."""
+
+    by: StatsBy
+    unit: Unit
+    rows: list[Row]
+    left_out: list[LeftOut]
+    provenance: list[dict[str, Any]]
+
+
+def stats(
+    database: Path, *, session: int | None = None, job: str | None = None, options: StatsOptions | None = None
+) -> Stats:
+    """The figures of the session's JOBs together, or of one; `session` None is the newest.
+
+    Raises UsageError where there is no such session or JOB, or `skip` goes with API calls, and StoreError.
+    """
+    by, skip = options or StatsOptions()
+    if by == "api" and skip is not None:
+        raise UsageError("--skip does not go with --by api", hint="calls are not told apart by inference: leave it out")
+    with open_reader(database) as connection:
+        found = find_session(connection, session)
+        scopes = [Scope(found, row) for row in jobs_of(connection, found.session, job)]
+        provenance = [provenance_of(connection, scope) for scope in scopes]
+        if by == "api":
+            calls = (call for scope in scopes for call in call_series(connection, scope))
+            return Stats(by, "us", call_rows(calls), [], provenance)
+        unit: Unit = "ticks" if by != "aicpu" and _is_unknown(scopes) else "us"
+        gathered = Gathered(by, skip)
+        for scope in scopes:
+            gathered.add(records_of(connection, scope, in_us=not _is_unknown(scopes)))
+    return Stats(by, unit, gathered.rows(), gathered.left_out(), provenance)
+
+
+def records_of(connection: sqlite3.Connection, scope: Scope, *, in_us: bool) -> JobRecords:
+    """A JOB's records with the layers of its models; durations on the NPU are in µs where they can be, else ticks."""
+    series = read_series(connection, scope)
+    layers = {model: layers_of(connection, model) for model in {row.model for row in series.inferences}}
+    frequency_mhz = scope.job.frequency_mhz
+    return JobRecords(series, layers, ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None)
+
+
+def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any]:
+    """Where a JOB's figures come from, and what is missing."""
+    session = scope.session.session
+    return describe_provenance(
+        scope,
+        ledger_of(connection, scope),
+        sampling_of(connection, session, scope.job.job),
+        kept_losses_of(connection, session),
+    )
+
+
+def _is_unknown(scopes: Sequence[Scope]) -> bool:
+    """Whether a JOB's frequency is, and so how long a tick takes."""
+    return any(not scope.job.frequency_mhz for scope in scopes)

@@ -1,0 +1,143 @@
+"""Records as columns, against what the builder wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from profagent.store import series
+from profagent.store.queries import Scope, find_session, jobs_of, open_reader
+from profagent.store.series import JobSeries, RecordSeries, call_series, read_series
+from tests.unit.store.database import START_US, DatabaseBuilder
+
+KNOWN = (0.5, 0.4, 0.3, 0.2, 0.1, 0.1, 0.2, 0.3, 1024.0, 2048.0)
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> DatabaseBuilder:
+    return DatabaseBuilder(tmp_path / "profagent.db")
+
+
+@pytest.fixture
+def read(builder: DatabaseBuilder) -> Iterator[Callable[..., JobSeries]]:
+    """Close the builder, and read a session's first JOB."""
+    readers = []
+
+    def opened(session: int | None = None) -> JobSeries:
+        reader = open_reader(builder.close())
+        readers.append(reader)
+        connection = reader.__enter__()
+        found = find_session(connection, session)
+        return read_series(connection, Scope(found, jobs_of(connection, found.session)[0]))
+
+    yield opened
+    for reader in readers:
+        reader.__exit__(None, None, None)
+
+
+def _rows(records: RecordSeries) -> list[tuple[float, ...]]:
+    columns = (records.inference, records.layer, records.net, records.duration)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_records_of_both_units_come_with_inference_layer_and_segment(builder: DatabaseBuilder, read: Callable) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    late = builder.inference(session, model, 1, start_us=START_US + 9)
+    early = builder.inference(session, model, 0)
+    part = builder.new_part(session, model, "aicore")
+    builder.aicore(late, part, [30, 40])
+    builder.aicore(early, builder.new_part(session, model, "aicore"), [10], layers=[None])
+    builder.aicore(late, part, [50], net=1, first=2)
+    builder.aicpu(late, builder.new_part(session, model, "aicpu"), [(30, 35), (35, 42)], [7, None])
+    found = read()
+    assert _rows(found.aicore) == [(1, 0, 0, 30), (1, 1, 0, 40), (1, 0, 1, 50), (0, -1, 0, 10)]
+    assert _rows(found.aicpu) == [(1, 7, 0, 5), (1, -1, 0, 7)]
+    assert found.counters is None
+
+
+def test_many_reads_give_what_one_gives(
+    builder: DatabaseBuilder, read: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(series, "ROWS_PER_READ", 2)
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    for pic in range(3):
+        inference = builder.inference(session, model, pic, start_us=START_US + pic)
+        builder.aicore(inference, builder.new_part(session, model, "aicore"), [10 * pic + i + 1 for i in range(3)])
+    ticks = [row[3] for row in _rows(read().aicore)]
+    assert ticks == [1, 2, 3, 11, 12, 13, 21, 22, 23]
+
+
+def test_picture_counts_that_begin_anew_are_another_load(builder: DatabaseBuilder, read: Callable) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    # The second load goes further than the first: its later files hold nothing of the first.
+    for start, (pic, stretch) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)]):
+        builder.inference(session, model, pic, stretch=stretch, start_us=START_US + start)
+    builder.inference(session, builder.model(1, "other"), 5)
+    assert [(row.model_name, row.load) for row in read().inferences] == [
+        ("other", 0),
+        *(("yolo", load) for load in (0, 0, 1, 1, 1)),
+    ]
+
+
+def test_records_of_others_are_left_out(builder: DatabaseBuilder, read: Callable) -> None:
+    first, second = builder.session(), builder.session()
+    model = builder.model(builder.job(first, second))
+    other = builder.model(builder.job(first, name="JOB" + "Z" * 29))
+    for session, of, ticks in ((first, model, 1), (second, model, 2), (first, other, 3), (first, model, 4)):
+        inference = builder.inference(session, of, ticks)
+        builder.aicore(inference, builder.new_part(session, of, "aicore"), [ticks])
+    assert [row[3] for row in _rows(read(first).aicore)] == [1, 4]
+
+
+def test_counters_of_a_known_map_come_as_fractions(builder: DatabaseBuilder, read: Callable) -> None:
+    session = builder.session(counter_map="some")
+    model = builder.model(builder.job(session))
+    unknown = (None, *KNOWN[1:])
+    inference = builder.inference(session, model)
+    builder.aicore(inference, builder.new_part(session, model, "aicore"), [10, 20], counters=[KNOWN, unknown])
+    counters = read().counters
+    assert _rows(counters.records) == [(0, 0, 0, 10), (0, 1, 0, 20)]
+    np.testing.assert_array_equal(counters.ratios, [KNOWN[:8], (np.nan, *KNOWN[1:8])])
+
+
+@pytest.mark.parametrize("files", [1, 3, 7, 20])
+def test_counters_are_read_of_some_files_evenly_taken(
+    builder: DatabaseBuilder, read: Callable, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    monkeypatch.setattr(series, "SAMPLED_FILES", 3)
+    session = builder.session(counter_map="some")
+    model = builder.model(builder.job(session))
+    for pic in range(files):
+        inference = builder.inference(session, model, pic, start_us=START_US + pic)
+        builder.aicore(inference, builder.new_part(session, model, "aicore"), [10], counters=[KNOWN])
+    places = read().counters.records.inference.tolist()
+    assert len(places) == min(files, 3)
+    assert places[0] == 0
+    assert max(np.diff([*places, files])) - min(np.diff([*places, files])) <= 1
+
+
+def test_calls_have_their_durations_by_function(builder: DatabaseBuilder) -> None:
+    session = builder.session()
+    job = builder.job(session)
+    log = builder.log(job, builder.model(job), "acl_api", "data/acl_api.0.yolo.0")
+    builder.calls(builder.part(session, log), [(2, 0, 50), (1, 60, 61), (2, None, 90), (2, 100, 170), (99, None, 5)])
+    with open_reader(builder.close()) as connection:
+        found = find_session(connection)
+        calls = list(call_series(connection, Scope(found, jobs_of(connection, found.session)[0])))
+    assert [(name, kind, durations.tolist(), count) for (name, kind), durations, count in calls] == [
+        ("svp_acl_mdl_unload", "model", [1], 1),
+        ("svp_acl_mdl_execute", "model", [50, 70], 3),
+        ("unknown(99)", "N/A", [], 1),
+    ]
+
+
+def test_a_job_without_anything_has_empty_columns(builder: DatabaseBuilder, read: Callable) -> None:
+    builder.job(builder.session(counter_map="some"))
+    found = read()
+    assert (found.inferences, len(found.aicore.duration), len(found.aicpu.layer), found.counters) == ([], 0, 0, None)
