@@ -43,6 +43,7 @@ VERBS = {
     "doctor": ("doctor", "Find what is not as it should be: on this host, a board, in a JOB or an acl.json."),
     "aclconfig": ("aclconfig", "Ask, change or check what an acl.json tells a program to record."),
     "sessions": ("sessions", "List the sessions of a workspace."),
+    "baseline": ("baseline", "Name sessions that others are compared with."),
 }
 
 

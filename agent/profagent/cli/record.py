@@ -18,6 +18,7 @@ from profagent.commands.board_record import exit_code_of
 from profagent.commands.counter_maps import read_map
 from profagent.commands.durations import duration_s
 from profagent.commands.keeping import keeping_of
+from profagent.commands.labels import labels_of
 from profagent.commands.record import RecordOptions, record
 from profagent.commands.workspace import Workspace
 from profagent.errors import UsageError
@@ -40,17 +41,6 @@ def _consumer(text: str) -> str:
     if not _CONSUMER.fullmatch(text):
         raise UsageError(f"{text!r} is no consumer's name", hint="write 1 to 64 of A-Z a-z 0-9 . _ -")
     return text
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator or not key:
-        raise UsageError(f"{text!r} is no label", hint="write it as key=value")
-    return key, value
-
-
-def _labels(texts: tuple[str, ...]) -> dict[str, str]:
-    return dict(_label(text) for text in texts)
 
 
 def _keeping(function: F) -> F:
@@ -102,7 +92,7 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
     "labels",
     multiple=True,
     metavar="K=V",
-    callback=_read_by(_labels),
+    callback=_read_by(labels_of),
     help="Label the session; may be repeated.",
 )
 @click.option(

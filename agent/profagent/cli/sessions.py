@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.commands.labels import condition_of, fits
 from profagent.commands.workspace import Workspace
 from profagent.export.columns import Cell, Column
 from profagent.export.kept_loss import kept_loss_line
@@ -20,33 +21,43 @@ from profagent.store.summaries import all_sessions
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from profagent.commands.labels import Condition
+
 TITLES = (
     *("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "sampled", "losses", "notes"),
     "labels",
 )
-COLUMNS = tuple(Column(title) for title in TITLES)
+SESSION_COLUMNS = tuple(Column(title) for title in TITLES)
 
 
 @click.command("sessions")
 @options.workspace
+@click.option(
+    "--where",
+    "conditions",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    callback=lambda _context, _option, texts: [condition_of(text) for text in texts],
+    help="Only those with label=KEY, label=KEY=VALUE, board=NAME or source=SOURCE; may be repeated, all must hold.",
+)
 @options.as_json
-def command(*, workspace: Path | None, as_json: bool) -> None:
+def command(*, workspace: Path | None, conditions: list[Condition], as_json: bool) -> None:
     """List the sessions of a workspace, oldest first.
 
-    Example: profagent sessions --workspace nightly/
+    Example: profagent sessions --where label=build=1234
     """
     chosen = Workspace.at(workspace)
     sessions: list[dict[str, Any]] = []
     if chosen.database.exists():
         with open_reader(chosen.readable_database()) as connection:
-            sessions = all_sessions(connection)
+            sessions = [session for session in all_sessions(connection) if fits(session, conditions)]
     if as_json:
         click.echo(msgspec.json.encode(sessions))
         return
     if not sessions:
-        click.echo(f"no sessions in {chosen.root}")
+        click.echo(f"no sessions {'that fit ' if conditions else ''}in {chosen.root}")
         return
-    for line in table_lines(COLUMNS, [_row(session) for session in sessions]):
+    for line in table_lines(SESSION_COLUMNS, [session_cells(session) for session in sessions]):
         click.echo(line)
     for session in sessions:
         if (kept := keeping_line(session["sampling"])) is not None:
@@ -55,7 +66,8 @@ def command(*, workspace: Path | None, as_json: bool) -> None:
             click.echo(f"session {session['session']}: {printable(kept_loss_line(loss))}")
 
 
-def _row(session: dict[str, Any]) -> tuple[Cell, ...]:
+def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
+    """A row of the list, from a session as `all_sessions` gives it."""
     started = datetime.fromtimestamp(session["started_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
     state = "unfinished" if session["ended_us"] is None else "complete" if not session["losses"] else "INCOMPLETE"
     mark = " [simulated]" if session["simulated"] else ""

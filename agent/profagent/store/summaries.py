@@ -62,6 +62,11 @@ def _records(connection: sqlite3.Connection, session: int, table: str) -> int:
     return int(count)
 
 
+def _labels(connection: sqlite3.Connection, session: int) -> dict[str, str]:
+    rows = connection.execute("SELECT key, value FROM session_label WHERE session = ? ORDER BY key", (session,))
+    return dict(rows.fetchall())
+
+
 def _ledger(connection: sqlite3.Connection, session: int) -> dict[str, dict[str, int]]:
     by_grade: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
     for grade, reason, count in connection.execute(
@@ -72,13 +77,14 @@ def _ledger(connection: sqlite3.Connection, session: int) -> dict[str, dict[str,
 
 
 def all_sessions(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Every row of the `sessions` view, by column name, oldest first, each with its kept losses."""
+    """Every row of the `sessions` view, by column name, oldest first, with its labels by key and its kept losses."""
     cursor = connection.execute("SELECT * FROM sessions ORDER BY session")
     names = [column[0] for column in cursor.description]
     found = [dict(zip(names, row, strict=True)) for row in cursor]
     return [
         {
             **session,
+            "labels_by_key": _labels(connection, session["session"]),
             "sampling": sampling_of(connection, session["session"]),
             "kept_losses": kept_losses_of(connection, session["session"]),
         }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from profagent.cli.record import _consumer, _label, summary_lines
+from profagent.cli.record import _consumer, summary_lines
 from profagent.errors import UsageError
 
 SUMMARY: dict[str, Any] = {
@@ -55,17 +55,6 @@ def test_a_summary_of_nothing_that_is_simulated_and_incomplete() -> None:
     assert lines[1] == "  JOBs:     none"
     assert lines[4] == "  ledger:   loss: removed (9)"
     assert summary_lines({**SUMMARY, "ledger": {"loss": {}, "note": {}}})[4] == "  ledger:   empty"
-
-
-@pytest.mark.parametrize(("text", "label"), [("a=b", ("a", "b")), ("a=b=c", ("a", "b=c")), ("a=", ("a", ""))])
-def test_labels(text: str, label: tuple[str, str]) -> None:
-    assert _label(text) == label
-
-
-@pytest.mark.parametrize("text", ["", "a", "=b"])
-def test_what_is_no_label_is_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        _label(text)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "é"])

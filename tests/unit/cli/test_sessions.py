@@ -72,3 +72,29 @@ def test_sessions_of_an_earlier_profagent_are_listed_and_exported(
     for command in (["export", "summary", "--session", "1"], ["show", "--session", "1"], ["sessions"]):
         assert run([*command, "--workspace", str(tmp_path), "--json"]) == 0, capsys.readouterr()
     assert json.loads(capsys.readouterr().out.splitlines()[-1])[0]["hostname"] == "euler"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "sessions"),
+    [
+        (["label=build=12"], [3]),
+        (["label=build"], [3]),
+        (["label=build=13"], []),
+        (["source=record"], [1, 2]),
+        (["source=watch", "board=euler"], [3]),
+        (["source=watch", "board=gauss"], []),
+    ],
+)
+def test_sessions_are_chosen(
+    workspace: Path, capsys: pytest.CaptureFixture[str], conditions: list[str], sessions: list[int]
+) -> None:
+    where = [word for condition in conditions for word in ("--where", condition)]
+    assert run(["sessions", "--workspace", str(workspace), "--json", *where]) == 0
+    assert [session["session"] for session in json.loads(capsys.readouterr().out)] == sessions
+    assert run(["sessions", "--workspace", str(workspace), *where]) == 0
+    assert ("no sessions that fit" in capsys.readouterr().out) is (not sessions)
+
+
+def test_a_condition_that_is_none_is_told_the_forms(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sessions", "--workspace", str(workspace), "--where", "build=12"]) == 2
+    assert "label=KEY=VALUE" in capsys.readouterr().err

@@ -1,0 +1,63 @@
+"""Labels, and sessions that are chosen by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from profagent.commands.labels import Condition, condition_of, fits, labels_of
+from profagent.errors import UsageError
+
+SESSION: dict[str, Any] = {
+    "board": "u-1",
+    "hostname": "euler",
+    "source": "record",
+    "labels_by_key": {"build": "12", "note": "a=b c"},
+}
+
+
+def test_labels_are_read_and_the_last_of_a_key_holds() -> None:
+    assert labels_of(["a=b", "c.D-9_=x=y z", "e=", "a=d"]) == {"a": "d", "c.D-9_": "x=y z", "e": ""}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "=b", "a b=c", "é=c", "k" * 65 + "=v", "k=\x1b[2J", "k=a\nb", "k=" + "v" * 257]
+)
+def test_what_is_no_label_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        labels_of(["fine=1", text])
+    assert "KEY=VALUE" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "condition", "holds"),
+    [
+        ("label=build", Condition("label", "build", None), True),
+        ("label=build=12", Condition("label", "build", "12"), True),
+        ("label=build=1", Condition("label", "build", "1"), False),
+        ("label=build=", Condition("label", "build", ""), False),
+        ("label=note=a=b c", Condition("label", "note", "a=b c"), True),
+        ("label=other", Condition("label", "other", None), False),
+        ("board=u-1", Condition("board", "board", "u-1"), True),
+        ("board=euler", Condition("board", "board", "euler"), True),
+        ("board=eul", Condition("board", "board", "eul"), False),
+        ("source=record", Condition("source", "source", "record"), True),
+        ("source=watch", Condition("source", "source", "watch"), False),
+    ],
+)
+def test_a_condition_is_read_and_holds_or_not(text: str, condition: Condition, holds: bool) -> None:
+    assert condition_of(text) == condition
+    assert fits(SESSION, [condition]) is holds
+
+
+def test_all_conditions_must_hold() -> None:
+    assert fits(SESSION, [])
+    assert not fits(SESSION, [condition_of("label=build"), condition_of("source=import")])
+
+
+@pytest.mark.parametrize("text", ["", "build=12", "label=", "label==x", "board=", "board", "session=1"])
+def test_what_is_no_condition_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        condition_of(text)
+    assert "label=KEY=VALUE" in error.value.hint
