@@ -48,6 +48,20 @@ def job_of_root(parent: Path) -> Path:
     return job
 
 
+def deploys_a_drop_in_of_all_roots(board: DeployBoard, root: Path) -> None:
+    """Those that programs name as well; unless somebody has changed it."""
+    drop_in, named = root / f"{UNIT}.d/retention.conf", root / "etc/profagent/roots.d/app.conf"
+    named.write_text("# of a program\n/root/more\n")
+    made = drop_in.read_text()
+    drop_in.write_text(f"{made}Nice=5\n")
+    refused = board.deploy()
+    assert (refused.code, "was changed by hand" in refused.err) == (2, True)
+    assert drop_in.read_text() == f"{made}Nice=5\n"
+    drop_in.write_text(made)
+    assert board.deploy().code == 0
+    assert 'ReadWritePaths="-/root/jobs" "-/root/more"\n' in drop_in.read_text()
+
+
 def test_a_board_with_systemd(systemd: tuple[Booted, DeployBoard], tmp_path: Path) -> None:
     machine, board = systemd
     job = job_of_root(machine.root / "root/jobs")
@@ -57,7 +71,7 @@ def test_a_board_with_systemd(systemd: tuple[Booted, DeployBoard], tmp_path: Pat
     assert machine.show("ActiveState") == "active"
     assert machine.run("stat", "--format=%U", f"/proc/{machine.show('MainPID')}") == "profagentd"
     assert machine.run("systemctl", "is-enabled", "profagentd") == "enabled"
-    assert '"-/root/jobs"' in (machine.root / f"{UNIT}.d/retention.conf").read_text()
+    drop_in = machine.root / f"{UNIT}.d/retention.conf"
     recorded = board.record(tmp_path / "ws")
     assert recorded.code == 0, recorded.err + machine.journal()
     assert recorded.document["jobs"] == [job.name]
@@ -66,8 +80,9 @@ def test_a_board_with_systemd(systemd: tuple[Booted, DeployBoard], tmp_path: Pat
     main = machine.show("MainPID")
     assert "nothing to do" in board.deploy().out
     assert machine.show("MainPID") == main
+    deploys_a_drop_in_of_all_roots(board, machine.root)
     assert board.deploy("--retain", "keep").code == 0
-    assert not (machine.root / f"{UNIT}.d/retention.conf").exists()
+    assert not drop_in.exists()
     assert machine.show("ReadWritePaths") == ""
 
     with socket.socket() as taken:  # nobody listens there, and nobody else can
@@ -76,7 +91,7 @@ def test_a_board_with_systemd(systemd: tuple[Booted, DeployBoard], tmp_path: Pat
     assert failed.code == 1
     assert "runs again" in failed.err
     assert (machine.show("ActiveState"), machine.show("ReadWritePaths")) == ("active", "")
-    assert not (machine.root / f"{UNIT}.d/retention.conf").exists()
+    assert not drop_in.exists()
 
     removed = board.deploy("--remove")
     assert removed.code == 0, removed.err

@@ -17,5 +17,6 @@ KEY_FILES = ("ca.pem", "board.pem", "revoked.txt")
 async def survey(remote: Remote, layout: Layout) -> BoardFacts:
     """What the board is, and what was deployed there. Raises UnreachableError, ProfagentError."""
     keys = [f"{layout.keys}/{name}" for name in KEY_FILES]
-    script = survey_script(layout, (layout.config, layout.board_id, *keys, *every_service_file(layout)))
+    settings = (layout.config, layout.board_id, f"{layout.roots_d}/*.conf")
+    script = survey_script(layout, (*settings, *keys, *every_service_file(layout)))
     return read_survey((await remote.must("sh -s", script.encode())).stdout.decode("utf-8", "replace"))

@@ -18,8 +18,8 @@ from profagent.commands.installing import Installation
 from profagent.commands.keys import BOARD_CERT
 from profagent.commands.recording_options import own_consumer
 from profagent.deploy.layout import Layout
-from profagent.deploy.plan import board_name, check_room, check_version, choose_init, fact_lines
-from profagent.deploy.settings import Asked, BoardSettings, board_settings
+from profagent.deploy.plan import board_name, check_drop_in, check_room, check_version, choose_init, fact_lines
+from profagent.deploy.settings import Asked, BoardSettings, board_settings, named_roots
 from profagent.deploy.units import Service, service
 from profagent.errors import UsageError
 from profagent.link.credentials import default_keys
@@ -88,6 +88,7 @@ async def deploy(options: DeployOptions, show: Callable[[str], None], tell: Call
         facts = visit.facts
         version = await chosen_version(facts, options.python, options.bundle, options.wheelhouse)
         check_version(facts, version.name, is_upgrade=options.is_upgrade)
+        check_drop_in(facts, visit.service)
         check_room(facts, options.layout, 0 if version.name in facts.versions else version.size_bytes)
         keys = None if options.is_dry or not visit.settings.has_tls else _keys(options, visit, tell)
         work = _Work(options, visit, version, keys)
@@ -104,6 +105,7 @@ async def roll_back(options: DeployOptions, show: Callable[[str], None], tell: C
         facts = visit.facts
         if not facts.previous or facts.previous not in facts.versions:
             raise UsageError(f"{facts.hostname} has no version before {facts.current or 'any'}", hint="deploy one")
+        check_drop_in(facts, visit.service)
         changes = (f"{facts.previous} in place of {facts.current}",)
         show(f"change   {changes[0]}")
         board = None
@@ -134,7 +136,8 @@ async def visited(options: DeployOptions, show: Callable[[str], None]) -> AsyncI
         entry = BoardEntry(
             name, settings.address(remote.host), identity, before.fingerprint if before else "", options.target
         )
-        own = service(init, options.layout, settings.roots, deletes=settings.deletes)
+        roots = (*settings.roots, *named_roots(facts.files, options.layout))
+        own = service(init, options.layout, roots, deletes=settings.deletes)
         yield Visit(remote, facts, settings, own, entry)
 
 

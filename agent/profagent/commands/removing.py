@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.deploying import visited
 from profagent.deploy.plan import check_service, is_deployed
-from profagent.deploy.steps import lost_root, named_roots, removed
+from profagent.deploy.settings import named_roots
+from profagent.deploy.steps import lost_root, removed
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from profagent.commands.deploying import DeployOptions, Visit
+    from profagent.commands.deploying import DeployOptions
 
 __all__ = ["remove"]
 
@@ -30,7 +31,8 @@ async def remove(options: DeployOptions, show: Callable[[str], None]) -> bool:
         if not is_deployed(facts, layout):
             return False
         check_service(facts, layout)
-        lost = lost_root(layout, visit.service, await _roots(visit, options))
+        own = tomllib.loads(facts.files.get(layout.config, "")).get("roots", ())
+        lost = lost_root(layout, visit.service, (*own, *named_roots(facts.files, layout)))
         if lost is not None:
             raise UsageError(f"JOBs below {lost} would be removed, too", hint="move them elsewhere first")
         show(f"change   remove what was deployed below {layout.prefix}, its service and {layout.settings}")
@@ -40,13 +42,6 @@ async def remove(options: DeployOptions, show: Callable[[str], None]) -> bool:
             await visit.remote.must(removed(layout, visit.service))
             _forget(visit.entry.uuid)
         return True
-
-
-async def _roots(visit: Visit, options: DeployOptions) -> list[str]:
-    """The roots that the settings and the files of roots.d name."""
-    layout = options.layout
-    named = (await visit.remote.must(named_roots(layout))).stdout.decode("utf-8", "replace").splitlines()
-    return [*tomllib.loads(visit.facts.files.get(layout.config, "")).get("roots", ()), *map(str.strip, named)]
 
 
 def _forget(identity: str) -> None:

@@ -14,9 +14,11 @@ from profagent.errors import ProfagentError, UsageError
 from profagent.link.credentials import host_of, is_local
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from profagent.deploy.layout import Layout
 
-__all__ = ["DEFAULT_LISTEN", "Asked", "BoardSettings", "board_settings"]
+__all__ = ["DEFAULT_LISTEN", "Asked", "BoardSettings", "board_settings", "named_roots"]
 
 DEFAULT_LISTEN = "0.0.0.0:50151"
 _ADDRESS = re.compile(r"(\[[^\]]+\]|[^:\[\]]+):([1-9]\d{0,4})")
@@ -116,6 +118,13 @@ def board_settings(old: str, asked: Asked, layout: Layout, init: str, identity: 
         tuple(values.get("roots", ())),
         values.get("retain", "keep") != "keep",
     )
+
+
+def named_roots(files: Mapping[str, str], layout: Layout) -> tuple[str, ...]:
+    """The roots that programs have named, of a board's files by path."""
+    texts = [text for path, text in sorted(files.items()) if path.startswith(f"{layout.roots_d}/")]
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    return tuple(line for line in lines if line.startswith("/"))
 
 
 def _changes(document: Any, asked: Asked, consumer: str) -> dict[str, Any]:

@@ -23,7 +23,6 @@ __all__ = [
     "lost_root",
     "made_directories",
     "moved",
-    "named_roots",
     "part_of",
     "removed",
     "settled",
@@ -101,11 +100,6 @@ def switched(layout: Layout, current: str, previous: str, before: Iterable[str] 
 def moved(paths: Iterable[str]) -> list[str]:
     """Has files that were written under another name take their places."""
     return [f"mv -f {path}.new {path}" for path in paths]
-
-
-def named_roots(layout: Layout) -> str:
-    """Prints the files in which programs name their roots."""
-    return f'for each in {layout.roots_d}/*.conf; do [ ! -f "$each" ] || {{ cat "$each" && echo; }} || exit; done'
 
 
 def lost_root(layout: Layout, service: Service, roots: Iterable[str]) -> str | None:

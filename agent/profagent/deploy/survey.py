@@ -114,7 +114,7 @@ class BoardFacts:
 
 
 def survey_script(layout: Layout, files: Iterable[str]) -> str:
-    """The script; it tells the contents of `files`, too."""
+    """The script; it tells the contents of `files`, too, of which some may be patterns."""
     given = {
         "PREFIX": layout.prefix,
         "KEY": f"{layout.keys}/board.key",

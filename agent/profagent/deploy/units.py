@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from profagent.deploy.retention import TEMPLATE, drop_in
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from profagent.deploy.layout import Layout
 
-__all__ = ["INITS", "Service", "every_service_file", "installed_init", "owned_init", "service"]
+__all__ = ["DROP_IN", "INITS", "Service", "every_service_file", "installed_init", "owned_init", "service"]
 
 INITS = ("systemd", "initd", "none")
 _UNIT = "/etc/systemd/system/profagentd.service"
-_DROP_IN = f"{_UNIT}.d/retention.conf"
+DROP_IN = f"{_UNIT}.d/retention.conf"
 _USERS, _DIRECTORIES = "/etc/sysusers.d/profagentd.conf", "/etc/tmpfiles.d/profagentd.conf"
 _SCRIPT = "/etc/init.d/profagentd"
 # BusyBox's rcS starts what is called so; Debian has a program for it.
@@ -53,7 +55,7 @@ def service(init: str, layout: Layout, roots: Sequence[str], *, deletes: bool) -
 
 def every_service_file(layout: Layout) -> tuple[str, ...]:
     """All files that a service may have, of any init system."""
-    return (_UNIT, _DROP_IN, _USERS, _DIRECTORIES, _SCRIPT, _private_script(layout))
+    return (_UNIT, DROP_IN, _USERS, _DIRECTORIES, _SCRIPT, _private_script(layout))
 
 
 def installed_init(layout: Layout, paths: Mapping[str, str]) -> str | None:
@@ -78,13 +80,12 @@ def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
         _DIRECTORIES: (_placed(_text("tmpfiles.d/profagentd.conf"), layout), 0o644),
     }
     if deletes:
-        paths = " ".join(f'"-{_for_unit(root)}"' for root in roots)
-        found[_DROP_IN] = (_text("retention.conf.in").replace("@ROOTS@", paths), 0o644)
+        found[DROP_IN] = (drop_in(_text(TEMPLATE), roots), 0o644)
     user = "id -u profagentd >/dev/null 2>&1"
     return Service(
         "systemd",
         found,
-        () if deletes else (_DROP_IN,),
+        () if deletes else (DROP_IN,),
         enable=f"{user} || systemd-sysusers {_USERS} || useradd --system --shell /sbin/nologin profagentd;"
         f" {user} && systemctl daemon-reload && systemctl --quiet enable profagentd",
         restart="systemctl reset-failed profagentd 2>/dev/null; systemctl restart profagentd",
@@ -143,8 +144,3 @@ def _placed(text: str, layout: Layout) -> str:
         "RUN=/var/run": f"RUN={layout.run}",
     }
     return re.sub("|".join(map(re.escape, moved)), lambda found: moved[found[0]], text)
-
-
-def _for_unit(path: str) -> str:
-    """A path as it stands between quotes in a unit."""
-    return path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
