@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ _OLDEST_GLIBC = 17
 _OLD_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _MUSL_MINORS = (2, 1)
 _FIELDS = 5
+_DIGITS = 8
 # A POSIX sh script that prints one line: machine, path, version, libc and its version, or `-`.
 PROBE = """for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9; do
     "$python" -I -c 'import os, platform, sys
@@ -50,9 +52,10 @@ class BoardPython:
 
     @property
     def key(self) -> str:
-        """What wheels depend on, as a folder's name."""
+        """What wheels depend on, as a folder's name: this Python, and what is required of them."""
         libc = "musl" if self.glibc is None else "glibc{}.{}".format(*self.glibc)
-        return f"cp{self.version[0]}{self.version[1]}-{self.machine}-{libc}"
+        required = hashlib.sha256("\n".join(self.requirements).encode()).hexdigest()[:_DIGITS]
+        return f"cp{self.version[0]}{self.version[1]}-{self.machine}-{libc}-{required}"
 
     @property
     def requirements(self) -> tuple[str, ...]:
