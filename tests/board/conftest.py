@@ -73,6 +73,19 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def variables(home: Path, friend: Sshd, cache: Path) -> dict[str, str]:
+    """Those of a command on the host."""
+    return {"HOME": str(home), "XDG_CACHE_HOME": str(cache), "XDG_DATA_HOME": str(home / "data")}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A directory of the board for JOBs."""
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Debian's Python, libraries and a static BusyBox."""

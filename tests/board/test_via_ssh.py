@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from profagent.commands.boards_file import BoardEntry, BoardsFile
+from profagent.commands.boards_file import BoardsFile
 from profagent.commands.keys import Keys
 from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
+from tests.board.tunnelled import ENDED_S, assert_gone, begun, folders, know, record
 from tests.faults.proxy import FaultProxy
 from tests.integration.board import content, eventually, running, simulated
-from tests.integration.host import Ended, Host, profagent, started
-
-ENDED_S = 60.0
-FOLDER = re.compile(rb"/tmp/profagentd-[0-9a-f]{16}")
+from tests.integration.host import Ended, profagent, started
 
 
 @pytest.fixture(scope="module")
@@ -27,54 +23,6 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """A board whose Python is the tests' own."""
     with running_sshd(tmp_path_factory.mktemp("sshd"), settings=f'SetEnv "PATH={PATH_OF_TESTS}"') as server:
         yield server
-
-
-@pytest.fixture
-def variables(home: Path, friend: Sshd, cache: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    return {"HOME": str(home), "XDG_CACHE_HOME": str(cache), "XDG_DATA_HOME": str(home / "data")}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "root").mkdir()
-    return tmp_path / "root"
-
-
-def know(home: Path, sshd: Sshd, address: str, *, uuid: str = "", at: str = "") -> None:
-    """Have a board called euler in boards.toml."""
-    entry = BoardEntry("euler", address, uuid, ssh=at or sshd.target)
-    BoardsFile(home / ".config" / "profagent" / "boards.toml").put(entry)
-
-
-def record(workspace: Path, *more: str | Path) -> tuple[str | Path, ...]:
-    chosen = ("--via", "ssh", "--backlog", "--until-finished", "--json", "--workspace", workspace)
-    return ("record", "--board", "euler", *chosen, *more)
-
-
-def folders(root: Path) -> set[Path]:
-    """The directories of temporary daemons, and of shells that keep them, that serve this root."""
-    found: set[bytes] = set()
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = process.read_bytes()
-        except OSError:
-            continue
-        if os.fsencode(root) in command and b"--leash" in command:
-            found.update(FOLDER.findall(command))
-    return {Path(os.fsdecode(folder)) for folder in found}
-
-
-def begun(host: Host, root: Path) -> Path:
-    """The directory of the daemon that a command has started, once it is watched."""
-    host.err.until("watching ")
-    (folder,) = folders(root)
-    return folder
-
-
-def assert_gone(folder: Path, root: Path) -> None:
-    """Neither the directory nor a process is left."""
-    gone = eventually(lambda: not folder.exists() and folder not in folders(root), ENDED_S)
-    assert gone, list(folder.rglob("*"))[:5]
 
 
 def test_a_tunnel_leads_to_the_daemon_that_runs_there(
@@ -275,20 +223,3 @@ def test_what_a_temporary_daemon_refuses_is_told(
     ended = profagent(*record(tmp_path / "ws", "--root", inner, "--root", inner.parent), **variables)
     assert ended.code == 1
     assert "lies in" in ended.err
-
-
-def test_a_board_without_python_is_told(
-    home: Path, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
-) -> None:
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "sh").symlink_to(str(shutil.which("sh")))
-    with running_sshd(tmp_path / "bare", settings=f'SetEnv "PATH={programs}"') as bare:
-        (home / ".ssh" / "known_hosts").write_text(bare.known, "ascii")
-        (home / ".ssh" / "id_ed25519").unlink()
-        (home / ".ssh" / "id_ed25519").symlink_to(bare.key)
-        know(home, bare, f"127.0.0.1:{unused_tcp_port}")
-        ended = profagent(*record(tmp_path / "ws", "--root", tmp_path), **variables)
-    assert ended.code == 1
-    assert "no Python 3.9 or later" in ended.err
-    assert "bundled" in ended.err

@@ -53,7 +53,7 @@ def access(function: F) -> F:
 
 
 def via(function: F) -> F:
-    """`--via ssh` and `--root DIR`, which the command is given as one `over`."""
+    """`--via ssh`, `--root DIR` and `--bundle FILE`, which the command is given as one `over`."""
 
     @click.option("--via", type=click.Choice(["ssh"]), help="Through an SSH tunnel; then BOARD may be USER@HOST, too.")
     @click.option(
@@ -63,13 +63,21 @@ def via(function: F) -> F:
         metavar="DIR",
         help="With --via ssh, where no daemon runs: have a temporary one serve this directory; may be repeated.",
     )
+    @click.option(
+        "--bundle",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="With --root: what `profagent bundle` has made; its Python runs the daemon in place of the board's own.",
+    )
     @functools.wraps(function)
-    def with_way(*args: Any, via: str | None, roots: tuple[str, ...], **others: Any) -> Any:
+    def with_way(*args: Any, via: str | None, roots: tuple[str, ...], bundle: Path | None, **others: Any) -> Any:
         from profagent.commands.tunnelling import OverSsh  # noqa: PLC0415 - asyncssh takes time to import
 
         if roots and via is None:
             raise UsageError("--root goes with --via ssh", hint="add --via ssh, or start profagentd with --root there")
-        return function(*args, over=None if via is None else OverSsh(roots), **others)
+        if bundle and not roots:
+            raise UsageError("--bundle goes with --root", hint="name the directories to serve, --via ssh --root DIR")
+        return function(*args, over=None if via is None else OverSsh(roots, bundle), **others)
 
     return cast("F", with_way)
 

@@ -8,12 +8,14 @@ import shlex
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from profagent.commands.board_version import system_version
-from profagent.deploy.wheels import PROBE, read_probe
+from profagent.commands.board_survey import survey
+from profagent.commands.board_version import chosen_version
+from profagent.deploy.layout import Layout
 from profagent.errors import ProfagentError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
 
     from profagent.deploy.daemon_tree import DaemonTree
     from profagent.ssh.remote import Program, Remote
@@ -26,6 +28,7 @@ _SPEAK_S = LEASH_S / 5
 _START_S = 60.0
 _END_S = 15.0
 _KEPT_LINES = 20
+_MIB = 1 << 20
 _SERVING = b" serving "
 # Standard input is held by the host. Its end before the word `go`, and later the daemon's, have the directory removed.
 # What is still being unpacked into it ends with the link, too, so removing may need another try.
@@ -52,15 +55,16 @@ class TemporaryDaemon:
 
 @asynccontextmanager
 async def temporary_daemon(
-    remote: Remote, roots: Sequence[str], tell: Callable[[str], None]
+    remote: Remote, roots: Sequence[str], bundle: Path | None, tell: Callable[[str], None]
 ) -> AsyncIterator[TemporaryDaemon]:
     """Serve these directories from a private directory of the board's /tmp, of which nothing is left at the end.
 
-    The same becomes of it when the link is lost: at once where the board notices, else within LEASH_S.
+    The same becomes of it when the link is lost: at once where the board notices, else within LEASH_S. The daemon runs
+    with the bundle's Python, without one with the board's own.
     Raises ProfagentError, UnreachableError.
     """
-    tree = await _tree(remote)
     folder = f"/tmp/profagentd-{secrets.token_hex(8)}"  # noqa: S108 - `mkdir` fails where somebody has made it
+    tree = await _tree(remote, folder, bundle)
     async with remote.stream(_KEEPER.format(folder=folder, arguments=_arguments(folder, roots))) as program:
         try:
             await _expect(program, b"made", remote.host)
@@ -78,14 +82,17 @@ async def temporary_daemon(
             await _let_go(program)
 
 
-async def _tree(remote: Remote) -> DaemonTree:
-    probed = await remote.run(PROBE)
-    if probed.status != 0:
+async def _tree(remote: Remote, folder: str, bundle: Path | None) -> DaemonTree:
+    """What is brought there. Raises ProfagentError where it would not run, or has no room."""
+    facts = await survey(remote, Layout.of(folder))
+    tree = await chosen_version(facts, "bundled" if bundle else "system", bundle, None)
+    if facts.free_bytes is not None and facts.free_bytes < tree.size_bytes:
         raise ProfagentError(
-            f"{remote.host} has no Python 3.9 or later for a temporary daemon",
-            hint="deploy a daemon with a Python of its own: `profagent deploy --python bundled`",
+            f"{facts.place} of {remote.host} has {facts.free_bytes / _MIB:.1f} MiB free, and the temporary daemon takes"
+            f" {tree.size_bytes / _MIB:.1f} MiB",
+            hint="make room there, or have a daemon on another file system: `profagent deploy --prefix DIR`",
         )
-    return await system_version(read_probe(probed.text))
+    return tree
 
 
 def _arguments(folder: str, roots: Sequence[str]) -> str:

@@ -36,9 +36,13 @@ _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0
 
 @dataclass(frozen=True, slots=True)
 class OverSsh:
-    """Tunnels; with roots, to a temporary daemon that serves these directories of the board."""
+    """Tunnels; with roots, to a temporary daemon that serves these directories of the board.
+
+    It runs with the bundle's Python, without one with the board's own.
+    """
 
     roots: tuple[str, ...] = ()
+    bundle: Path | None = None
 
 
 @asynccontextmanager
@@ -58,7 +62,7 @@ async def reached(
         known = dict(access.known)
         async with _until(stop):
             for number, board in enumerate(dict.fromkeys(boards)):
-                tunnel = Tunnel(board, folder / str(number), over.roots, tell)
+                tunnel = Tunnel(board, folder / str(number), over, tell)
                 await stack.enter_async_context(tunnel.kept(is_patient=len(boards) > 1))
                 known[board] = tunnel.known
         yield replace(access, known=known)
@@ -67,13 +71,13 @@ async def reached(
 class Tunnel:
     """A way to one board that ends in a socket of this host."""
 
-    def __init__(self, board: str, socket: Path, roots: Sequence[str], tell: Callable[[str], None]) -> None:
+    def __init__(self, board: str, socket: Path, over: OverSsh, tell: Callable[[str], None]) -> None:
         entry = BoardsFile().entries().get(board)
         address = full_address(entry.address) if entry else f"127.0.0.1:{DEFAULT_PORT}"
         self._target = board if entry is None else entry.ssh or host_of(address)
         self._daemon = _own_address(address)
         self._socket = socket
-        self._roots = roots
+        self._over = over
         self._tell = tell
         self.known = KnownBoard(board, f"unix:{socket}", entry.uuid if entry else "")
 
@@ -120,9 +124,10 @@ class Tunnel:
             address, lost = self._daemon, remote.lost
             if not await remote.answers(self._daemon):
                 self._check_roots()
-                daemon = await stack.enter_async_context(temporary_daemon(remote, self._roots, self._tell))
+                serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell)
+                daemon = await stack.enter_async_context(serving)
                 address, lost = daemon.address, daemon.ended
-            elif self._roots:
+            elif self._over.roots:
                 raise UsageError(
                     f"a daemon listens at {self._daemon} of {self.known.name} already, with roots of its own",
                     hint="leave --root out",
@@ -142,7 +147,7 @@ class Tunnel:
             )
 
     def _check_roots(self) -> None:
-        if not self._roots:
+        if not self._over.roots:
             raise UnreachableError(
                 f"no daemon listens at {self._daemon} of {self.known.name}",
                 hint="name the directories that hold JOBs, --root DIR, for a temporary one; or start profagentd there",

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 PYTHONS = ("auto", "system", "bundled")
-_BUNDLE = "bring one: `profagent bundle --arch {} -o FILE.tar.gz`, then `--python bundled --bundle FILE.tar.gz`"
+_BUNDLE = "bring one: `profagent bundle --arch {} -o FILE.tar.gz`, then `--bundle FILE.tar.gz`"
 # Besides the version's own files: links, settings, the room that a file system takes for itself.
 _ROOM_BYTES = 2 << 20
 _MIB = 1 << 20
