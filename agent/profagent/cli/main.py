@@ -42,6 +42,7 @@ VERBS = {
     "bundle": ("bundle", "Make a daemon with a Python of its own, for boards that have none."),
     "doctor": ("doctor", "Find what is not as it should be: on this host, a board, in a JOB or an acl.json."),
     "aclconfig": ("aclconfig", "Ask, change or check what an acl.json tells a program to record."),
+    "calibrate": ("calibrate", "Learn which word of a record is which PMU counter, with the vendor's tables."),
     "sessions": ("sessions", "List the sessions of a workspace."),
     "baseline": ("baseline", "Name sessions that others are compared with."),
 }

@@ -39,7 +39,7 @@ COUNTERS_END = 0xFC
 # Whole numbers below are exact in a float.
 SCALE_INT_MAX = 2**53
 
-_MAP_KEYS = {"name": str, "sdk": str, "simulated": bool, "counters": dict}
+_MAP_KEYS = {"name": str, "sdk": str, "simulated": bool, "digest": str, "counters": dict}
 _COUNTER_KEYS = {
     "offset": int,
     "type": str,
@@ -80,11 +80,15 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class CounterMap:
-    """The counters that are known for the records of one SDK generation; the others have no values."""
+    """The counters that are known for the records of one SDK generation; the others have no values.
+
+    `digest` is of the evidence that they were learnt from, empty for a map that nobody learnt.
+    """
 
     name: str
     sdk: str
     simulated: bool
+    digest: str
     counters: tuple[Counter, ...]
 
     def apply(self, records: Records) -> dict[str, npt.NDArray[np.float64]]:
@@ -122,13 +126,13 @@ class _Reader:
             loaded = tomllib.loads(self._text)
         except (ValueError, RecursionError) as error:
             raise self._fault("", "TOML", str(error)) from error
-        values = self._typed(loaded, _MAP_KEYS, "")
+        values = self._typed({"digest": "", **loaded}, _MAP_KEYS, "")
         tables = values["counters"]
         for name in tables:
             if name not in COUNTER_NAMES:
                 raise self._fault(f"counters.{name}", f"a counter among {', '.join(COUNTER_NAMES)}", repr(name))
         counters = tuple(self._counter(name, tables[name]) for name in COUNTER_NAMES if name in tables)
-        return CounterMap(values["name"], values["sdk"], values["simulated"], counters)
+        return CounterMap(values["name"], values["sdk"], values["simulated"], values["digest"], counters)
 
     def _counter(self, name: str, table: object) -> Counter:
         key = f"counters.{name}"

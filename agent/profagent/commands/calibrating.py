@@ -1,0 +1,203 @@
+"""Learning a counter map: the records of JOB directories beside the vendor's tables of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from profagent.calibrate.fitting import Evidence
+from profagent.calibrate.map_text import map_text
+from profagent.calibrate.matching import NAME_ONLY, match_rows
+from profagent.calibrate.vendor_table import parse_vendor_table
+from profagent.calibrate.verdict import find_counters
+from profagent.errors import UsageError
+from profagent.formats.countermap import COUNTER_NAMES
+from profagent.formats.durations import ticks_to_us
+from profagent.ingest.job_records import JobRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from profagent.calibrate.matching import Matched
+    from profagent.calibrate.vendor_table import VendorTable
+    from profagent.calibrate.verdict import Finding
+    from profagent.formats.names import LogName
+    from profagent.ingest.job_records import InferenceRecords
+
+__all__ = ["Calibration", "Coverage", "calibrate"]
+
+LARGEST_TABLE_BYTES = 64 << 20
+DIGEST_BYTES = 16
+# The manual's name of an op_summary ends in model id, batch, pictures, pictures before, miss rate and frequency.
+_PICTURES = re.compile(
+    r"\.(\d+)\.(\d+)\.(\d+)\.(\d+)(?:\.(?:[01]\.\d+|NA)\.(?:\d+|NA))?(?:\.\d+)?\.(?:csv|txt|xls|tsv)$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How a table was used: which rows were told to be which records, and by what; `matched` of `rows`."""
+
+    file: str
+    job: str
+    log: str
+    rows: int
+    matched: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was learnt, and from what; `digest` is of the matched records and what the tables say of them."""
+
+    findings: list[Finding]
+    coverage: list[Coverage]
+    digest: str
+    is_simulated: bool
+
+    @property
+    def found(self) -> int:
+        """How many counters have a place, certain or likely."""
+        return sum(finding.fit is not None for finding in self.findings)
+
+    def map_text(self, name: str, sdk: str) -> str:
+        """The counter map's TOML."""
+        rows = sum(each.matched for each in self.coverage)
+        source = f"{rows} matched rows of {len(self.coverage)} vendor tables"
+        return map_text(
+            self.findings, name=name, sdk=sdk, simulated=self.is_simulated, digest=self.digest, source=source
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A table, the inference that it is of, and which of its rows are which records."""
+
+    table: VendorTable
+    job: Path
+    inference: InferenceRecords
+    matched: Matched
+
+
+def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
+    """Fit all counters to all tables at once. Raises UsageError, FormatError."""
+    sources = [(job, JobRecords(job)) for job in jobs]
+    pairs = [_pair(_read(table), sources) for table in tables]
+    evidence = {name: each for name in COUNTER_NAMES if (each := _evidence(name, pairs)) is not None}
+    records = np.concatenate([_bytes_of(pair.inference) for pair in pairs])
+    findings = find_counters(evidence, records)
+    coverage = [
+        Coverage(
+            pair.table.file,
+            pair.job.name,
+            _log_text(pair.inference.log),
+            pair.table.rows,
+            len(pair.matched.rows),
+            pair.matched.by,
+        )
+        for pair in pairs
+    ]
+    return Calibration(findings, coverage, _digest(pairs), any(job.is_simulated for _, job in sources))
+
+
+def _read(path: Path) -> VendorTable:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_TABLE_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint="name the vendor's op_summary file") from error
+    if len(data) > LARGEST_TABLE_BYTES:
+        raise UsageError(f"{path} is too large for an op_summary", hint="name the vendor's table of one inference")
+    return parse_vendor_table(data, str(path))
+
+
+def _pair(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]]) -> _Pair:
+    """Find the one inference that a table is of. Raises UsageError where there is none, or not only one."""
+    found: list[_Pair] = []
+    for job, source in jobs:
+        frequency_mhz = source.frequency_mhz
+        for inference in _candidates(table, source):
+            time_us = None
+            if frequency_mhz is not None:
+                time_us = ticks_to_us(inference.records["ticks"], frequency_mhz)
+            matched = match_rows(table, inference.layer_names, time_us)
+            if matched is not None:
+                found.append(_Pair(table, job, inference, matched))
+    most = max(map(_closeness, found), default=(False, 0))
+    best = [pair for pair in found if _closeness(pair) == most]
+    if not best:
+        raise UsageError(
+            f"{table.file} is a table of none of these JOBs: neither layers nor times agree",
+            hint="name the JOB directory that the vendor's tool exported the table from",
+        )
+    if len(best) > 1:
+        where = ", ".join(f"{pair.job.name} at picture {pair.inference.log.current_pic_count}" for pair in best[:3])
+        raise UsageError(
+            f"{table.file} agrees as well with {len(best)} inferences: {where}",
+            hint="keep the name that the vendor's tool gave the file: it tells the inference",
+        )
+    return best[0]
+
+
+def _closeness(pair: _Pair) -> tuple[bool, int]:
+    return (pair.matched.by != NAME_ONLY, len(pair.matched.rows))
+
+
+def _candidates(table: VendorTable, source: JobRecords) -> Iterator[InferenceRecords]:
+    """The inferences that the file's name speaks of; all where it speaks of none."""
+    said = _PICTURES.search(table.file)
+    wanted = tuple(map(int, said.groups())) if said else None
+    logs = source.inferences
+    named = [(path, log) for path, log in logs if wanted == _numbers(log)]
+    for path, log in named or logs:
+        yield from source.of(path, log)
+
+
+def _numbers(log: LogName) -> tuple[int | None, ...]:
+    return (log.model_id, log.batch_num, log.input_pic_num, log.current_pic_count)
+
+
+def _evidence(counter: str, pairs: Sequence[_Pair]) -> Evidence | None:
+    """What all tables together say of a counter; None where none has its column."""
+    parts = [part for pair in pairs if (part := _part(counter, pair)) is not None]
+    if not parts:
+        return None
+    columns = zip(*((part.records, part.ticks, part.values, part.half) for part in parts), strict=True)
+    return Evidence(*(np.concatenate(column) for column in columns))
+
+
+def _part(counter: str, pair: _Pair) -> Evidence | None:
+    column = pair.table.columns.get(counter)
+    if column is None:
+        return None
+    records = _bytes_of(pair.inference)[pair.matched.records]
+    ticks = pair.inference.records["ticks"][pair.matched.records].astype(np.float64)
+    values = column.values[pair.matched.rows]
+    evidence = Evidence(records, ticks, values, np.full(len(values), column.half))
+    return evidence.chosen(~np.isnan(values) & (ticks > 0))
+
+
+def _bytes_of(inference: InferenceRecords) -> npt.NDArray[np.uint8]:
+    words = np.ascontiguousarray(inference.records["words"], dtype="<u4")
+    return words.view(np.uint8).reshape(len(words), -1)
+
+
+def _digest(pairs: Sequence[_Pair]) -> str:
+    """A digest of what was learnt from, whatever the files are called: the same evidence gives the same."""
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for pair in pairs:
+        digest.update(_bytes_of(pair.inference)[pair.matched.records].tobytes())
+        for name, column in pair.table.columns.items():
+            digest.update(name.encode() + column.values[pair.matched.rows].tobytes())
+    return digest.hexdigest()
+
+
+def _log_text(log: LogName) -> str:
+    return f"{log.model} at picture {log.current_pic_count}"

@@ -1,0 +1,68 @@
+"""The vendor's op_summary in the forms that its users have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from profagent.calibrate.vendor_table import VendorTable, parse_vendor_table
+from profagent.errors import FormatError
+from tests.fakes.counted_job import CountedJob, counted_job
+
+HEADING = "Layer Id,Ori Layer Name,Layer Name,Layer Type,Time(us),Time Ratio,Mac Busy Ratio,DDR Read(byte)"
+
+
+@pytest.fixture
+def job() -> CountedJob:
+    return counted_job(np.random.default_rng(1), rows=20)
+
+
+def read(text: str, encoding: str = "utf-8") -> VendorTable:
+    return parse_vendor_table(text.encode(encoding), "op_summary.csv")
+
+
+def test_fractions_and_percentages_are_the_same(job: CountedJob) -> None:
+    fractions, percentages = read(job.table(4)), read(job.table(4, percent=True))
+    for name, column in fractions.columns.items():
+        assert column.half == pytest.approx(percentages.columns[name].half)
+        assert np.allclose(column.values, percentages.columns[name].values, atol=2 * column.half)
+        assert np.allclose(column.values, job.values[name], atol=column.half * 1.001)
+
+
+@pytest.mark.parametrize("decimals", [2, 3, 4])
+def test_a_column_is_as_precise_as_its_longest_number(job: CountedJob, decimals: int) -> None:
+    column = read(job.table(decimals).replace("0,", ",")).columns["mac_busy"]
+    assert column.half == pytest.approx(0.5 * 10**-decimals)
+
+
+def test_tabs_and_a_byte_order_mark(job: CountedJob) -> None:
+    tabs = parse_vendor_table(job.table(4, delimiter="\t").encode("utf-8-sig"), "x")
+    assert np.array_equal(tabs.columns["wld"].values, read(job.table(4)).columns["wld"].values)
+
+
+def test_names_in_gbk() -> None:
+    table = read(f"{HEADING}\n0,N/A,卷积一,Convolution,10.0,60.0,50.00,77\n", "gbk")
+    assert table.names == ("卷积一",)
+    assert table.columns["mac_busy"].values.tolist() == [0.5]
+
+
+def test_the_total_is_no_layer_and_what_is_not_known_is_no_number() -> None:
+    table = read(f"{HEADING}\n3,N/A,conv,Conv,10.0,100.00,N/A,12\n-,-,total,-,10.0,100.00,50.00,12\n")
+    assert table.rows == 1
+    assert np.isnan(table.columns["mac_busy"].values).all()
+    assert table.columns["ddr_read_bytes"].values.tolist() == [12.0]
+    assert table.columns["ddr_read_bytes"].half == 0.5
+
+
+def test_cells_with_blanks_tabs_and_quotes() -> None:
+    table = read(f'{HEADING}\n0\t,N/A\t,"a,b"\t,Conv\t, 10.000\t,0.6\t,0.5000\t,1\t\n')
+    assert table.names == ("a,b",)
+    assert table.time_us.values.tolist() == [10.0]
+    assert table.columns["mac_busy"].values.tolist() == [0.5]
+
+
+@pytest.mark.parametrize("data", [b"", b"a,b\n1,2\n", b"\xff\xfe\xff"])
+def test_what_is_no_op_summary_is_refused(data: bytes) -> None:
+    with pytest.raises(FormatError) as raised:
+        parse_vendor_table(data, "other.csv")
+    assert "op_summary" in raised.value.hint

@@ -1,0 +1,114 @@
+"""`profagent calibrate` on a simulated JOB, whose own map is known: what is learnt of it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from profagent.cli.main import run
+from profagent.commands.counter_maps import read_map, simulated_map
+from profagent.formats.records import AICORE_DTYPE, view_records
+from profagentd.simulate.generate import write_job
+from profagentd.simulate.options import SimulationOptions
+
+LAYERS = 90
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two inferences, and the tables that the vendor's tool would make of them."""
+    root = tmp_path_factory.mktemp("root")
+    options = SimulationOptions(model="yolov5s", layers=LAYERS, seed=3, root=root)
+    written = write_job(root, options, 2, gaps=False)
+    assert run(["export", "summary", "-dir", str(written)]) == 0
+    return written
+
+
+@pytest.fixture
+def table(job: Path) -> Path:
+    """The table of the first inference."""
+    (found,) = (job / "summary").glob("op_summary_0.yolov5s.0.1.1.0.*.csv")
+    return found
+
+
+def test_what_is_learnt_reads_records_as_the_true_map_does(
+    job: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "learnt.toml"
+    assert run(["calibrate", str(job), "--vendor-summary", str(table), "-o", str(file), "--sdk", "B999"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{LAYERS} of {LAYERS} rows are records of {job.name}" in shown
+    assert "*** simulated" in shown
+    learnt = read_map(file)
+    assert (learnt.name, learnt.sdk, learnt.simulated) == ("learnt", "B999", True)
+    assert len(learnt.digest) == 32
+    assert len(learnt.counters) == len(simulated_map().counters)
+    (log,) = (job / "data").glob("aicore.0.yolov5s.*.1")
+    records = view_records(log.read_bytes(), AICORE_DTYPE)
+    true = simulated_map().apply(records)
+    for name, values in learnt.apply(records).items():
+        assert np.allclose(values, true[name]), name
+    assert {counter.verdict for counter in learnt.counters} == {"certain", "likely"}
+
+
+def test_the_map_is_used_by_what_decodes(job: Path, table: Path, tmp_path: Path) -> None:
+    file = tmp_path / "learnt.toml"
+    assert run(["calibrate", str(job), "--vendor-summary", str(table), "-o", str(file)]) == 0
+    assert run(["import", "-dir", str(job), "--counter-map", str(file)]) == 0
+    assert run(["export", "summary", "-dir", str(job)]) == 0
+    again = [line.rsplit(",", 12) for line in table.read_text("utf-8").splitlines()]
+    assert all("N/A" not in line[1:] for line in again)
+
+
+def test_as_a_document(job: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["calibrate", str(job), "--vendor-summary", str(table), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["tables"][0]["by"] == "name and time"
+    assert {"mac_busy", "ddr_write_bytes"} <= {each["counter"] for each in document["counters"]}
+    assert {each["verdict"] for each in document["counters"]} <= {"certain", "likely", "not found"}
+
+
+def test_several_tables_are_fitted_at_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = sorted((job / "summary").glob("op_summary_0.yolov5s.*.csv"))
+    arguments = [argument for each in tables for argument in ("--vendor-summary", str(each))]
+    assert run(["calibrate", str(job), *arguments, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {each["rows"] for each in document["counters"]} == {LAYERS * len(tables)}
+
+
+def test_a_table_without_the_vendors_name_is_found_by_its_times(
+    job: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "table.csv"
+    other.write_bytes(table.read_bytes())
+    assert run(["calibrate", str(job), "--vendor-summary", str(other)]) == 0
+    assert "yolov5s at picture 0, by name and time" in capsys.readouterr().out
+
+
+def test_a_table_of_another_job_is_refused(
+    job: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = SimulationOptions(model="yolov5s", layers=20, seed=9, root=tmp_path)
+    other = write_job(tmp_path, options, 1, gaps=False)
+    lines = table.read_text("utf-8").splitlines()
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text("\n".join(line.replace("model.", "other.").replace(".", ".9", 3) for line in lines), "utf-8")
+    assert run(["calibrate", str(other), "--vendor-summary", str(wrong)]) == 2
+    assert "a table of none of these JOBs" in capsys.readouterr().err
+
+
+def test_where_nothing_is_found_nothing_is_written(
+    job: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heading, *lines = table.read_text("utf-8").splitlines()
+    cells = [line.split(",") for line in lines]
+    empty = [[*row[:6], *["N/A"] * (len(row) - 6)] for row in cells]
+    blank = tmp_path / table.name
+    blank.write_text("\n".join([heading, *map(",".join, empty)]) + "\n", "utf-8")
+    file = tmp_path / "map.toml"
+    assert run(["calibrate", str(job), "--vendor-summary", str(blank), "-o", str(file)]) == 1
+    assert "no counter was found" in capsys.readouterr().err
+    assert not file.exists()
