@@ -8,9 +8,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 _STOOD = (
-    "SELECT s.job, (SELECT min(session) FROM session_job o WHERE o.job = s.job) AS earliest FROM session_job s"
-    " WHERE s.session = ?1 AND earliest < ?1 AND NOT EXISTS"
-    " (SELECT 1 FROM log JOIN part USING (log) WHERE log.job = s.job AND part.session = ?1)"
+    "SELECT s.job, (SELECT min(session) FROM session_job o WHERE o.job = s.job) FROM session_job s"
+    " WHERE s.session = ?1 AND s.job NOT IN (SELECT job FROM fetched_jobs WHERE session = ?1)"
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent.formats.sampling import FROM_FILE, Figures, gap_of, sum_of
-from profagent.store.fetched import stood_already
 from profagent.store.samples import stored_tally, write_figures
 
 if TYPE_CHECKING:
@@ -60,14 +59,12 @@ def note_samples(connection: sqlite3.Connection, session: int, board: int, job: 
 
 def sampling_of(connection: sqlite3.Connection, session: int, job: int | None = None) -> dict[str, Any]:
     """How well the JOBs that a session fetched, or one of them, were sampled, and what was kept of it."""
-    stood = stood_already(connection, session)
-    found = connection.execute(
-        "SELECT interval, interval_from, sampled, due, late, never_came, passed_over, job FROM session_job"
+    rows = connection.execute(
+        "SELECT interval, interval_from, sampled, due, late, never_came, passed_over FROM fetched_jobs"
         " JOIN model USING (job) JOIN sampling USING (model) WHERE session = ?1 AND (?2 IS NULL OR job = ?2)"
         " ORDER BY model",
         (session, job),
     ).fetchall()
-    rows = [row for row in found if row[7] not in stood]
     (keeping,) = connection.execute("SELECT keeping FROM session WHERE session = ?", (session,)).fetchone()
     figures = sum_of(Figures._make(row[:6]) for row in rows)
     passed_over = sum(row[6] for row in rows)

@@ -1,4 +1,4 @@
--- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 3.
+-- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 4.
 -- Tables have singular names and serve profagent; the views at the end are the public interface.
 -- Times are board wall-clock microseconds since 1970 unless a column says otherwise; NULL is "not known".
 
@@ -255,6 +255,12 @@ CREATE TABLE kept_loss (
     PRIMARY KEY (board, id)
 ) WITHOUT ROWID;
 
+-- JOBs whose figures are a session's: it was the first that had them, or fetched a record of them.
+CREATE VIEW fetched_jobs AS
+SELECT s.session, s.job FROM session_job s
+WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session < s.session)
+   OR EXISTS (SELECT 1 FROM log JOIN part USING (log) WHERE log.job = s.job AND part.session = s.session);
+
 CREATE VIEW sessions AS
 SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.started_us, s.ended_us, s.simulated,
        s.daemon_version, s.sdk_version, s.counter_map,
@@ -264,13 +270,11 @@ SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.starte
        (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'loss') AS losses,
        (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'note') AS notes,
        s.keeping,
-       (SELECT ifnull(sum(sampled), 0) FROM session_job JOIN model USING (job) JOIN sampling USING (model)
-        WHERE session = s.session) AS sampled,
-       (SELECT CASE WHEN count(*) = count(due) THEN sum(due) END FROM session_job JOIN model USING (job)
-        JOIN sampling USING (model) WHERE session = s.session) AS due,
-       (SELECT ifnull(sum(passed_over), 0) FROM session_job JOIN model USING (job) JOIN sampling USING (model)
-        WHERE session = s.session) AS passed_over
-FROM session s JOIN board b USING (board);
+       ifnull(f.sampled, 0) AS sampled, f.due, ifnull(f.passed_over, 0) AS passed_over
+FROM session s JOIN board b USING (board)
+LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(due) THEN sum(due) END AS due,
+                  sum(passed_over) AS passed_over
+           FROM fetched_jobs JOIN model USING (job) JOIN sampling USING (model) GROUP BY session) f USING (session);
 
 CREATE VIEW inferences AS
 SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
@@ -334,4 +338,4 @@ SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.
        k.to_us, k.id
 FROM kept_loss k JOIN ledger_entry e USING (entry) JOIN board b USING (board);
 
-PRAGMA user_version = 3;
+PRAGMA user_version = 4;

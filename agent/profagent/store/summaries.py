@@ -21,7 +21,7 @@ def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, A
     `earlier` lists its JOBs of which it fetched nothing: they are in none of its figures.
     """
     board, simulated = connection.execute(
-        "SELECT board, simulated FROM sessions WHERE session = ?", (session,)
+        "SELECT identity, simulated FROM session JOIN board USING (board) WHERE session = ?", (session,)
     ).fetchone()
     jobs = connection.execute(
         "SELECT job, name, state FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY job", (session,)

@@ -101,6 +101,8 @@ def test_a_database_of_version_1_becomes_what_a_new_one_is_and_keeps_its_rows(tm
     with closing(open_for_writing(tmp_path / "old.db")) as old, closing(open_for_writing(tmp_path / "new.db")) as new:
         assert pragma(old, "user_version") == SCHEMA_VERSION
         assert columns(old) == columns(new)
+        views = "SELECT name, sql FROM sqlite_schema WHERE type = 'view' ORDER BY name"
+        assert old.execute(views).fetchall() == new.execute(views).fetchall()
         assert old.execute("SELECT name, frequency_mhz, caught_up FROM job").fetchall() == [("JOB", 700, 0)]
 
 

@@ -34,3 +34,25 @@ def test_every_session_is_listed_with_the_columns_of_its_view(rows: Rows) -> Non
     first, second = all_sessions(rows.connection)
     assert (first["session"], first["inferences"], second["session"], second["inferences"]) == (1, 0, 2, 1)
     assert {"board", "labels", "losses", "notes", "counter_map"} <= set(first)
+
+
+def test_what_an_earlier_session_fetched_is_in_no_figure_of_a_later_one(rows: Rows) -> None:
+    other = "JOB" + "B" * 29
+    rows.apply(LogAdvanced(AICORE, 1, 512), aicore())
+    rows.session()
+    rows.apply(LogAdvanced(AICORE, 1, 512))
+    rows.apply(LogAdvanced(AICORE, 1, 512), aicore(), job=other)
+    rows.session()
+    rows.apply(LogAdvanced(AICORE, 1, 768), aicore(ticks=(1,), first=2))
+    rows.apply(job=other)
+    first, second, third = all_sessions(rows.connection)
+    assert [(each["jobs"], each["sampled"], each["passed_over"]) for each in (first, second, third)] == [
+        (1, 1, 0),
+        (2, 1, 0),
+        (2, 1, 0),
+    ]
+    fetched = rows.query("SELECT session, name FROM fetched_jobs JOIN job USING (job) ORDER BY session, name")
+    assert fetched == [(1, JOB), (2, other), (3, JOB)]
+    for each in (first, second, third):
+        figures = session_summary(rows.connection, each["session"])["sampling"]
+        assert (figures["sampled"], figures["due"]) == (each["sampled"], each["due"])
