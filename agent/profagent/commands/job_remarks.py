@@ -9,9 +9,9 @@ from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import JobChanges, LinkLedger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from profagent.ingest.changes import Entry
+    from profagent.ingest.changes import Change, Entry
     from profagent.link.messages import Profiling
 
 # So much may wait for the next batch, which a board need not ever send.
@@ -55,7 +55,11 @@ class JobRemarks:
 
     def note(self, name: str, entry: Entry) -> None:
         """Have an entry about a JOB written."""
-        self._waiting.append(JobChanges(name, self.directory(name), (LinkLedger(None, entry),)))
+        self.add(name, [LinkLedger(None, entry)])
+
+    def add(self, name: str, changes: Sequence[Change]) -> None:
+        """Have changes of a JOB written."""
+        self._waiting.append(JobChanges(name, self.directory(name), changes))
 
     def take(self) -> list[JobChanges]:
         """What waits, which waits no longer."""

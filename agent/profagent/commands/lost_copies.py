@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.formats.names import LogKind, parse_log_name
-from profagent.ingest.changes import Entry, LinkLedger
+from profagent.ingest.changes import Entry, LinkLedger, LostCopy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from profagent.ingest.changes import Change
     from profagent.ingest.mirror import JobMirror
-    from profagent.link.messages import Completed, Holding
+    from profagent.link.messages import Completed, Holding, Removed
     from profagent.link.session import FollowedLog
     from profagent.store.stored_session import HeldLog
 
@@ -26,42 +26,54 @@ _GONE = Entry(
 
 
 class LostCopies:
-    """Those of one stream, by their handles."""
+    """Those of one stream, by their handles; the database knows them until the board has vouched for their logs."""
 
     def __init__(self) -> None:
-        self._held: dict[int, HeldLog] = {}
+        self._lost: dict[int, LostCopy] = {}
 
-    def add(self, handle: int, path: str, known: HeldLog) -> Entry:
-        """What was held of a log is not there; returns what that is in the ledger."""
-        self._held[handle] = known
+    def add(self, handle: int, path: str, known: HeldLog) -> list[Change]:
+        """What was held of a log is not there; returns what that is in the ledger, and what was lost."""
         detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
-        return Entry("note", "mirror-changed", detail)
+        note = LinkLedger(None, Entry("note", "mirror-changed", detail))
+        if known.base:
+            # What stands before the base the board has deleted.
+            return [note, LinkLedger(path, _GONE)]
+        lost = self._lost[handle] = LostCopy(path, known.offset, known.digest)
+        return [note, lost]
 
-    def apart(self, holdings: Iterable[Holding], logs: Mapping[str, FollowedLog]) -> list[Holding]:
-        """What is held, with the logs of an inference of which another is lost as not whole.
+    def go_on(self, handle: int, lost: LostCopy | None) -> None:
+        """What an earlier stream lost of a log, of which the board did not come to vouch for what it has."""
+        if lost is not None:
+            self._lost[handle] = lost
 
-        Nothing may go on after them: their loads would be counted from another one than the lost log's.
-        """
-        paths = {log.handle: path for path, log in logs.items()}
-        torn = {_inference(paths[handle]) for handle in self._held if handle in paths} - {None}
-        return [
-            replace(holding, is_whole=False) if _inference(paths[holding.handle]) in torn else holding
-            for holding in holdings
-        ]
-
-    def settle(self, log: FollowedLog, path: str, event: Completed, mirror: JobMirror) -> list[Change]:
-        """The board vouches for a log: it is told whether it begins with what was lost."""
-        known = self._held.pop(log.handle, None)
-        if known is None or log.snapshot:
+    def settle(self, log: FollowedLog, path: str, event: Completed | Removed, mirror: JobMirror) -> list[Change]:
+        """The board vouches for a log, or has none any more: it is told whether it began with what was lost."""
+        lost = self._lost.pop(log.handle, None)
+        if lost is None:
             return []
-        is_there = known.base == 0 and known.size <= event.size
-        if is_there and known.digest is not None:
-            is_there = mirror.prefix_digest(path, known.size) == known.digest
-        return [] if is_there else [LinkLedger(path, _GONE)]
+        is_there = event.size >= lost.size and self._begins_with(lost, log, path, mirror)
+        return [LostCopy(path, 0), *([] if is_there else [LinkLedger(path, _GONE)])]
 
     def clear(self) -> None:
         """Another stream begins, with handles of its own."""
-        self._held.clear()
+        self._lost.clear()
+
+    def _begins_with(self, lost: LostCopy, log: FollowedLog, path: str, mirror: JobMirror) -> bool:
+        """Whether what has come does, as far as that is known: what has not come of a removed log is another loss."""
+        is_known = lost.digest is not None and log.offset >= lost.size
+        return not is_known or mirror.prefix_digest(path, lost.size) == lost.digest
+
+
+def together(holdings: Iterable[Holding], logs: Mapping[str, FollowedLog]) -> list[Holding]:
+    """What is held, where one log of an inference is not whole with the other as not whole either.
+
+    Nothing may go on after them once the board has deleted both: their loads would be counted from different ones.
+    """
+    paths, held = {log.handle: path for path, log in logs.items()}, list(holdings)
+    torn = {_inference(paths[holding.handle]) for holding in held if not holding.is_whole} - {None}
+    return [
+        replace(holding, is_whole=False) if _inference(paths[holding.handle]) in torn else holding for holding in held
+    ]
 
 
 def _inference(path: str) -> str | None:

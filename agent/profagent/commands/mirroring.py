@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.commands.dropping import Dropping, may_drop
-from profagent.commands.lost_copies import LostCopies
+from profagent.commands.lost_copies import LostCopies, together
 from profagent.commands.open_jobs import OpenJobs
 from profagent.commands.passing import PassingLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from profagent.commands.workspace import Workspace
     from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
-    from profagent.ingest.changes import Change, Entry
+    from profagent.ingest.changes import Change
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.stored_session import HeldLog
 
@@ -51,8 +51,7 @@ class BoardMirrors:
         self._lost = LostCopies()
         self._drops = drops
         self._passing = PassingLogs()
-        # By handle: logs that passed through before, and are held no longer.
-        self._passed: set[int] = set()
+        self._passed: set[int] = set()  # handles of logs that passed through before, and are held no longer
         self._dropping = Dropping(self._jobs, wanted=drops)
 
     @property
@@ -68,9 +67,10 @@ class BoardMirrors:
 
     def compare(
         self, job: str, by_path: Mapping[str, FollowedLog], held: Mapping[str, HeldLog]
-    ) -> tuple[list[Holding], list[Entry]]:
+    ) -> tuple[list[Holding], list[Change]]:
         """What the mirror holds of announced logs, and what it should hold and does not."""
-        holdings, lost = [], []
+        holdings: list[Holding] = []
+        lost: list[Change] = []
         for path, log in by_path.items():
             known = held.get(path)
             self._vouched.pop(log.handle, None)
@@ -81,6 +81,7 @@ class BoardMirrors:
                 holdings.append(Holding(log.handle, known.generation, known.size, known.digest or b""))
                 continue
             self._dropping.arrives(job, path)
+            self._lost.go_on(log.handle, known.lost)
             if not log.snapshot:
                 self._jobs.of(job).mirror.take_back(path, known.generation)
             digest = self._jobs.of(job).mirror.prefix_digest(path, known.offset, base=known.base)
@@ -90,14 +91,14 @@ class BoardMirrors:
             elif digest is None:
                 holdings.append(Holding(log.handle, known.generation))
                 # A file without committed bytes may be gone for a moment: it is made anew when it begins again.
-                if known.offset:
-                    lost.append(self._lost.add(log.handle, path, known))
+                if known.kept and known.offset and known.lost is None:
+                    lost += self._lost.add(log.handle, path, known)
             else:
                 answer = Holding(log.handle, known.generation, known.size, digest)
                 holdings.append(replace(answer, base=known.base, is_whole=known.digest == digest))
                 if known.complete and known.digest == digest:
                     self._vouched[log.handle] = known
-        return self._lost.apart(holdings, by_path), lost
+        return together(holdings, by_path), lost
 
     def begin_stream(self) -> None:
         """A stream begins: its logs come with handles of their own."""
@@ -159,7 +160,9 @@ class BoardMirrors:
         if self._passes(job, log, path, event, is_known=is_known):
             return self._passed_by(log, path, event, reached, is_known=is_known)
         changes = self._mirrored(job, log, path, event, reached, is_known=is_known)
-        return (_after(log.base, change) for change in changes) if log.base else changes
+        if not log.base:
+            return changes
+        return (replace(each, base=log.base) if isinstance(each, LogAdvanced) else each for each in changes)
 
     def _mirrored(
         self,
@@ -193,7 +196,8 @@ class BoardMirrors:
                 if job.passes_over(path):
                     return [Chosen(path, kept=False), LogRemoved(path)]
                 entries = removal_entry(event.sent, event.size)
-                return [LogRemoved(path), *(LinkLedger(path, entry) for entry in entries)]
+                settled = self._lost.settle(log, path, event, job.mirror)
+                return [LogRemoved(path), *(LinkLedger(path, entry) for entry in entries), *settled]
         return []
 
     def _is_known(self, handle: int, event: Started | Chunk | Completed | Removed) -> bool:
@@ -241,16 +245,17 @@ class BoardMirrors:
         return [*changes, *self._lost.settle(log, path, event, job.mirror)]
 
     def _has_passed(self, job: str, path: str, log: FollowedLog, known: HeldLog) -> bool:
-        """Whether a log is held no longer, as it was passed over and dropped; the board need not send it again."""
+        """Whether a log was passed over and dropped, and no time was told since that keeps it: it need not come."""
         mirror = self._jobs.of(job).mirror
         if self._drops and known.complete:
             self._dropping.note(job, path)
             self.drop()
-        if not known.complete or mirror.read(path, 0) is not None:
-            return False
-        self._vouched[log.handle] = known
-        self._passed.add(log.handle)
-        return True
+        is_there = not known.complete or mirror.read(path, 0) is not None
+        has_passed = not is_there and not self._jobs.of(job).keeps_by_time(path)
+        if has_passed:
+            self._vouched[log.handle] = known
+            self._passed.add(log.handle)
+        return has_passed
 
     def _passes(
         self, job: OpenJob, log: FollowedLog, path: str, event: Started | Chunk | Completed | Removed, *, is_known: bool
@@ -278,9 +283,13 @@ class BoardMirrors:
             case Chunk():
                 self._passing.take(event)
             case Completed():
-                reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
                 passed = self._passing.complete(log, path, event)
                 self._dropping.has_arrived(log.job, path)
+                if log.handle in self._passed and self._jobs.of(log.job).keeps_by_time(path):
+                    # The board keeps what is not acknowledged: the next stream fetches it whole.
+                    reached.pop(log.handle, None)
+                    return []
+                reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
                 return [] if is_known else passed
             case Removed():
                 self._passing.forget(log.handle)
@@ -288,7 +297,3 @@ class BoardMirrors:
                 reached.pop(log.handle, None)
                 return [Chosen(path, kept=False), LogRemoved(path)]
         return []
-
-
-def _after(base: int, change: Change) -> Change:
-    return replace(change, base=base) if isinstance(change, LogAdvanced) else change

@@ -40,6 +40,10 @@ class OpenJob:
         """Whether a log is passed over on purpose."""
         return self.choosing is not None and self.choosing.keeps(path) is False
 
+    def keeps_by_time(self, path: str) -> bool:
+        """Whether a log is kept by the time of its inference."""
+        return self.choosing is not None and self.choosing.keeps_by_time(path)
+
     def finish_snapshot(self, path: str) -> bytes | None:
         """As the mirror's; what keeps an inference by its time stays beside what takes its place."""
         if self.choosing is not None and self.choosing.told_kept_time(path):

@@ -124,8 +124,8 @@ class Recording:
             held = await self.session.held(job, list(by_path))
             holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
             answers += holdings
-            for entry in lost:
-                self._jobs.note(job, entry)
+            if lost:
+                self._jobs.add(job, lost)
         if len(self._jobs) >= MOST_REMARKS:
             await self.session.apply(self._jobs.take())
         return answers

@@ -42,6 +42,18 @@ class LogReset:
 
 
 @dataclass(frozen=True, slots=True)
+class LostCopy:
+    """The mirror lost the log's first `size` bytes, which were committed, with `digest` where the board vouched for it.
+
+    `size` 0: what the board has of them has come again, or is known not to come.
+    """
+
+    path: str
+    size: int
+    digest: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LogRemoved:
     """The log is gone from the board; what was copied stays."""
 
@@ -195,6 +207,7 @@ class KeptLoss:
 Change = (
     LogAdvanced
     | LogReset
+    | LostCopy
     | LogRemoved
     | FrequencyKnown
     | ProfilingKnown

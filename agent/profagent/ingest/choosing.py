@@ -68,6 +68,12 @@ class ChoosingDecoder:
         done = small_file(self._files, done_path)
         return None if done is None else self._keeps_time(done, done_path)
 
+    def keeps_by_time(self, path: str) -> bool:
+        """Whether a log is kept by the time of its inference."""
+        name = parse_log_name(path)
+        is_timed = isinstance(self._keeping, ByTime) and name is not None and name.inference is not None
+        return is_timed and self.keeps(path) is True
+
     def tells_time(self, path: str) -> bool:
         """Whether the choice hangs on this file."""
         name = parse_log_name(path)
@@ -94,6 +100,8 @@ class ChoosingDecoder:
         """A data log goes on from `offset`."""
         keeps = self.keeps(path)
         if keeps:
+            if offset == 0:
+                yield from self._wanted(path)
             yield from self._decoder.begin(path, generation, offset)
             return
         if offset == 0:
@@ -133,6 +141,7 @@ class ChoosingDecoder:
             yield from self._choose(path, data)
         keeps = self.keeps(path)
         if keeps:
+            yield from self._wanted(path)
             yield from self._decoder.snapshot(path, generation, data, digest, size=size)
             if self.tells_time(path):
                 yield from self._release(path)
@@ -160,6 +169,11 @@ class ChoosingDecoder:
         self._decoder.forget(path.removesuffix(DONE_SUFFIX))
         if keeps is False:
             yield Chosen(path, kept=False)
+
+    def _wanted(self, path: str) -> Iterator[Change]:
+        """A file that is kept; it may have been passed over, and dropped, by an earlier time of its inference."""
+        if self.keeps_by_time(path):
+            yield Chosen(path, kept=True)
 
     def _keeps_time(self, done: bytes, done_path: str) -> bool:
         """By when the inference began, or one before it in the same file; one that does not tell is kept."""

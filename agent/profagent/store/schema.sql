@@ -90,6 +90,8 @@ CREATE TABLE log (
     digest     BLOB,                    -- BLAKE2b-16 of a complete log
     kept       INTEGER NOT NULL DEFAULT 1, -- 0 when passed over on purpose: no rows, and maybe not in the mirror
     base       INTEGER NOT NULL DEFAULT 0, -- where its generation, and what the digest is of, begins in the mirror's file
+    lost_size   INTEGER,                -- bytes that the mirror lost and the board was asked for again
+    lost_digest BLOB,                   -- BLAKE2b-16 of these, where the board had vouched for them
     UNIQUE (job, path)
 );
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from profagent.ingest.changes import LostCopy
 from profagent.store.logs import path_from_sql, path_to_sql
 from profagent.store.rings import note_full_rings
 from profagent.store.sampling import note_samples, sampling_of
@@ -55,7 +56,7 @@ class HeldLog:
     """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest.
 
     One that is not `kept` was passed over on purpose, and its bytes may have been dropped. The generation, and what the
-    digest is of, begins at byte `base`.
+    digest is of, begins at byte `base`. `lost` is what the mirror lost of it before, until that is settled.
     """
 
     generation: int
@@ -64,6 +65,7 @@ class HeldLog:
     digest: bytes | None = None
     kept: bool = True
     base: int = 0
+    lost: LostCopy | None = None
 
     @property
     def size(self) -> int:
@@ -173,10 +175,12 @@ def _held(connection: sqlite3.Connection, board: int, job: str, paths: Iterable[
         page = stored[start : start + PATHS_PER_QUERY]
         marks = ",".join("?" * len(page))
         rows = connection.execute(
-            "SELECT path, generation, offset, complete = 1, digest, kept, base FROM log"  # noqa: S608 - question marks only
+            "SELECT path, generation, offset, complete = 1, digest, kept, base, lost_size, lost_digest FROM log"  # noqa: S608 - question marks only
             f" WHERE job = (SELECT job FROM job WHERE board = ? AND name = ?) AND path IN ({marks})",
             (board, job, *page),
         )
-        for path, generation, offset, complete, digest, kept, base in rows:
-            found[by_stored[path]] = HeldLog(generation, offset, bool(complete), digest, bool(kept), base)
+        for stored_path, generation, offset, complete, digest, kept, base, lost_size, lost_digest in rows:
+            path = by_stored[stored_path]
+            lost = LostCopy(path, lost_size, lost_digest) if lost_size else None
+            found[path] = HeldLog(generation, offset, bool(complete), digest, bool(kept), base, lost)
     return found

@@ -18,6 +18,7 @@ from profagent.ingest.changes import (
     LogAdvanced,
     LogRemoved,
     LogReset,
+    LostCopy,
     ProfilingKnown,
     Redecoded,
     SegmentRecords,
@@ -109,6 +110,10 @@ class JobRows:
         (offset,) = self._connection.execute("SELECT offset FROM log WHERE log = ?", (row.log,)).fetchone()
         return bool(offset)
 
+    def _lose(self, change: LostCopy) -> None:
+        values = (change.size, change.digest, self._logs.row(change.path).log)
+        self._connection.execute("UPDATE log SET lost_size = nullif(?, 0), lost_digest = ? WHERE log = ?", values)
+
     def _redecode(self, change: Redecoded) -> None:
         row = self._logs.row(change.path)
         if row.is_new or not row.kept:
@@ -194,6 +199,7 @@ class JobRows:
     _RULES: ClassVar[dict[type[Change], Callable[[JobRows, Any], None]]] = {
         LogAdvanced: _advance,
         LogReset: _reset,
+        LostCopy: _lose,
         LogRemoved: _remove,
         FrequencyKnown: _set_frequency,
         ProfilingKnown: _set_profiling,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from profagent.commands.workspace import Workspace
 from profagent.errors import ProtocolError
 from profagent.formats.schedule import ByTime
 from profagent.ingest.changes import (
+    Change,
+    Chosen,
     ContentLedger,
     LinkLedger,
     LogAdvanced,
     LogRemoved,
     LogReset,
+    LostCopy,
     Redecoded,
     SegmentRecords,
 )
@@ -213,24 +217,99 @@ def test_what_is_passed_over_before_the_board_goes_on_with_it_stays_until_then(
     mirrors.close()
 
 
+def test_a_log_that_was_dropped_is_fetched_again_when_a_later_time_of_its_inference_is_kept(tmp_path: Path) -> None:
+    mirrors = _keeping_little(tmp_path)
+    _done_arrived(mirrors)
+    for event in (Started(1, 1, 0, "new"), Chunk(1, 1, 0, DATA, 0), Completed(1, 1, len(DATA), digest_of(DATA))):
+        mirrors.take(_events(event))
+    held = HeldLog(1, len(DATA), complete=True, digest=digest_of(DATA), kept=False)
+    # It goes on before its new time is known, and is not told as delivered.
+    mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
+    mirrors.take(_events(Started(1, 1, len(DATA), "same"), Chunk(1, 1, len(DATA), MORE, 0)))
+    _done_arrived(mirrors, 1_000_000, generation=2)
+    whole = DATA + MORE
+    assert mirrors.take(_events(Completed(1, 1, len(whole), digest_of(whole)), offset=len(whole))) == ({JOB: []}, [])
+    mirrors.begin_stream()
+    ((holding,), lost) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
+    assert (holding.generation, holding.offset, lost) == (1, 0, [])
+    changes, _ = mirrors.take(_events(Started(1, 1, 0, "same"), Chunk(1, 1, 0, DATA, 0)))
+    assert (mirrors.root / JOB / PATH).read_bytes() == DATA
+    assert Chosen(PATH, kept=True) in changes[JOB]
+    assert any(isinstance(change, SegmentRecords) for change in changes[JOB])
+    mirrors.close()
+
+
 def _keeping_little(folder: Path) -> BoardMirrors:
     """What keeps in the mirror what began in the first microsecond of a millisecond."""
     return BoardMirrors(Workspace(folder), "board-1", None, keeping=ByTime(1, 1_000), drops=True)
 
 
-def _done_arrived(mirrors: BoardMirrors) -> None:
-    """The time of an inference that is passed over."""
-    done = b"file_len:%d\nstart_time:500\nend_time:900\ncache_hit:3\ncache_mis:1\n" % len(DATA)
-    log = FollowedLog(2, JOB, f"{PATH}.done".encode(), snapshot=True, generation=1, offset=len(done))
-    events = (Started(2, 1, 0, "new"), Chunk(2, 1, 0, done, 0), Completed(2, 1, len(done), digest_of(done)))
+def _done_arrived(mirrors: BoardMirrors, start_us: int = 500, generation: int = 1) -> None:
+    """The time of an inference, that of one that is passed over unless it is said otherwise."""
+    told = b"file_len:%d\nstart_time:%d\nend_time:%d\ncache_hit:3\ncache_mis:1\n"
+    done = told % (len(DATA), start_us, start_us + 400)
+    log = FollowedLog(2, JOB, f"{PATH}.done".encode(), snapshot=True, generation=generation, offset=len(done))
+    start = Started(2, generation, 0, "rewritten" if generation > 1 else "new")
+    events = (start, Chunk(2, generation, 0, done, 0), Completed(2, generation, len(done), digest_of(done)))
     mirrors.take([Happened(JOB, log, event) for event in events])
     mirrors.drop()
 
 
 def test_a_log_that_the_mirror_does_not_have_is_fetched_again(mirrors: BoardMirrors) -> None:
-    ((holding,), (entry,)) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(3, 256, complete=True)})
+    ((holding,), changes) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(3, 256, complete=True)})
     assert (holding.generation, holding.offset) == (3, 0)
-    assert (entry.grade, entry.reason) == ("note", "mirror-changed")
+    assert (_told(changes), changes[1]) == ([("note", "mirror-changed")], LostCopy(PATH, 256))
+
+
+def _told(changes: Sequence[Change]) -> list[tuple[str, str]]:
+    return [(change.entry.grade, change.entry.reason) for change in changes if isinstance(change, LinkLedger)]
+
+
+LOST = LostCopy(PATH, len(DATA), digest_of(DATA))
+
+
+@pytest.mark.parametrize(
+    ("came", "grades"), [(DATA, []), (DATA + DATA, []), (DATA[:256], ["loss"]), (DATA[::-1], ["loss"])]
+)
+def test_what_a_mirror_lost_is_known_over_streams_until_its_log_has_come(
+    came: bytes, grades: list[str], mirrors: BoardMirrors
+) -> None:
+    mirrors.take(_events(Started(1, 1, 0, "same"), Chunk(1, 1, 0, came, 0), offset=len(came)))
+    mirrors.begin_stream()
+    known = HeldLog(1, len(came), complete=False, lost=LOST)
+    (_, changes) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: known})
+    assert changes == []
+    end = (Started(1, 1, len(came), "same"), Completed(1, 1, len(came), digest_of(came)))
+    settled, _ = mirrors.take(_events(*end, offset=len(came)))
+    assert LostCopy(PATH, 0) in settled[JOB]
+    assert [grade for grade, _ in _told(settled[JOB])] == grades
+
+
+@pytest.mark.parametrize(("size", "told"), [(256, ["removed", "deleted-uncopied"]), (len(DATA), ["removed"])])
+def test_of_a_log_that_is_removed_before_it_came_again_what_was_lost_and_is_no_part_of_it_is_a_loss(
+    size: int, told: list[str], mirrors: BoardMirrors
+) -> None:
+    mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(1, len(DATA), complete=True, digest=digest_of(DATA))})
+    changes, _ = mirrors.take(_events(Removed(1, 1, 0, size), offset=0))
+    assert [reason for _, reason in _told(changes[JOB])] == told
+
+
+def test_of_a_copy_that_went_on_after_a_deletion_what_was_before_is_gone(mirrors: BoardMirrors) -> None:
+    held = HeldLog(2, len(DATA), complete=True, digest=digest_of(DATA[256:]), base=256)
+    (_, changes) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
+    assert _told(changes) == [("note", "mirror-changed"), ("loss", "deleted-uncopied")]
+
+
+def test_a_whole_log_of_an_inference_of_which_the_other_is_not_is_taken_as_not_whole(mirrors: BoardMirrors) -> None:
+    other, alone = PATH.replace("aicore", "aicpu"), aicore_path(1).replace("aicore", "aicpu")
+    paths = {path: replace(_log(0, path), handle=handle) for handle, path in enumerate((PATH, other, alone), 1)}
+    for log in paths.values():
+        events = (Started(log.handle, 1, 0, "new"), Chunk(log.handle, 1, 0, DATA, 0))
+        mirrors.take([Happened(JOB, replace(log, offset=len(DATA)), event) for event in events])
+    whole = HeldLog(1, len(DATA), complete=True, digest=digest_of(DATA))
+    begun = HeldLog(1, len(DATA), complete=False)
+    holdings, _ = mirrors.compare(JOB, paths, {PATH: begun, other: whole, alone: whole})
+    assert [holding.is_whole for holding in holdings] == [False, False, True]
 
 
 @pytest.mark.parametrize("other", [b"", bytes(len(DATA)), bytes(2 * len(DATA))], ids=["empty", "as long", "longer"])

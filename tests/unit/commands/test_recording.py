@@ -109,6 +109,21 @@ async def test_a_mirror_that_lost_bytes_is_told_and_filled_again(tmp_path: Path)
         ]
 
 
+@pytest.mark.parametrize(("stands", "loss"), [((700, 1400, 300), []), ((300, 1400), ["deleted-uncopied"])])
+async def test_what_a_mirror_lost_is_told_though_the_link_drops_before_it_has_come_again(
+    stands: tuple[int, ...], loss: list[str], tmp_path: Path
+) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700, 1400))
+        (kept.job / aicore_path()).write_bytes(b"")
+        await kept.sender.send(aicore_path(), records(*stands[:1]), complete=False)
+    for _ in range(2):
+        async with keeping(tmp_path) as kept:
+            await kept.sender.send(aicore_path(), records(*stands))
+            assert await kept.rows("SELECT reason FROM ledger WHERE grade = 'loss'") == [(each,) for each in loss]
+            assert await kept.rows("SELECT lost_size, lost_digest FROM log") == [(None, None)]
+
+
 async def test_a_path_that_climbs_is_a_loss_and_is_not_copied(tmp_path: Path) -> None:
     async with keeping(tmp_path) as kept:
         _, holding = await kept.sender.offer(b"../../evil")

@@ -1,4 +1,7 @@
--- Of version 3: figures of a session are those of JOBs that it fetched.
+-- Of version 3: figures of a session are those of JOBs that it fetched; what a mirror lost is known over streams.
+
+ALTER TABLE log ADD COLUMN lost_size INTEGER;
+ALTER TABLE log ADD COLUMN lost_digest BLOB;
 
 -- JOBs whose figures are a session's: it was the first that had them, or fetched a record of them.
 CREATE VIEW fetched_jobs AS
