@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from profagent.commands.boards_file import BoardsFile
-from profagent.commands.keys import Keys
 from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
 from tests.board.tunnelled import ENDED_S, assert_gone, begun, folders, know, record
 from tests.faults.proxy import FaultProxy
@@ -67,21 +66,6 @@ def test_another_board_behind_a_tunnel_is_refused(
     assert "u-2" in ended.err
 
 
-def test_a_daemon_with_tls_behind_a_tunnel_is_told(
-    home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
-) -> None:
-    keys = Keys(tmp_path / "keys")
-    keys.init("lab-3")
-    made = keys.issue_board("euler", ("127.0.0.1",)).folder
-    tls = ("--tls-cert", made / "board.pem", "--tls-key", made / "board.key", "--tls-ca", made / "ca.pem")
-    with running("--root", root, *tls) as board:
-        know(home, friend, board.address)
-        ended = profagent(*record(tmp_path / "ws"), **variables)
-    assert ended.code == 3
-    assert "a daemon with TLS" in ended.err
-    assert "leave --via ssh out" in ended.err
-
-
 def test_no_daemon_and_no_root_is_told(
     home: Path, friend: Sshd, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
 ) -> None:
@@ -92,13 +76,20 @@ def test_no_daemon_and_no_root_is_told(
     assert "--root DIR" in ended.err
 
 
-def test_keys_say_nothing_of_a_tunnel(home: Path, friend: Sshd, variables: dict[str, str], tmp_path: Path) -> None:
-    ended = profagent(*record(tmp_path / "ws", "--keys", tmp_path), **variables)
-    assert ended.code == 2
-    assert "--via ssh" in ended.err
-    ended = profagent("watch", "--board", "euler", "--root", tmp_path, **variables)
-    assert ended.code == 2
-    assert "--root goes with --via ssh" in ended.err
+def test_what_says_nothing_of_a_tunnel_is_refused(
+    home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
+) -> None:
+    with running("--root", root) as board:
+        know(home, friend, board.address)
+        for arguments, why in (
+            (record(tmp_path / "ws", "--insecure"), "--insecure says nothing of a tunnel"),
+            (record(tmp_path / "ws", "--keys", tmp_path), "speaks plain text"),
+            (record(tmp_path / "ws", "--keys", tmp_path, "--root", root), "--keys says nothing of a temporary daemon"),
+            (("watch", "--board", "euler", "--root", tmp_path), "--root goes with --via ssh"),
+        ):
+            ended = profagent(*arguments, **variables)
+            assert ended.code == 2, ended.err
+            assert why in ended.err
 
 
 def test_a_tunnel_that_was_lost_is_made_again(home: Path, friend: Sshd, root: Path, variables: dict[str, str]) -> None:

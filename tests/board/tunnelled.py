@@ -19,9 +19,9 @@ ENDED_S = 60.0
 FOLDER = re.compile(rb"/tmp/profagentd-[0-9a-f]{16}")
 
 
-def know(home: Path, sshd: Sshd, address: str, *, uuid: str = "", at: str = "") -> None:
+def know(home: Path, sshd: Sshd, address: str, *, uuid: str = "", fingerprint: str = "", at: str = "") -> None:
     """Have a board called euler in boards.toml."""
-    entry = BoardEntry("euler", address, uuid, ssh=at or sshd.target)
+    entry = BoardEntry("euler", address, uuid, fingerprint, at or sshd.target)
     BoardsFile(home / ".config" / "profagent" / "boards.toml").put(entry)
 
 

@@ -15,6 +15,7 @@ from profagent.errors import RefusedError, UnreachableError
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, Credentials
 from profagent.link.handshake import proven_certificate
+from profagent.link.known import KnownBoard
 from tests.integration.board import content, eventually, running, simulated
 from tests.integration.host import profagent, started
 
@@ -62,7 +63,7 @@ def record(address: str, *arguments: str | Path, **variables: str) -> tuple[str,
 
 
 async def proven(address: str, keys: Path, now: datetime = NOW) -> bytes:
-    return await proven_certificate(address, Credentials.read(keys), lambda: now)
+    return await proven_certificate(KnownBoard(address, address), Credentials.read(keys), lambda: now)
 
 
 async def why(address: str, keys: Path, now: datetime = NOW) -> str:
@@ -176,7 +177,9 @@ async def test_a_host_whose_clock_is_too_early(workshop: Keys, root: Path) -> No
         running("--root", root, *serving(issued(workshop, "board", now=LONG_AGO))) as board,
         pytest.raises(RefusedError, match="valid from 1970-01-01"),
     ):
-        await proven_certificate(board.address, credentials, lambda: datetime(1969, 7, 20, tzinfo=UTC))
+        await proven_certificate(
+            KnownBoard(board.address, board.address), credentials, lambda: datetime(1969, 7, 20, tzinfo=UTC)
+        )
 
 
 async def test_a_board_of_another_workshop(workshop: Keys, root: Path, tmp_path: Path) -> None:

@@ -54,38 +54,49 @@ async def reached(
     Raises UsageError, UnreachableError, RefusedError, ProfagentError of the first way to each board; one that is lost
     later is made again. Of several boards, one that is away holds up no other.
     """
-    if access.keys or access.insecure:
-        raise UsageError("--keys and --insecure say nothing of a tunnel", hint="leave them out with --via ssh")
+    if access.insecure:
+        raise UsageError("--insecure says nothing of a tunnel", hint="leave it out with --via ssh")
+    if access.keys and over.roots:
+        raise UsageError("--keys says nothing of a temporary daemon", hint="leave it out with --root")
     async with AsyncExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="profagent-", dir="/tmp"))  # a socket's path must be short
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        # What a tunnel leads to is found out when it stands, anew each time.
         known = dict(access.known)
+        tunnelled = replace(access, known=known)
         async with _until(stop):
             for number, board in enumerate(dict.fromkeys(boards)):
-                tunnel = Tunnel(board, folder / str(number), over, tell)
-                await stack.enter_async_context(tunnel.kept(is_patient=len(boards) > 1))
-                known[board] = tunnel.known
-        yield replace(access, known=known)
+                tunnel = Tunnel(board, folder / str(number), over, tunnelled, tell)
+                known[board] = tunnel.board
+                await stack.enter_async_context(tunnel.kept(known, is_patient=len(boards) > 1))
+        yield tunnelled
 
 
 class Tunnel:
     """A way to one board that ends in a socket of this host."""
 
-    def __init__(self, board: str, socket: Path, over: OverSsh, tell: Callable[[str], None]) -> None:
+    def __init__(self, board: str, socket: Path, over: OverSsh, access: Access, tell: Callable[[str], None]) -> None:
         entry = BoardsFile().entries().get(board)
         address = full_address(entry.address) if entry else f"127.0.0.1:{DEFAULT_PORT}"
         self._target = board if entry is None else entry.ssh or host_of(address)
         self._daemon = _own_address(address)
-        self._socket = socket
+        # Its certificate is for what hosts call it; else for what SSH does.
+        self._tls_name = "" if is_local(address) else host_of(address)
         self._over = over
+        self._access = access
         self._tell = tell
-        self.known = KnownBoard(board, f"unix:{socket}", entry.uuid if entry else "")
+        self._socket = socket
+        known = entry.known if entry else KnownBoard(board, address)
+        self.board = replace(known, address=f"unix:{socket}", tls_name=self._target if access.keys else "")
 
     @asynccontextmanager
-    async def kept(self, *, is_patient: bool) -> AsyncIterator[None]:
-        """Have the tunnel stand, and stand again when it was lost; one that is patient need not stand at first."""
+    async def kept(self, known: dict[str, KnownBoard], *, is_patient: bool) -> AsyncIterator[None]:
+        """Have the tunnel stand, and stand again when it was lost; one that is patient need not stand at first.
+
+        What it leads to is written to `known`.
+        """
         opened = asyncio.get_running_loop().create_future()
-        keeping = asyncio.create_task(self._keep(opened, is_patient=is_patient))
+        keeping = asyncio.create_task(self._keep(opened, known, is_patient=is_patient))
         try:
             await asyncio.wait([opened, keeping], return_when=asyncio.FIRST_COMPLETED)
             if keeping.done():
@@ -96,11 +107,12 @@ class Tunnel:
             keeping.cancel()
             await asyncio.wait([keeping])
 
-    async def _keep(self, opened: asyncio.Future[None], *, is_patient: bool) -> None:
+    async def _keep(self, opened: asyncio.Future[None], known: dict[str, KnownBoard], *, is_patient: bool) -> None:
         attempt = 0
         while True:
             try:
-                async with self._open() as lost:
+                async with self._open() as (board, lost):
+                    known[board.name] = board
                     attempt = 0
                     if not opened.done():
                         opened.set_result(None)
@@ -114,14 +126,14 @@ class Tunnel:
                 opened.set_result(None)
             wait_s = delay_s(attempt, random.uniform)
             attempt += 1
-            self._tell(f"no tunnel to {self.known.name}: {why}; next attempt in {wait_s:.1f} s")
+            self._tell(f"no tunnel to {self.board.name}: {why}; next attempt in {wait_s:.1f} s")
             await asyncio.sleep(wait_s)
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[Callable[[], Awaitable[str]]]:
-        """One way that stands; what is given waits until it is lost, and tells why."""
+    async def _open(self) -> AsyncIterator[tuple[KnownBoard, Callable[[], Awaitable[str]]]]:
+        """One way that stands, and what it leads to; the function waits until it is lost, and tells why."""
         async with connect(self._target, Person()) as remote, AsyncExitStack() as stack:
-            address, lost = self._daemon, remote.lost
+            address, lost, tls_name = self._daemon, remote.lost, ""
             if not await remote.answers(self._daemon):
                 self._check_roots()
                 serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell)
@@ -129,27 +141,42 @@ class Tunnel:
                 address, lost = daemon.address, daemon.ended
             elif self._over.roots:
                 raise UsageError(
-                    f"a daemon listens at {self._daemon} of {self.known.name} already, with roots of its own",
+                    f"a daemon listens at {self._daemon} of {self.board.name} already, with roots of its own",
                     hint="leave --root out",
                 )
             else:
-                await self._check_plain(remote)
+                tls_name = await self._tls(remote)
             await stack.enter_async_context(remote.forward(address, self._socket))
-            yield lost
+            yield replace(self.board, tls_name=tls_name), lost
 
-    async def _check_plain(self, remote: Remote) -> None:
-        """A tunnel ends at an address for which the board's certificate is not."""
+    async def _tls(self, remote: Remote) -> str:
+        """The host that the daemon's certificate must be for; empty where it speaks plain text.
+
+        Raises UsageError, or RefusedError for keys that are not there.
+        """
         answer = await remote.first_words(self._daemon, _GREETING, _FRAME_BYTES)
-        if answer[_FRAME_TYPE : _FRAME_TYPE + 1] != _SETTINGS:
+        if answer[_FRAME_TYPE : _FRAME_TYPE + 1] == _SETTINGS:
+            if self._access.keys:
+                raise UsageError(
+                    f"the daemon at {self._daemon} of {self.board.name} speaks plain text", hint="leave --keys out"
+                )
+            return ""
+        name = self._tls_name or remote.host
+        try:
+            await asyncio.to_thread(self._access.credentials, replace(self.board, tls_name=name))
+        except UsageError as error:
             raise RefusedError(
-                f"what listens at {self._daemon} of {self.known.name} speaks no plain text: a daemon with TLS, say",
-                hint="leave --via ssh out, and reach it with its keys (docs/security.md)",
-            )
+                f"what listens at {self._daemon} of {self.board.name} speaks no plain text, a daemon with TLS, say:"
+                f" {error}",
+                hint="name this host's keys for that board with --keys DIR (docs/security.md), or have the daemon"
+                " listen on loopback alone: `profagent deploy … --listen 127.0.0.1:50151`",
+            ) from error
+        return name
 
     def _check_roots(self) -> None:
         if not self._over.roots:
             raise UnreachableError(
-                f"no daemon listens at {self._daemon} of {self.known.name}",
+                f"no daemon listens at {self._daemon} of {self.board.name}",
                 hint="name the directories that hold JOBs, --root DIR, for a temporary one; or start profagentd there",
             )
 

@@ -232,14 +232,15 @@ async def connected(board: str, access: Access = BY_ADDRESS) -> AsyncIterator[Ch
 
 async def _opened(board: KnownBoard, access: Access) -> grpc.aio.Channel:
     target = board.address
-    credentials = await asyncio.to_thread(access.credentials, target)
+    credentials = await asyncio.to_thread(access.credentials, board)
     if credentials is None:
         return grpc.aio.insecure_channel(target, options=_OPTIONS)
     # The board's own certificate is all that is trusted, so what was proven of it holds for this channel too.
-    proven = await proven_certificate(target, credentials)
-    board.check_fingerprint(Certificate.read(proven, target).fingerprint)
+    proven = await proven_certificate(board, credentials)
+    board.check_fingerprint(Certificate.read(proven, board.place).fingerprint)
     tls = grpc.ssl_channel_credentials(proven, credentials.key_pem, credentials.own_pem)
-    return grpc.aio.secure_channel(target, tls, options=(*_OPTIONS, ("grpc.enable_http_proxy", 0)))
+    named = (("grpc.ssl_target_name_override", board.tls_name),) if board.tls_name else ()
+    return grpc.aio.secure_channel(target, tls, options=(*_OPTIONS, ("grpc.enable_http_proxy", 0), *named))
 
 
 def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError:

@@ -103,23 +103,24 @@ class Access:
 
     def check(self, board: str) -> None:
         """Raises UsageError when there are no keys for a board, or none that fit."""
-        credentials = self.credentials(self.named(board).address)
+        credentials = self.credentials(self.named(board))
         if credentials is not None:
             credentials.context()
 
-    def credentials(self, address: str) -> Credentials | None:
-        """The credentials for `HOST:PORT` or `unix:PATH`; None for plain text. Raises UsageError."""
+    def credentials(self, board: KnownBoard) -> Credentials | None:
+        """The credentials for a board, by its address; None for plain text. Raises UsageError."""
+        address = board.address
         if self.keys and self.insecure:
             raise UsageError("--keys and --insecure exclude each other", hint="leave one of them out")
-        if self.keys and address.startswith("unix:"):
+        if self.keys and address.startswith("unix:") and not board.tls_name:
             raise UsageError("a Unix socket has no TLS", hint="leave --keys out")
         if self.keys:
             return self._read(self.keys)
-        if self.insecure or is_local(address):
+        if self.insecure or (is_local(address) and not board.tls_name):
             return None
         if not (default_keys() / CERT).exists():
             raise UsageError(
-                f"no keys for the board at {address}: {default_keys() / CERT} is not there",
+                f"no keys for the board at {board.place}: {default_keys() / CERT} is not there",
                 hint="make some with `profagent keys init`, or name others with --keys DIR; or use a tunnel, ssh -L"
                 " 50151:127.0.0.1:50151 BOARD, and --board 127.0.0.1; --insecure goes without (see docs/security.md)",
             )

@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 
     from profagent.link.certificate import Certificate
     from profagent.link.credentials import Credentials
+    from profagent.link.known import KnownBoard
 
 _TIME = "%Y-%m-%d %H:%M UTC"
 
 
 def board_distrusted(
-    address: str, shown: Certificate, credentials: Credentials, now: datetime, verdict: str
+    board: KnownBoard, shown: Certificate, credentials: Credentials, now: datetime, verdict: str
 ) -> RefusedError:
     """Why the certificate that a board shows is not taken; `verdict` is what TLS itself said."""
-    whose = f"the certificate of the board at {address} ({shown.name or 'without a name'})"
+    whose = f"the certificate of the board at {board.place} ({shown.name or 'without a name'})"
     if not shown.is_issued_by(credentials.authority):
         return RefusedError(
             f"{whose} was issued by {shown.issuer or 'nobody'}, not by the workshop of {credentials.folder}",
@@ -42,11 +43,18 @@ def board_distrusted(
             hint="give the daemon board.pem and board.key of `profagent keys issue board`",
         )
     if "mismatch" in verdict.lower() or "not valid for" in verdict.lower():
-        return RefusedError(
-            f"{whose} is not for {host_of(address)}: it is for {', '.join(shown.addresses) or 'no address'}",
-            hint="name one of these with --board, or issue the board one with --address for each that it is called by",
-        )
+        return _for_another(board, whose, shown)
     return RefusedError(f"{whose} is not accepted: {verdict}", hint="issue the board another one")
+
+
+def _for_another(board: KnownBoard, whose: str, shown: Certificate) -> RefusedError:
+    """The certificate is not for the host that it should be for."""
+    called = "have one of these as its address in boards.toml" if board.tls_name else "name one of these with --board"
+    return RefusedError(
+        f"{whose} is not for {board.tls_name or host_of(board.address)}:"
+        f" it is for {', '.join(shown.addresses) or 'no address'}",
+        hint=f"{called}, or issue the board one with --address for each that it is called by",
+    )
 
 
 def board_revoked(address: str, shown: Certificate, credentials: Credentials) -> RefusedError:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from profagent.link.credentials import Credentials
+    from profagent.link.known import KnownBoard
 
 TIMEOUT_S = 10.0
 # A board that ends a connection for another reason does so once; one that does not take a certificate, each time.
@@ -34,19 +35,20 @@ def system_time() -> datetime:
 
 
 async def proven_certificate(
-    address: str, credentials: Credentials, clock: Callable[[], datetime] = system_time
+    board: KnownBoard, credentials: Credentials, clock: Callable[[], datetime] = system_time
 ) -> bytes:
-    """The certificate of the board at `HOST:PORT`, as PEM. It is the workshop's, not revoked, and the board takes ours.
+    """The certificate of the board at its address, as PEM. It is the workshop's, not revoked, and the board takes ours.
 
     gRPC says little about a handshake that fails, and asks nobody whether a certificate is revoked. So this one comes
     first, and gRPC is given the certificate that was proven here as the only one to accept. Raises RefusedError,
     UnreachableError and UsageError.
     """
     context = await asyncio.to_thread(credentials.context)
+    address = board.place
     try:
         async with asyncio.timeout(TIMEOUT_S):
             for _ in range(ATTEMPTS):
-                async with _connection(address, context) as (reader, shown):
+                async with _connection(board, context) as (reader, shown):
                     certificate = _read(address, shown)
                     if certificate.fingerprint in credentials.revoked:
                         raise distrust.board_revoked(address, certificate, credentials)
@@ -54,7 +56,7 @@ async def proven_certificate(
                         return ssl.DER_cert_to_PEM_cert(shown).encode()
             raise distrust.host_distrusted(address, credentials, clock())
     except ssl.SSLCertVerificationError as error:
-        raise await _explained(address, credentials, clock(), error) from error
+        raise await _explained(board, credentials, clock(), error) from error
     except ssl.SSLError as error:
         if error.reason in _NO_TLS:
             raise distrust.no_tls(address) from error
@@ -71,17 +73,18 @@ async def proven_certificate(
 
 
 async def _explained(
-    address: str, credentials: Credentials, now: datetime, error: ssl.SSLCertVerificationError
+    board: KnownBoard, credentials: Credentials, now: datetime, error: ssl.SSLCertVerificationError
 ) -> RefusedError | UnreachableError:
     """Why the board's certificate was not taken: looked at in a connection that takes any, and says nothing."""
+    address = board.place
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        async with asyncio.timeout(TIMEOUT_S), _connection(address, context) as (_, shown):
+        async with asyncio.timeout(TIMEOUT_S), _connection(board, context) as (_, shown):
             certificate = _read(address, shown)
     except (OSError, TimeoutError) as failed:
         return UnreachableError.at(address, f"{error.verify_message}, and then {failed}")
-    return distrust.board_distrusted(address, certificate, credentials, now, error.verify_message)
+    return distrust.board_distrusted(board, certificate, credentials, now, error.verify_message)
 
 
 def _read(address: str, der: bytes) -> Certificate:
@@ -94,10 +97,15 @@ def _read(address: str, der: bytes) -> Certificate:
 
 
 @asynccontextmanager
-async def _connection(address: str, context: ssl.SSLContext) -> AsyncIterator[tuple[asyncio.StreamReader, bytes]]:
+async def _connection(board: KnownBoard, context: ssl.SSLContext) -> AsyncIterator[tuple[asyncio.StreamReader, bytes]]:
     """A TLS connection, and the certificate (DER) that was shown; it is dropped at the end, without a farewell."""
-    host, port = host_of(address), int(address.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=host)
+    if board.address.startswith("unix:"):
+        path = board.address.removeprefix("unix:")
+        opening = asyncio.open_unix_connection(path, ssl=context, server_hostname=board.tls_name)
+    else:
+        host, port = host_of(board.address), int(board.address.rpartition(":")[2])
+        opening = asyncio.open_connection(host, port, ssl=context, server_hostname=host)
+    reader, writer = await opening
     try:
         yield reader, writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     finally:

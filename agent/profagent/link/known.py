@@ -11,12 +11,16 @@ _FORGET = "or, if the board was set up anew, `profagent boards remove {name}` an
 
 @dataclass(frozen=True, slots=True)
 class KnownBoard:
-    """A board. `address` is HOST:PORT or unix:PATH; uuid and fingerprint (SHA-256 in hex) are empty if not known."""
+    """A board. `address` is HOST:PORT or unix:PATH; uuid and fingerprint (SHA-256 in hex) are empty if not known.
+
+    `tls_name` is the host that its certificate must be for, where a Unix socket is a tunnel to a daemon with TLS.
+    """
 
     name: str
     address: str
     uuid: str = ""
     fingerprint: str = ""
+    tls_name: str = ""
 
     @property
     def shown(self) -> str:
@@ -24,6 +28,11 @@ class KnownBoard:
         if self.name == self.address:
             return self.address
         return f"{self.name} (over SSH)" if self.address.startswith("unix:") else f"{self.name} ({self.address})"
+
+    @property
+    def place(self) -> str:
+        """What messages about a connection call it."""
+        return self.shown if self.tls_name else self.address
 
     def check_identity(self, identity: str) -> None:
         """Raises RefusedError when it is another board that says who it is."""

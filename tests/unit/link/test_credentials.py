@@ -9,6 +9,11 @@ import pytest
 from profagent.commands.keys import Keys
 from profagent.errors import UsageError
 from profagent.link.credentials import Access, Credentials, default_keys, host_of, is_local
+from profagent.link.known import KnownBoard
+
+
+def at(address: str) -> KnownBoard:
+    return KnownBoard(address, address)
 
 
 @pytest.fixture(scope="module")
@@ -61,36 +66,36 @@ def test_default_keys_are_in_the_users_configuration(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("is_default")
 def test_what_leaves_this_host_goes_over_tls(address: str, local: bool, folder: Path) -> None:
     assert is_local(address) is local
-    credentials = Access().credentials(address)
+    credentials = Access().credentials(at(address))
     assert (credentials is None) is local
     if credentials is not None:
         assert credentials.folder == folder
 
 
 def test_keys_that_are_named_are_used_for_local_boards_too(folder: Path) -> None:
-    credentials = Access(folder).credentials("127.0.0.1:1")
+    credentials = Access(folder).credentials(at("127.0.0.1:1"))
     assert credentials is not None
     assert (credentials.own.kind, credentials.own.role, credentials.authority.name) == ("host", "operator", "lab")
 
 
 @pytest.mark.usefixtures("is_default")
 def test_insecure_is_plain_text_to_any() -> None:
-    assert Access(insecure=True).credentials("192.168.1.20:1") is None
+    assert Access(insecure=True).credentials(at("192.168.1.20:1")) is None
 
 
 def test_without_keys_a_board_that_is_not_local_is_not_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with pytest.raises(UsageError, match=r"no keys for the board at euler:1") as error:
-        Access().credentials("euler:1")
+        Access().credentials(at("euler:1"))
     assert "profagent keys init" in error.value.hint
     assert "--insecure" in error.value.hint
 
 
 def test_options_that_contradict_are_refused(folder: Path) -> None:
     with pytest.raises(UsageError, match="exclude"):
-        Access(folder, insecure=True).credentials("127.0.0.1:1")
+        Access(folder, insecure=True).credentials(at("127.0.0.1:1"))
     with pytest.raises(UsageError, match="Unix socket"):
-        Access(folder).credentials("unix:/run/d.sock")
+        Access(folder).credentials(at("unix:/run/d.sock"))
 
 
 @pytest.mark.parametrize("missing", ["ca.pem", "host.pem", "host.key"])
@@ -103,24 +108,24 @@ def test_a_folder_that_lacks_a_file_is_refused(folder: Path, missing: str) -> No
 def test_a_list_of_the_revoked_may_be_missing(folder: Path) -> None:
     (folder / "revoked.txt").unlink()
     assert Credentials.read(folder).revoked == frozenset()
-    credentials = Access(folder).credentials("192.168.1.20:1")
+    credentials = Access(folder).credentials(at("192.168.1.20:1"))
     assert credentials is not None
     assert credentials.revoked == frozenset()
 
 
 def test_a_list_that_vanishes_or_is_emptied_frees_nobody(folder: Path) -> None:
     access = Access(folder)
-    access.credentials("192.168.1.20:1")
+    access.credentials(at("192.168.1.20:1"))
     listed = (folder / "revoked.txt").read_bytes()
     (folder / "revoked.txt").write_bytes(b"")
     with pytest.raises(UsageError, match="is empty"):
-        access.credentials("192.168.1.20:1")
+        access.credentials(at("192.168.1.20:1"))
     (folder / "revoked.txt").unlink()
     with pytest.raises(UsageError, match="has vanished") as caught:
-        access.credentials("192.168.1.20:1")
+        access.credentials(at("192.168.1.20:1"))
     assert "copy it anew" in caught.value.hint
     (folder / "revoked.txt").write_bytes(listed)
-    assert access.credentials("192.168.1.20:1") is not None
+    assert access.credentials(at("192.168.1.20:1")) is not None
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604])
@@ -155,3 +160,12 @@ def test_secrets_are_not_shown(folder: Path) -> None:
 )
 def test_the_host_of_an_address(address: str, host: str) -> None:
     assert host_of(address) == host
+
+
+@pytest.mark.usefixtures("is_default")
+def test_a_tunnel_to_a_daemon_with_tls_goes_over_tls(folder: Path) -> None:
+    tunnel = KnownBoard("euler", "unix:/tmp/0", tls_name="192.168.1.20")
+    for access in (Access(), Access(folder)):
+        credentials = access.credentials(tunnel)
+        assert credentials is not None
+        assert credentials.folder == folder

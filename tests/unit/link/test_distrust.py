@@ -11,6 +11,7 @@ from profagent.commands.keys import Keys, Made
 from profagent.errors import RefusedError
 from profagent.link import distrust
 from profagent.link.credentials import Credentials
+from profagent.link.known import KnownBoard
 
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 ADDRESS = "192.168.1.20:50151"
@@ -29,7 +30,11 @@ def board(keys: Keys) -> Made:
 
 
 def board_told(keys: Keys, board: Made, now: datetime, verdict: str = "") -> str:
-    return str(distrust.board_distrusted(ADDRESS, board.certificate, Credentials.read(keys.folder), now, verdict))
+    return str(
+        distrust.board_distrusted(
+            KnownBoard(ADDRESS, ADDRESS), board.certificate, Credentials.read(keys.folder), now, verdict
+        )
+    )
 
 
 def host_told(folder: Path, now: datetime) -> str:
@@ -51,7 +56,7 @@ def test_a_verdict_that_is_not_known_is_passed_on(keys: Keys, board: Made) -> No
 def test_each_is_a_refusal_with_its_remedy(keys: Keys, board: Made) -> None:
     credentials = Credentials.read(keys.folder)
     for error in (
-        distrust.board_distrusted(ADDRESS, board.certificate, credentials, NOW, "odd"),
+        distrust.board_distrusted(KnownBoard(ADDRESS, ADDRESS), board.certificate, credentials, NOW, "odd"),
         distrust.board_revoked(ADDRESS, board.certificate, credentials),
         distrust.host_distrusted(ADDRESS, credentials, NOW),
         distrust.no_tls(ADDRESS),

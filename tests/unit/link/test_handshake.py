@@ -19,6 +19,7 @@ from profagent.link import handshake
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, Credentials
 from profagent.link.handshake import proven_certificate
+from profagent.link.known import KnownBoard
 from profagent_wire.v1 import board_pb2 as pb
 
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -69,7 +70,7 @@ async def be_silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter)
 
 async def test_a_board_that_speaks_has_taken_our_certificate(keys: Keys) -> None:
     async with answering(greet, board_context(keys)) as address:
-        proven = await proven_certificate(address, Credentials.read(keys.folder))
+        proven = await proven_certificate(KnownBoard(address, address), Credentials.read(keys.folder))
     assert proven == (folder(keys, "euler") / "board.pem").read_bytes()
 
 
@@ -85,7 +86,7 @@ async def test_a_connection_that_ends_once_is_no_refusal(keys: Keys) -> None:
             await writer.wait_closed()
 
     async with answering(end_the_first, board_context(keys)) as address:
-        await proven_certificate(address, Credentials.read(keys.folder))
+        await proven_certificate(KnownBoard(address, address), Credentials.read(keys.folder))
     assert len(seen) == 2
 
 
@@ -94,7 +95,7 @@ async def test_a_board_that_says_nothing_is_not_waited_for_long(keys: Keys, monk
     for context in (None, board_context(keys)):
         async with answering(be_silent, context) as address:
             with pytest.raises(UnreachableError, match="no answer") as error:
-                await proven_certificate(address, Credentials.read(keys.folder))
+                await proven_certificate(KnownBoard(address, address), Credentials.read(keys.folder))
             assert type(error.value) is UnreachableError
 
 
@@ -112,7 +113,7 @@ async def test_an_answer_that_is_no_tls_and_one_that_is_damaged_are_told_apart(
 
     async with answering(say) as address:
         with pytest.raises(UnreachableError) as caught:
-            await proven_certificate(address, Credentials.read(keys.folder))
+            await proven_certificate(KnownBoard(address, address), Credentials.read(keys.folder))
     assert type(caught.value) is error
 
 
@@ -158,7 +159,7 @@ def leading(ports: list[int]) -> Behaviour:
 @pytest.mark.parametrize("address", ["127.0.0.1:port", "127.0.0.1:99999", "nobody.invalid:1", f"{'x' * 64}.invalid:1"])
 async def test_what_is_no_address_is_said(keys: Keys, address: str) -> None:
     with pytest.raises(UnreachableError) as error:
-        await proven_certificate(address, Credentials.read(keys.folder))
+        await proven_certificate(KnownBoard(address, address), Credentials.read(keys.folder))
     assert address in str(error.value)
     assert type(error.value) is UnreachableError
 
