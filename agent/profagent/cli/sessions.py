@@ -70,6 +70,8 @@ def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
     """A row of the list, from a session as `all_sessions` gives it."""
     started = datetime.fromtimestamp(session["started_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
     state = "unfinished" if session["ended_us"] is None else "complete" if not session["losses"] else "INCOMPLETE"
+    if session["cleared_us"] is not None:
+        state += ", figures only"
     mark = " [simulated]" if session["simulated"] else ""
     return (
         session["session"],

@@ -26,6 +26,7 @@ from profagent.export.provenance import describe_provenance
 from profagent.export.sheets import sheet_pieces
 from profagent.export.statistic import acl_statistic_rows
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
+from profagent.store.clearing import require_records
 from profagent.store.kept_losses import kept_losses_of
 from profagent.store.queries import (
     Scope,
@@ -166,6 +167,7 @@ def _export(
     exported = []
     with open_reader(database) as connection:
         session = find_session(connection, session_number)
+        require_records(connection, session.session)
         for job in jobs_of(connection, session.session, job_name):
             target = directory / Path(job.name).name if job_name is None else directory
             output = _Output(connection, Scope(session, job), target)

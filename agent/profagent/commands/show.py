@@ -12,6 +12,7 @@ from profagent.export.provenance import describe_provenance, provenance_lines
 from profagent.export.sheets import as_object
 from profagent.export.statistic import acl_statistic_rows
 from profagent.export.table import printable, table_lines
+from profagent.store.clearing import require_records
 from profagent.store.kept_losses import kept_losses_of
 from profagent.store.queries import (
     Scope,
@@ -68,6 +69,7 @@ def show(
     """
     with open_reader(database) as connection:
         found = find_session(connection, session)
+        require_records(connection, found.session)
         return [_show_job(connection, Scope(found, row), choice) for row in jobs_of(connection, found.session, job)]
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from profagent.analyse.gathering import By, JobRecords
-from profagent.analyse.rows import Gathered, call_rows
+from profagent.analyse.figures import Figures
+from profagent.analyse.gathering import By, JobRecords, LeftOut
+from profagent.analyse.rows import Gathered, Row, call_rows
 from profagent.errors import UsageError
 from profagent.export.provenance import describe_provenance
 from profagent.formats.durations import ticks_to_us
+from profagent.store.clearing import is_cleared, require_records
+from profagent.store.figures import figures_of_session, left_out_of
 from profagent.store.kept_losses import kept_losses_of
 from profagent.store.queries import Scope, find_session, jobs_of, layers_of, ledger_of, open_reader
 from profagent.store.sampling import sampling_of
@@ -20,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from profagent.analyse.gathering import LeftOut
-    from profagent.analyse.rows import Row
+    from profagent.store.queries import SessionRow
 
 __all__ = ["Stats", "StatsBy", "StatsOptions", "Unit", "provenance_of", "stats"]
 
@@ -59,6 +61,8 @@ def stats(
         raise UsageError("--skip does not go with --by api", hint="calls are not told apart by inference: leave it out")
     with open_reader(database) as connection:
         found = find_session(connection, session)
+        if is_cleared(connection, found.session):
+            return _kept(connection, found, by, job=job, skip=skip)
         scopes = [Scope(found, row) for row in jobs_of(connection, found.session, job)]
         provenance = [provenance_of(connection, scope) for scope in scopes]
         if by == "api":
@@ -71,8 +75,26 @@ def stats(
     return Stats(by, unit, gathered.rows(), gathered.left_out(), provenance)
 
 
+def _kept(
+    connection: sqlite3.Connection, session: SessionRow, by: StatsBy, *, job: str | None, skip: int | None
+) -> Stats:
+    """The figures that stayed of a session."""
+    if job is not None or skip is not None:
+        raise UsageError(
+            f"session {session.session} has its figures only: `profagent gc` let go of its records",
+            hint="leave --job and --skip out",
+        )
+    kept = figures_of_session(connection, session.session, by)
+    rows = [] if kept is None else [Row(row.key, Figures(*row[1:8]), row.share, row.bound) for row in kept.rows]
+    unit: Unit = "ticks" if kept is not None and kept.unit == "ticks" else "us"
+    left_out = [LeftOut(*row) for row in left_out_of(connection, session.session)] if by != "api" else []
+    jobs = jobs_of(connection, session.session)
+    return Stats(by, unit, rows, left_out, [provenance_of(connection, Scope(session, row)) for row in jobs])
+
+
 def records_of(connection: sqlite3.Connection, scope: Scope, *, in_us: bool) -> JobRecords:
     """A JOB's records with the layers of its models; durations on the NPU are in µs where they can be, else ticks."""
+    require_records(connection, scope.session.session)
     series = read_series(connection, scope)
     layers = {model: layers_of(connection, model) for model in {row.model for row in series.inferences}}
     frequency_mhz = scope.job.frequency_mhz

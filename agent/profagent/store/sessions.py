@@ -95,7 +95,8 @@ def _to_go_on_with(connection: sqlite3.Connection, board: int, start: SessionSta
 def _of_job(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
     row = connection.execute(
         "SELECT s.session, s.counter_map FROM session s JOIN session_job USING (session) JOIN job j USING (job)"
-        " WHERE s.board = ? AND s.source = ? AND j.name = ? ORDER BY s.session DESC LIMIT 1",
+        " WHERE s.board = ? AND s.source = ? AND j.name = ?"
+        " AND s.session NOT IN (SELECT session FROM cleared_session) ORDER BY s.session DESC LIMIT 1",
         (board, start.source, start.job),
     ).fetchone()
     if row is None:
