@@ -26,7 +26,10 @@ class Touch(enum.Flag):
     @property
     def is_mere_end(self) -> bool:
         """Whether the name went, and nothing else: no file stands under it, and none did that is new."""
-        return bool(self) and not self & ~(Touch.DELETED | Touch.MOVED)
+        return self in _MERE_ENDS
+
+
+_MERE_ENDS = (Touch.DELETED, Touch.MOVED, Touch.DELETED | Touch.MOVED)
 
 
 class Changes:

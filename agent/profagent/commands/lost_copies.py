@@ -69,7 +69,10 @@ def together(holdings: Iterable[Holding], logs: Mapping[str, FollowedLog]) -> li
 
     Nothing may go on after them once the board has deleted both: their loads would be counted from different ones.
     """
-    paths, held = {log.handle: path for path, log in logs.items()}, list(holdings)
+    held = list(holdings)
+    if not any(holding.is_whole for holding in held):
+        return held
+    paths = {log.handle: path for path, log in logs.items()}
     torn = {_inference(paths[holding.handle]) for holding in held if not holding.is_whole} - {None}
     return [
         replace(holding, is_whole=False) if _inference(paths[holding.handle]) in torn else holding for holding in held
