@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from profagent.commands.dropping import Dropping, may_drop
 from profagent.commands.lost_copies import LostCopies, together
 from profagent.commands.open_jobs import OpenJobs
-from profagent.commands.passing import PassingLogs
+from profagent.commands.passing import WANTED_AGAIN, PassingLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.ingest.changes import Chosen, LinkLedger, LogAdvanced, LogRemoved
 from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
@@ -286,9 +286,9 @@ class BoardMirrors:
                 passed = self._passing.complete(log, path, event)
                 self._dropping.has_arrived(log.job, path)
                 if log.handle in self._passed and self._jobs.of(log.job).keeps_by_time(path):
-                    # The board keeps what is not acknowledged: the next stream fetches it whole.
+                    # The board keeps what is not acknowledged.
                     reached.pop(log.handle, None)
-                    return []
+                    return [LinkLedger(path, WANTED_AGAIN)]
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
                 return [] if is_known else passed
             case Removed():

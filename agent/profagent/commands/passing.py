@@ -10,13 +10,19 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from profagent.errors import ProtocolError
-from profagent.ingest.changes import Chosen, LogAdvanced
+from profagent.ingest.changes import Chosen, Entry, LogAdvanced
 from profagent.ingest.mirror import DIGEST_BYTES
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import Change
     from profagent.link.messages import Chunk, Completed, Started
     from profagent.link.session import FollowedLog
+
+WANTED_AGAIN = Entry(
+    "note",
+    "wanted-again",
+    "it was passed over and dropped, and went on at a time that is kept: the next stream fetches it whole",
+)
 
 
 class PassingLogs:

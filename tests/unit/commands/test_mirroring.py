@@ -228,7 +228,8 @@ def test_a_log_that_was_dropped_is_fetched_again_when_a_later_time_of_its_infere
     mirrors.take(_events(Started(1, 1, len(DATA), "same"), Chunk(1, 1, len(DATA), MORE, 0)))
     _done_arrived(mirrors, 1_000_000, generation=2)
     whole = DATA + MORE
-    assert mirrors.take(_events(Completed(1, 1, len(whole), digest_of(whole)), offset=len(whole))) == ({JOB: []}, [])
+    changes, reached = mirrors.take(_events(Completed(1, 1, len(whole), digest_of(whole)), offset=len(whole)))
+    assert (_told(changes[JOB]), reached) == ([("note", "wanted-again")], [])
     mirrors.begin_stream()
     ((holding,), lost) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
     assert (holding.generation, holding.offset, lost) == (1, 0, [])
