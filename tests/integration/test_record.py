@@ -229,8 +229,9 @@ def test_a_log_removed_before_it_was_sent_makes_a_capture_incomplete(root: Path,
     job = GrowingJob(SAMPLES["runtime-json"], root, 1)
     job.write("info.json.0")
     log = job.directory / "data" / "aicore.0.demo.3.0.1.1.0"
-    with running("--root", root, "--quiet-after", "3") as board:
-        arguments = ("--board", board.address, "--workspace", workspace, "--json", "--until-finished")
+    told = "SELECT count(*) FROM ledger WHERE reason = 'removed'"
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--json")
         with started("record", *arguments) as host:
             host.err.until("recording")
             assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/info.json.0")))
@@ -239,7 +240,8 @@ def test_a_log_removed_before_it_was_sent_makes_a_capture_incomplete(root: Path,
                 file.truncate(64 << 20)
             assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/data/aicore*")))
             log.unlink()
-            ended = host.ended()
+            assert eventually(lambda: query(workspace / "profagent.db", told) == [(1,)])
+            ended = host.interrupt()
     assert ended.code == 4
     assert ended.document["ledger"]["loss"]["removed"] > 0
     assert ended.document["complete"] is False
