@@ -8,9 +8,9 @@ import ctypes
 _TRIM_THRESHOLD = -1
 _MMAP_THRESHOLD = -3
 _ARENA_MAX = -8
-_TRIM_BYTES = 128 * 1024
-# Messages larger than that go back to the system one by one.
-_MMAP_BYTES = 64 * 1024
+# What a few messages take stays: given back, the kernel would have to find and clear it again with the next ones.
+_TRIM_BYTES = 1024 * 1024
+_MMAP_BYTES = 1024 * 1024
 
 
 def keep_little() -> None:
@@ -20,3 +20,10 @@ def keep_little() -> None:
         mallopt(_ARENA_MAX, 1)
         mallopt(_TRIM_THRESHOLD, _TRIM_BYTES)
         mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)
+
+
+def give_back() -> None:
+    """Give back what is free: 4 MB where modules were compiled as they were imported, as on a board's first start."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

@@ -33,7 +33,6 @@ from profagentd.servicer import Servicer
 from profagentd.simulate import SimulationOptions, simulate
 from profagentd.state import JobState
 from profagentd.supervisor import until_first
-from profagentd.tls import TlsFiles, doubt_of, server_credentials
 from profagentd.watch import Watch
 
 if TYPE_CHECKING:
@@ -166,6 +165,8 @@ def _asked_by(*signals: signal.Signals) -> asyncio.Event:
 def _credentials(config: DaemonConfig) -> grpc.ServerCredentials | None:
     if not config.has_tls:
         return None
+    from profagentd.tls import TlsFiles, doubt_of, server_credentials  # noqa: PLC0415 - loads OpenSSL
+
     files = TlsFiles(config.tls_cert, config.tls_key, config.tls_ca)
     credentials = server_credentials(files)
     doubt = doubt_of(files)

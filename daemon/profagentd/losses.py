@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-import secrets
+import random
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -78,7 +78,7 @@ class KeptLosses:
 
     def begin(self, reason: LossReason, job: str, at_wall_us: int, *, lost_bytes: int = 0, lost_logs: int = 0) -> int:
         """Something is lost from now on; the loss's number."""
-        number = secrets.randbits(_ID_BITS) or 1
+        number = random.SystemRandom().getrandbits(_ID_BITS) or 1
         self._put(KeptLoss(number, reason.value, job, at_wall_us, at_wall_us, lost_bytes, lost_logs))
         return number
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import enum
 import hashlib
-import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,4 +49,6 @@ def caller_of(context: Any) -> Caller:
 
 def fingerprint_of(pem: bytes) -> str:
     """SHA-256 of a certificate's DER, in hex."""
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem.decode("ascii"))).hexdigest()
+    _, _, after = pem.partition(b"-----BEGIN CERTIFICATE-----")
+    body, _, _ = after.partition(b"-----END CERTIFICATE-----")
+    return hashlib.sha256(base64.b64decode(body)).hexdigest()
