@@ -28,7 +28,10 @@ class Share:
     @property
     def room(self) -> int:
         """How much more may be taken."""
-        return max(0, self._budget.sure - self._taken) + max(0, self._budget.common)
+        budget = self._budget
+        if self._taken <= budget.sure and budget.common >= 0:
+            return budget.sure - self._taken + budget.common
+        return max(0, budget.sure - self._taken) + max(0, budget.common)
 
     def take(self, count: int = 1) -> None:
         """Take more, which there must be room for."""
@@ -43,8 +46,9 @@ class Share:
         self._set(0)
 
     def _set(self, taken: int) -> None:
-        sure = self._budget.sure
-        self._budget.common -= max(0, taken - sure) - max(0, self._taken - sure)
+        budget, before = self._budget, self._taken
+        if taken > budget.sure or before > budget.sure:
+            budget.common -= max(taken, budget.sure) - max(before, budget.sure)
         self._taken = taken
 
 

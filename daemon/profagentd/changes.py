@@ -29,6 +29,7 @@ class Touch(enum.Flag):
         return self in _MERE_ENDS
 
 
+_HINT = Touch.HINT
 _MERE_ENDS = (Touch.DELETED, Touch.MOVED, Touch.DELETED | Touch.MOVED)
 
 
@@ -47,7 +48,9 @@ class Changes:
         """`path` may have changed; a mere end of what was not to be looked at is no reason to look."""
         known = self._touches.get(path)
         if known is not None:
-            self._touches[path] = known | touch
+            # Joining flags costs more than all the rest, and seldom tells anything.
+            if known is not touch and touch is not _HINT:
+                self._touches[path] = known | touch
         elif touch.is_mere_end:
             return
         elif len(self._touches) < NAMES_LIMIT and self._share.room:

@@ -6,7 +6,7 @@ import enum
 from typing import NamedTuple, Union
 
 
-class StartReason(enum.Enum):
+class StartReason(enum.IntEnum):
     """Why bytes of a log follow from where they do; the numbers are the wire's."""
 
     NEW = 1

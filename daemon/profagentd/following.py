@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.events import Chunk, Event, Loss, LossReason, Removed, StartReason
-from profagentd.log import Comparison, Log, Phase
-from profagentd.logs import LogKind, done_parses, ended_by
+from profagentd.log import OVER, Comparison, Log
+from profagentd.logs import done_parses, ended_by
 from profagentd.opening import Gone, NotAFile, OpenJob, Unreadable, fingerprint
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
         log.doubted = False
         log.compare_again()
     try:
-        with files.open(log.path) as descriptor:
-            step = _Look(log, files, descriptor, now, check=check, limit=limit).step()
+        step = _Look(log, files, now, check=check, limit=limit).step()
     except Gone:
         return _removed(log)
     except NotAFile:
@@ -59,7 +58,7 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
 
 
 def _removed(log: Log) -> Step:
-    log.phase = Phase.OVER
+    log.phase = OVER
     asked = log.comparison if log.generation == 0 else None
     generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)
     is_counted = log.was_lost is not None and log.was_lost()
@@ -74,36 +73,46 @@ def _unreadable(log: Log, error: Unreadable) -> Step:
 
 
 class _Look:
-    """One look at an open file."""
+    """One look at a file."""
 
-    def __init__(self, log: Log, files: OpenJob, descriptor: int, now: Moment, *, check: bool, limit: int) -> None:
+    __slots__ = ("_check", "_descriptor", "_events", "_files", "_limit", "_log", "_now", "_seen")
+
+    def __init__(self, log: Log, files: OpenJob, now: Moment, *, check: bool, limit: int) -> None:
         self._log = log
         self._files = files
-        self._descriptor = descriptor
         self._now = now
         self._check = check
         self._limit = limit
         self._events: list[Event] = []
-        self._seen = fingerprint(os.fstat(descriptor))
-        if self._seen.size != log.size:
-            self._note_change()
-        log.size = self._seen.size
 
     def step(self) -> Step:
+        """Open the file if there is anything to read. Raises Gone, NotAFile, Unreadable."""
+        log = self._log
+        if log.was_sent_whole and fingerprint(self._files.status(log.path)) == log.fingerprint:
+            return self._finish(is_whole=False)
+        with self._files.open(log.path) as file:
+            self._descriptor = file.descriptor
+            self._seen = fingerprint(file.status)
+            return self._read()
+
+    def _read(self) -> Step:
         """Compare, then send, then see whether it is complete."""
+        if self._seen.size != self._log.size:
+            self._note_change()
+        self._log.size = self._seen.size
         comparison = self._log.comparison
         if comparison and not self._compare(comparison):
             return Step(again=True)
-        if self._log.kind is LogKind.DATA:
+        if self._log.grows:
             return self._data()
         return self._small_snapshot() if self._seen.size <= self._limit else self._large_snapshot()
 
     def _compare(self, comparison: Comparison) -> bool:
         """Compare the prefix further; whether that is decided."""
         # A snapshot is one thing: a longer file that begins the same is another one.
-        whole = self._log.kind is LogKind.SNAPSHOT and comparison.generation > 0
+        whole = comparison.generation > 0 and not self._log.grows
         unlike = self._seen.size != comparison.offset if whole else self._seen.size < comparison.offset
-        if not unlike and not self._read_prefix(comparison):
+        if not unlike and comparison.at < comparison.offset and not self._read_prefix(comparison):
             return False
         digest = None if unlike else comparison.agreed()
         if digest is None:
@@ -176,7 +185,7 @@ class _Look:
             return Step(tuple(self._events))
         if not is_whole and not self._is_stable:
             return Step(tuple(self._events), due=log.changed + STABLE_S)
-        if log.kind is LogKind.DATA:
+        if log.grows:
             if not self._files.has_done(log.path):
                 return Step(tuple(self._events))
             if (self._check or log.grew) and log.checked != log.sent:

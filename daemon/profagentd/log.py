@@ -7,6 +7,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from profagentd.events import Completed, Started, StartReason
+from profagentd.logs import DATA
 
 if TYPE_CHECKING:
     from typing import Callable
@@ -23,6 +24,10 @@ class Phase(enum.Enum):
     ANNOUNCED = "announced"  # the client was asked what it holds
     FOLLOWING = "following"  # bytes are compared, and sent as they come
     OVER = "over"  # the handle means nothing any more
+
+
+ANNOUNCED, FOLLOWING, OVER = Phase
+_NEW, _SAME, _DIFFERENT, _RECREATED, _ = StartReason
 
 
 class Comparison:
@@ -80,6 +85,7 @@ class Log:
         "fingerprint",
         "generation",
         "grew",
+        "grows",
         "handle",
         "job",
         "kind",
@@ -101,9 +107,10 @@ class Log:
         self.job = job
         self.path = path
         self.kind = kind
+        self.grows = kind is DATA
         self.size = size  # the last size seen
         self.changed = changed  # monotonic time of the last change seen
-        self.phase = Phase.ANNOUNCED
+        self.phase = ANNOUNCED
         self.comparison: Comparison | None = None
         self.generation = 0
         self.sent = 0
@@ -125,14 +132,14 @@ class Log:
 
     def hold(self, generation: int, offset: int, prefix_digest: bytes) -> None:
         """The client's answer: it holds `offset` bytes of `generation`."""
-        same = StartReason.SAME if generation else StartReason.NEW
-        self.comparison = Comparison(generation, offset, prefix_digest, same, StartReason.DIFFERENT)
-        self.phase = Phase.FOLLOWING
+        same = _SAME if generation else _NEW
+        self.comparison = Comparison(generation, offset, prefix_digest, same, _DIFFERENT)
+        self.phase = FOLLOWING
 
     def compare_again(self) -> None:
         """Compare what was sent with the file before anything more is said about it."""
         if self.digest and self.sent and not self.comparison:
-            self.comparison = Comparison(self.generation, self.sent, self._sent_digest, None, StartReason.RECREATED)
+            self.comparison = Comparison(self.generation, self.sent, self._sent_digest, None, _RECREATED)
 
     def start(self, generation: int, reason: StartReason, now: float) -> Started:
         """A generation begins at offset 0."""
@@ -143,7 +150,7 @@ class Log:
         self.digest = new_digest()
         self.fingerprint = None
         self.comparison = None
-        is_another = reason in (StartReason.DIFFERENT, StartReason.RECREATED)
+        is_another = reason in (_DIFFERENT, _RECREATED)
         after_deletion = is_another and self.was_deleted is not None and self.was_deleted()
         return Started(self.handle, generation, 0, reason, after_deletion)
 
@@ -160,7 +167,7 @@ class Log:
 
     def took(self, data: bytes) -> None:
         """These bytes are sent; what is complete is compared again before."""
-        if self.sent == 0:
+        if self.sent == 0 and isinstance(self.digest, bytes):
             self.digest = new_digest()
         assert isinstance(self.digest, hashlib.blake2b), "a generation has begun, and is not complete"
         self.digest.update(data)
@@ -192,14 +199,20 @@ class Log:
         return self.completed == (self.generation, self.sent)
 
     @property
+    def was_sent_whole(self) -> bool:
+        """Whether all of a file that grows at its end was sent, as it was last seen, and nothing is to be compared."""
+        seen = self.fingerprint
+        return seen is not None and self.sent == seen.size and self.grows and self.comparison is None
+
+    @property
     def is_settled(self) -> bool:
         """Whether there is nothing to do for it until it changes."""
-        return self.phase is Phase.FOLLOWING and not self.queued and self.waits_until is None
+        return self.phase is FOLLOWING and not self.queued and self.waits_until is None
 
     @property
     def is_delivered(self) -> bool:
         """Whether it is complete and the client has said so: then the handle can go."""
-        return self.is_settled and self.is_complete and self.verified == self.completed
+        return self.verified is not None and self.verified == self.completed and self.is_complete and self.is_settled
 
     @property
     def is_idle(self) -> bool:

@@ -79,7 +79,7 @@ def announced(logs: Iterable[Log]) -> wire.ServerMessage:
     for log in logs:
         said = message.announced.logs.add()
         said.handle, said.job, said.path, said.size = log.handle, log.job, log.path, log.size
-        said.kind = wire.LogKind.ValueType(log.kind.value)
+        said.kind = wire.LogKind.ValueType(log.kind)
     return message
 
 
@@ -97,15 +97,16 @@ def heartbeat(used: Usage, now: Moment, lag_bytes: int) -> wire.Heartbeat:
 def batches(events: Iterable[Event]) -> Iterator[wire.ServerMessage]:
     """The events in order, in messages that keep to the wire's size."""
     message, size = wire.ServerMessage(), 0
+    batched = message.batch.events
     for event in events:
         weight = len(event.data) if isinstance(event, Chunk) else 0
-        batched = len(message.batch.events)
-        if batched and (size + weight > _BATCH_BYTES or batched >= _BATCH_EVENTS):
+        if batched and (size + weight > _BATCH_BYTES or len(batched) >= _BATCH_EVENTS):
             yield message
             message, size = wire.ServerMessage(), 0
-        _put(event, message.batch.events.add())
+            batched = message.batch.events
+        _put(event, batched.add())
         size += weight
-    if message.batch.events:
+    if batched:
         yield message
 
 
@@ -133,7 +134,7 @@ def _put(event: Event, said: wire.Event) -> None:
     elif isinstance(event, Started):
         started = said.started
         started.handle, started.generation, started.offset = event.handle, event.generation, event.offset
-        started.reason, started.after_deletion = wire.StartReason.ValueType(event.reason.value), event.after_deletion
+        started.reason, started.after_deletion = wire.StartReason.ValueType(event.reason), event.after_deletion
     elif isinstance(event, Completed):
         completed = said.completed
         completed.handle, completed.generation = event.handle, event.generation
@@ -147,8 +148,9 @@ def _put(event: Event, said: wire.Event) -> None:
 
 
 def _put_chunk(chunk: Chunk, said: wire.Chunk) -> None:
-    said.handle, said.generation, said.offset, said.data = chunk
-    said.crc = zlib.crc32(chunk.data, zlib.crc32(_CHUNK_POSITION.pack(chunk.handle, chunk.generation, chunk.offset)))
+    handle, generation, offset, data = chunk
+    said.handle, said.generation, said.offset, said.data = handle, generation, offset, data
+    said.crc = zlib.crc32(data, zlib.crc32(_CHUNK_POSITION.pack(handle, generation, offset)))
 
 
 def _loss(loss: Loss) -> wire.Loss:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from profagentd.logs import DATA_DIRECTORY, done_of, done_parses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,8 +30,7 @@ class Unreadable(Exception):  # noqa: N818 - a state of the board, not a fault
     """The file is there and cannot be read; the text says why."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A directory below a root: `path` is relative to it, empty for the root itself."""
 
     root: bytes
@@ -77,6 +73,33 @@ def fingerprint(status: os.stat_result) -> Fingerprint:
 
 
 @final
+class OpenFile:
+    """A file that was opened, and its status then; a context manager that closes it.
+
+    What fails inside raises Gone, NotAFile, Unreadable.
+    """
+
+    __slots__ = ("descriptor", "status")
+
+    def __init__(self, descriptor: int) -> None:
+        """Raises OSError; the descriptor is closed then."""
+        self.descriptor = descriptor
+        try:
+            self.status = os.fstat(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self.descriptor)
+        if isinstance(error, OSError):
+            raise _meaning(error) from error
+
+
+@final
 class OpenJob:
     """The two directories of a JOB, held open for a few reads; a context manager that belongs to one thread."""
 
@@ -92,22 +115,17 @@ class OpenJob:
             os.close(descriptor)
         self._descriptors.clear()
 
-    @contextmanager
-    def open(self, path: bytes) -> Iterator[int]:
-        """Descriptor of the regular file at `path` inside the JOB. Raises Gone, NotAFile, Unreadable."""
+    def open(self, path: bytes) -> OpenFile:
+        """The regular file at `path` inside the JOB. Raises Gone, NotAFile, Unreadable."""
         try:
             directory, name = self._split(path)
-            descriptor = os.open(name, _FILE, dir_fd=directory)
+            file = OpenFile(os.open(name, _FILE, dir_fd=directory))
         except OSError as error:
             raise _meaning(error) from error
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise NotAFile
-            yield descriptor
-        except OSError as error:
-            raise _meaning(error) from error
-        finally:
-            os.close(descriptor)
+        if not stat.S_ISREG(file.status.st_mode):
+            os.close(file.descriptor)
+            raise NotAFile
+        return file
 
     def status(self, path: bytes) -> os.stat_result:
         """Status of the regular file at `path` inside the JOB. Raises Gone, NotAFile, Unreadable."""
@@ -123,14 +141,15 @@ class OpenJob:
     def has_done(self, path: bytes) -> bool:
         """Whether the data log at `path` has a `.done` that parses."""
         try:
-            with self.open(done_of(path)) as descriptor:
-                return done_parses(path, os.read(descriptor, _DONE_LIMIT_BYTES))
+            with self.open(done_of(path)) as file:
+                return done_parses(path, os.read(file.descriptor, _DONE_LIMIT_BYTES))
         except (Gone, NotAFile, Unreadable):
             return False
 
     def _split(self, path: bytes) -> tuple[int, bytes]:
         directory, _, name = path.rpartition(b"/")
-        return self._directory(directory), name
+        held = self._descriptors.get(directory)
+        return self._directory(directory) if held is None else held, name
 
     def _directory(self, name: bytes) -> int:
         if name not in self._descriptors:

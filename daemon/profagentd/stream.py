@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from profagentd.changes import Touch
 from profagentd.job_views import JobView, JobViews
-from profagentd.log import Log, Phase
-from profagentd.logs import LogKind, ended_by
+from profagentd.log import ANNOUNCED, FOLLOWING, Log
+from profagentd.logs import ended_by
 from profagentd.refusal import Fault, Refusal
 from profagentd.selection import Selection
 from profagentd.state import JobState
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # Entries of one message, at most.
 PAGE_ENTRIES = 1000
+_HINT, _MADE = Touch.HINT, Touch.MADE
 
 
 class Stream:
@@ -75,7 +76,7 @@ class Stream:
             self._touch(view.selection, path, touch)
             ended = ended_by(path)
             if ended is not None and not touch.is_mere_end:
-                self._touch(view.selection, ended, Touch.HINT)
+                self._touch(view.selection, ended, _HINT)
         view.settle_again()
 
     def names_removed(self, job: Job) -> None:
@@ -124,7 +125,7 @@ class Stream:
         log = self.window.get(handle)
         if log is None:
             return  # it was given up while the answer was on its way
-        if log.phase is not Phase.ANNOUNCED:
+        if log.phase is not ANNOUNCED:
             raise Refusal(Fault.INVALID, f"log {handle} has its Holding already")
         if skip:
             self.window.forget(log)
@@ -211,7 +212,7 @@ class Stream:
         paths = *page.missing, *(each.path for each in page.logs)
         known = {path for path in paths if self.window.at(names.job, path)}
         for path in known:
-            self._touch(view.selection, path, names.touches.get(path, Touch.HINT))
+            self._touch(view.selection, path, names.touches.get(path, _HINT))
         new = [each for each in page.logs if each.path not in known]
         if view.selection.is_over:
             # What stood there in the last moment is gone.
@@ -219,7 +220,7 @@ class Stream:
             new = []
         room = max(0, self.window.room)
         for each in new[room:]:  # others took the room while the root was late
-            view.selection.note(each.path, names.touches.get(each.path, Touch.HINT))
+            view.selection.note(each.path, names.touches.get(each.path, _HINT))
         logs = [self.window.add(names.job, each, now.seen(each.changed_wall_us)) for each in new[:room]]
         for log in logs:
             asked = view.job.place, log.path
@@ -232,11 +233,13 @@ class Stream:
     def take_turns(self, limit: int, now: float) -> list[Turn]:
         """Turns that are due, at most `limit`, of one root."""
         turns = [self._turn(log) for log in self.window.take_ready(limit, now)]
-        self._aside += [turn.log for turn in turns if turn.place.root in self.away]
-        turns = [turn for turn in turns if turn.place.root not in self.away]
-        others = [turn.log for turn in turns if turn.place.root != turns[0].place.root]
-        self.window.put_back(others)
-        return [turn for turn in turns if turn.place.root == turns[0].place.root]
+        if self.away:
+            self._aside += [turn.log for turn in turns if turn.place.root in self.away]
+            turns = [turn for turn in turns if turn.place.root not in self.away]
+        if len({turn.place.root for turn in turns}) > 1:
+            self.window.put_back(turn.log for turn in turns if turn.place.root != turns[0].place.root)
+            turns = [turn for turn in turns if turn.place.root == turns[0].place.root]
+        return turns
 
     def came_back(self, root: bytes) -> None:
         """The root answers again."""
@@ -259,8 +262,8 @@ class Stream:
         log = self.window.at(selection.job, path)
         if log is None:
             selection.note(path, touch)
-        elif log.phase is Phase.FOLLOWING:
-            log.doubted |= log.kind is LogKind.DATA and bool(touch & Touch.MADE)
+        elif log.phase is FOLLOWING:
+            log.doubted |= log.grows and bool(touch & _MADE)
             self.window.queue(log)
 
     def _touch_all(self, selection: Selection, touch: Touch) -> None:

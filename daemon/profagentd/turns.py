@@ -31,12 +31,15 @@ def take_turns(turns: Sequence[Turn], now: Moment, limit: int = CHUNK_BYTES) -> 
     size = 0
     with ExitStack() as opened:
         jobs: dict[Place, OpenJob] = {}
-        for turn in turns:
+        for log, place, check in turns:
             if size >= limit:
                 break
-            if turn.place not in jobs:
-                jobs[turn.place] = opened.enter_context(OpenJob(turn.place))
-            step = advance(turn.log, jobs[turn.place], now, check=turn.check, limit=limit)
-            size += sum(len(event.data) for event in step.events if isinstance(event, Chunk))
+            files = jobs.get(place)
+            if files is None:
+                files = jobs[place] = opened.enter_context(OpenJob(place))
+            step = advance(log, files, now, check=check, limit=limit)
+            for event in step.events:
+                if isinstance(event, Chunk):
+                    size += len(event.data)
             steps.append(step)
     return steps

@@ -8,11 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagentd.logs import DATA_DIRECTORY, DONE_SUFFIX, LogKind, done_of, ended_by, kind_of
+from profagentd.logs import DATA, DATA_DIRECTORY, DONE_SUFFIX, SNAPSHOT, done_of, ended_by, kind_of
 from profagentd.opening import Gone, NotAFile, OpenJob, Place, Unreadable, in_data, open_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from profagentd.logs import LogKind
 
 
 class Sighting(NamedTuple):
@@ -65,7 +67,7 @@ def look(place: Place, paths: Iterable[bytes]) -> Page:
     with OpenJob(place) as files:
         for path in paths:
             _look_at(files, path, page)
-    page.logs.sort(key=lambda each: each.kind is LogKind.DATA or each.path.endswith(DONE_SUFFIX))
+    page.logs.sort(key=lambda each: each.kind is DATA or each.path.endswith(DONE_SUFFIX))
     return page
 
 
@@ -111,7 +113,7 @@ def _with_done(directory: int, name: bytes) -> Iterator[bytes]:
     ended = ended_by(name)
     if ended is None or not _stands(directory, ended):
         yield name
-    if kind_of(name) is LogKind.DATA:
+    if kind_of(name) is DATA:
         yield done_of(name)
 
 
@@ -124,4 +126,4 @@ def _stands(directory: int, name: bytes) -> bool:
 
 
 def _is_early(path: bytes) -> bool:
-    return not path.endswith(DONE_SUFFIX) and kind_of(path) is LogKind.SNAPSHOT
+    return not path.endswith(DONE_SUFFIX) and kind_of(path) is SNAPSHOT

@@ -8,7 +8,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from profagentd.log import Log, Phase
+from profagentd.log import OVER, Log
 from profagentd.refusal import Fault, Refusal
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Window:
 
     def at(self, job: int, path: bytes) -> Log | None:
         """The log at a path, if it is announced."""
-        return self._paths.get(job, {}).get(path)
+        paths = self._paths.get(job)
+        return paths.get(path) if paths else None
 
     def get(self, handle: int) -> Log | None:
         """The log, or None when its handle is over. Refusal when there never was one."""
@@ -99,7 +100,7 @@ class Window:
         taken: list[Log] = []
         while self._ready and len(taken) < limit:
             log = self._ready.popleft()
-            if log.phase is not Phase.OVER:
+            if log.phase is not OVER:
                 taken.append(log)
         return taken
 
@@ -111,7 +112,7 @@ class Window:
         """The log had its turn; what the client is to be told of it."""
         if log.handle not in self._logs:
             return ()  # it was given up meanwhile
-        if log.phase is Phase.OVER:
+        if log.phase is OVER:
             self.forget(log)
             return step.events
         is_due = step.again or log.touched
@@ -174,7 +175,7 @@ class Window:
         return released
 
     def _drop(self, log: Log) -> None:
-        log.phase = Phase.OVER
+        log.phase = OVER
         del self._logs[log.handle]
         paths = self._paths[log.job]
         del paths[log.path]

@@ -11,7 +11,7 @@ from profagentd.events import Chunk, Completed, Event, Loss, Removed, Started, S
 from profagentd.following import CHUNK_BYTES, COMPARE_BYTES, PIECE_BYTES, STABLE_S, Step, advance
 from profagentd.log import Log, Phase
 from profagentd.logs import kind_of
-from profagentd.opening import OpenJob, Place
+from profagentd.opening import OpenFile, OpenJob, Place
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import AICORE_DONE, make_job
 from tests.daemon.privileges import without_privileges
@@ -139,6 +139,25 @@ def test_it_is_complete_when_its_done_parses_and_it_has_stopped(data: Bench) -> 
     assert data.rest() == [completed(RECORD)]
     assert data.events() == []
     assert data.log.is_complete
+
+
+def test_what_was_sent_whole_is_not_opened_again(data: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    data.write(RECORD)
+    data.hold()
+    data.events()
+    opened: list[bytes] = []
+    really = OpenJob.open
+
+    def told(files: OpenJob, path: bytes) -> OpenFile:
+        opened.append(path)
+        return really(files, path)
+
+    monkeypatch.setattr(OpenJob, "open", told)
+    data.rest()
+    assert set(opened) == {DATA + b".done"}
+    data.append(RECORD)
+    assert data.events() == [Chunk(7, 1, 256, RECORD)]
+    assert DATA in opened
 
 
 def test_it_is_not_complete_without_a_done_however_long_it_rests(data: Bench) -> None:

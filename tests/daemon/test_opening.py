@@ -32,8 +32,8 @@ def place_of(job: Path, root: Path) -> Place:
 
 
 def read(files: OpenJob, path: bytes) -> bytes:
-    with files.open(path) as descriptor:
-        return os.read(descriptor, 100)
+    with files.open(path) as file:
+        return os.read(file.descriptor, 100)
 
 
 def open_descriptors() -> int:
