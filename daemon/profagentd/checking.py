@@ -9,7 +9,7 @@ from profagentd.errors import DaemonError
 from profagentd.mistakes import Mistake
 from profagentd.revocation import Revocations
 from profagentd.settings import ARGUMENTS
-from profagentd.tls import TlsFiles, faults_of
+from profagentd.tls import faults_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def _faults(config: DaemonConfig, wrong: frozenset[str]) -> Iterator[tuple[str, 
         except DaemonError as error:
             yield "roots", error
     if all(getattr(config, key) for key in TLS_FILES):
-        yield from faults_of(TlsFiles(config.tls_cert, config.tls_key, config.tls_ca))
+        yield from faults_of(config.tls_files)
     if config.tls_revoked:
         try:
             Revocations(config.tls_revoked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from functools import partial
@@ -15,6 +16,7 @@ from profagentd.config import DaemonConfig, configure, examine, need_root
 from profagentd.errors import DaemonError
 from profagentd.journal import complain, log_to_stderr
 from profagentd.simulate import SimulationOptions, load_network, options_from
+from profagentd.tls_files import check
 
 if TYPE_CHECKING:
     import argparse
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagentd.clock import Clock
+
+_LOGGER = logging.getLogger(__name__)
 
 TLS_1_2_SUITES = "ECDHE-PSK-AES128-CBC-SHA"
 
@@ -53,6 +57,7 @@ def _serve(args: argparse.Namespace, simulation: SimulationOptions | None, clock
     if not simulation:
         need_root(config)
     log_to_stderr(config.log_level)
+    _check_tls(config)
     keep_little()
     from profagentd.daemon import Orders, serve  # noqa: PLC0415 - imports gRPC: see above
 
@@ -60,6 +65,12 @@ def _serve(args: argparse.Namespace, simulation: SimulationOptions | None, clock
     reread = partial(examine, args.config, settings) if can_change else None
     settings_file = os.path.abspath(args.config) if args.config else ""
     asyncio.run(serve(Orders(config, simulation, args.leash, reread, settings_file), clock, filesystem))
+
+
+def _check_tls(config: DaemonConfig) -> None:
+    doubt = check(config.tls_files) if config.has_tls else None
+    if doubt:
+        _LOGGER.warning("%s", doubt)
 
 
 def _check(args: argparse.Namespace) -> int:

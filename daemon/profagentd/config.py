@@ -11,6 +11,7 @@ from profagentd.named_roots import overlap_mistakes, read_roots_d, relative_mist
 from profagentd.retention import Policy, Retain
 from profagentd.rules import ADDRESS, mistakes_of, size_of
 from profagentd.settings import ARGUMENTS, given, read_settings
+from profagentd.tls_files import TlsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,6 +63,11 @@ class DaemonConfig:
     def has_tls(self) -> bool:
         """Whether the listener is one of mutual TLS."""
         return bool(self.tls_cert)
+
+    @property
+    def tls_files(self) -> TlsFiles:
+        """The files that it needs."""
+        return TlsFiles(self.tls_cert, self.tls_key, self.tls_ca)
 
     @property
     def is_open(self) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from profagentd import __version__
 from profagentd.board import Board
 from profagentd.claim import claimed
+from profagentd.credentials import server_credentials
 from profagentd.custody import Custody
 from profagentd.deleted import Deleted
 from profagentd.describe import identify
@@ -163,16 +164,7 @@ def _asked_by(*signals: signal.Signals) -> asyncio.Event:
 
 
 def _credentials(config: DaemonConfig) -> grpc.ServerCredentials | None:
-    if not config.has_tls:
-        return None
-    from profagentd.tls import TlsFiles, doubt_of, server_credentials  # noqa: PLC0415 - loads OpenSSL
-
-    files = TlsFiles(config.tls_cert, config.tls_key, config.tls_ca)
-    credentials = server_credentials(files)
-    doubt = doubt_of(files)
-    if doubt:
-        _LOGGER.warning("%s", doubt)
-    return credentials
+    return server_credentials(config.tls_files) if config.has_tls else None
 
 
 def _state_directory(orders: Orders) -> Path | None:

@@ -1,21 +1,21 @@
-"""The daemon's certificate and key, checked before they are used, and the TLS that gRPC makes of them."""
+"""What is wrong with the daemon's certificate and key, as OpenSSL has it."""
 
 from __future__ import annotations
 
 import os
 import ssl
 import stat
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-import grpc
-
 from profagentd.errors import DaemonError
+from profagentd.tls_files import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import NoReturn
+
+    from profagentd.tls_files import TlsFiles
 
 # Bits of a key file's mode with which others than its owner could use it.
 OTHERS = 0o077
@@ -26,23 +26,6 @@ _MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 _CERT_HINT = "tls_cert is the board.pem of `profagent keys issue board`"
 _KEY_HINT = "copy board.pem and board.key from one directory of `profagent keys issue board`"
 _CA_HINT = "tls_ca is the ca.pem of `profagent keys`"
-
-
-@dataclass(frozen=True)
-class TlsFiles:
-    """Paths of PEM files: own certificate and key, and the authority that issued the clients' certificates."""
-
-    cert: str
-    key: str
-    ca: str
-
-
-def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
-    """Mutual TLS: a client without a certificate of the authority gets no connection. Raises DaemonError."""
-    for _, fault in faults_of(files):
-        raise fault
-    cert, key, ca = (_read(path) for path in (files.cert, files.key, files.ca))
-    return grpc.ssl_server_credentials([(key, cert)], root_certificates=ca, require_client_auth=True)
 
 
 def faults_of(files: TlsFiles) -> Iterator[tuple[str, DaemonError]]:
@@ -105,7 +88,7 @@ def _load_certificates(context: ssl.SSLContext, path: str, hint: str) -> None:
     except ssl.SSLError as error:
         raise DaemonError(f"{path} holds no certificate: {error.reason or error}", hint=hint) from error
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def _check_key(key: str, certificate: str, *, is_own: bool) -> None:
@@ -118,31 +101,17 @@ def _check_key(key: str, certificate: str, *, is_own: bool) -> None:
         if is_own:
             raise DaemonError(f"{key} is not the key of {certificate}", hint=_KEY_HINT) from error
     except OSError as error:
-        raise _unreadable(key, error) from error
+        raise unreadable(key, error) from error
 
 
 def _check_mode(key: str) -> None:
     try:
         mode = os.stat(key).st_mode
     except OSError as error:
-        raise _unreadable(key, error) from error
+        raise unreadable(key, error) from error
     if stat.S_IMODE(mode) & OTHERS:
         raise DaemonError(f"{key}: others than its owner may use this key", hint=f"chmod 600 {key}")
 
 
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise _unreadable(path, error) from error
-
-
 def _refuse_password(key: str) -> NoReturn:
     raise DaemonError(f"{key} is encrypted", hint="the daemon has nobody to ask: use a key without a passphrase")
-
-
-def _unreadable(path: str, error: OSError) -> DaemonError:
-    return DaemonError(
-        f"cannot read {path}: {error.strerror}", hint="copy what `profagent keys issue board` has made to the board"
-    )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from profagentd.openssl import without_openssl
+from tests.daemon.certificates import Authority
 from tests.daemon.daemon_process import running
 
 
@@ -26,8 +27,10 @@ def test_what_was_imported_already_stays(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sys.modules["_hashlib"] is known
 
 
-def test_a_daemon_without_tls_does_not_load_it(tmp_path: Path) -> None:
-    with running("--root", tmp_path) as daemon:
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_a_daemon_keeps_none(tls: bool, tmp_path: Path) -> None:
+    board = Authority(tmp_path / "authority").board().arguments if tls else []
+    with running("--root", tmp_path, *board) as daemon:
         mapped = Path(f"/proc/{daemon.process.pid}/maps").read_text("utf-8")
     assert "cygrpc" in mapped
     assert not [name for name in ("_ssl.", "_hashlib.") if name in mapped]
