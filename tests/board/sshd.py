@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -85,29 +85,39 @@ def running_sshd(
             make_key(folder / name)
     (folder / "authorized_keys").write_text(public_key(folder / "user") + "\n", "ascii")
     RUN.mkdir(mode=0o755, exist_ok=True)
-    port, process = _started(folder, password, settings, inside)
-    try:
+    config = folder / "sshd_config"
+
+    def command(port: int) -> list[str]:
+        config.write_text(_config(folder, port, password, settings), "ascii")
+        return _command(folder, config, password, inside)
+
+    with listening(folder / "log", command) as (port, process):
         yield Sshd(folder, port, process)
-    finally:
-        _end(process)
 
 
-def _started(
-    folder: Path, password: str | None, settings: str, inside: Sequence[str]
-) -> tuple[int, subprocess.Popen[bytes]]:
-    """A port may be taken between the look for it and its use: then another one."""
+@contextmanager
+def listening(
+    log: Path, command: Callable[[int], list[str]], environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """An SSH server that listens on a port of 127.0.0.1, by the command for it; it is ended with the context.
+
+    A port may be taken between the look for it and its use: then another one.
+    """
     for _ in range(TRIES):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
-        config = folder / "sshd_config"
-        config.write_text(_config(folder, port, password, settings), "ascii")
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(_command(folder, config, password, inside), stderr=log)
-        if _listens(port, process):
-            return port, process
-        _end(process)
-    raise AssertionError((folder / "log").read_text("utf-8", "replace"))
+        with log.open("wb") as file:
+            process = subprocess.Popen(command(port), stderr=file, env=environment)
+        try:
+            if _listens(port, process):
+                yield port, process
+                return
+        finally:
+            # What serves a connection ends with that, or with its client.
+            process.terminate()
+            process.wait(START_S)
+    raise AssertionError(log.read_text("utf-8", "replace"))
 
 
 def _config(folder: Path, port: int, password: str | None, settings: str) -> str:
@@ -155,9 +165,3 @@ def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
         except ConnectionRefusedError:
             time.sleep(POLL_S)
     return False
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the server. What serves a connection ends with that, or with its client."""
-    process.terminate()
-    process.wait(START_S)
