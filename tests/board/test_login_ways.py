@@ -71,6 +71,16 @@ def test_a_proxy_command_is_a_shells_and_what_it_complains_of_is_seen(home: Path
     assert f"through the proxy as {friend.user}" in ended.stderr
 
 
+async def test_ssh_itself_may_be_the_proxy_command(home: Path, friend: Sshd, first: Sshd) -> None:
+    (home / "known").write_text(first.known, "ascii")
+    jump = f"ssh -F none -i {first.key} -o UserKnownHostsFile={home}/known -p {first.port} {first.user}@127.0.0.1"
+    configure(home, euler=["HostName 127.0.0.1", f"Port {friend.port}", f"ProxyCommand {jump} -W %h:%p"])
+    async with connect("euler", Nobody()) as remote:
+        assert (await remote.must("id -un")).text == friend.user
+        assert len(first.sessions()) == 1
+    assert eventually(lambda: not first.sessions())
+
+
 async def test_a_proxy_command_ends_with_the_connection(home: Path, friend: Sshd, netcat: str, tmp_path: Path) -> None:
     stubborn = f"ProxyCommand echo $$ >>{tmp_path}/pids; trap '' HUP TERM; {netcat} %h %p %r; sleep 1000"
     configure(home, euler=["HostName 127.0.0.1", f"Port {friend.port}", stubborn])
