@@ -33,6 +33,8 @@ KEYS: dict[str, tuple[str, ...]] = {
 UNKNOWN = "N/A"
 UNITS = ("AA_CORE", "AA_CPU")
 SMALL_CODES = 1 << 16
+# The first counters are ratios, those behind are bytes.
+RATIOS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def ratios_by(
     coded = _Coded(job, counters.records, "net" if by == "segment" else "layer")
     (places,) = keeps[counters.records.inference].nonzero()
     for code, found in split(coded.codes[places], places):
-        yield coded.key(by, code, UNITS[0]), counters.ratios[found], counters.records.duration[found]
+        yield coded.key(by, code, UNITS[0]), counters.values[found, :RATIOS], counters.records.duration[found]
 
 
 def split(codes: NDArray[np.int64], values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:

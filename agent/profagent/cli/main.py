@@ -36,6 +36,7 @@ VERBS = {
     "export": ("export", "Write timelines or summaries of a JOB (the vendor's command)."),
     "show": ("show", "Print a JOB's tables (the vendor's command)."),
     "stats": ("stats", "Tell what takes the time: layers, types, models, API calls, CPU layers, segments."),
+    "diff": ("diff", "Compare two runs: which layers are slower or faster by more than their noise."),
     "deploy": ("deploy", "Bring the daemon to a board over SSH, and have it run there."),
     "keys": ("keys", "Make, hand out and revoke the keys of boards and hosts."),
     "boards": ("boards", "List the boards that have a name; add and remove them."),

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
     from profagent.store.queries import Scope
 
-__all__ = ["RATIOS", "CounterSeries", "InferenceOf", "JobSeries", "RecordSeries", "call_series", "read_series"]
+__all__ = ["CounterSeries", "InferenceOf", "JobSeries", "RecordSeries", "call_series", "read_series"]
 
-RATIOS = COUNTER_NAMES[:8]
 ROWS_PER_READ = 500_000
 # Counters are read of so many files of a model, evenly taken, and of so many records of each.
 SAMPLED_FILES = 100
@@ -58,7 +57,7 @@ SELECT part FROM (SELECT p.part, row_number() OVER (PARTITION BY l.model ORDER B
 WHERE place = 0 OR place * :files / parts > (place - 1) * :files / parts
 """  # noqa: S608 - constants of this module
 _COUNTERS = f"""
-SELECT segment, ifnull(layer_index, -1), ticks, {", ".join(RATIOS)} FROM aicore
+SELECT segment, ifnull(layer_index, -1), ticks, {", ".join(COUNTER_NAMES)} FROM aicore
 WHERE record BETWEEN :part << 24 AND (:part << 24) + :records - 1
 """  # noqa: S608 - names of counters
 _CALLS = """
@@ -97,10 +96,10 @@ class RecordSeries:
 
 @dataclass(frozen=True, slots=True)
 class CounterSeries:
-    """Some aicore records with their ratios, shape (records, ratios), NaN where not known."""
+    """Some aicore records with their counters, shape (records, counters) as in COUNTER_NAMES, NaN where not known."""
 
     records: RecordSeries
-    ratios: NDArray[np.float64]
+    values: NDArray[np.float64]
 
 
 class JobSeries(NamedTuple):

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from profagent.analyse.gathering import JobRecords
+from profagent.formats.countermap import COUNTER_NAMES
 from profagent.store.queries import LayerRow
-from profagent.store.series import RATIOS, CounterSeries, InferenceOf, JobSeries, RecordSeries
+from profagent.store.series import CounterSeries, InferenceOf, JobSeries, RecordSeries
 
 # Of a record: inference, layer's index, segment's number, duration.
 Rows = Sequence[tuple[int, int, int, float]]
@@ -37,7 +38,7 @@ def job(
 ) -> JobRecords:
     """A JOB; with `ratios` each aicore record has this value for each of them."""
     cores = records(aicore)
-    counters = None if ratios is None else CounterSeries(cores, np.full((len(cores.layer), len(RATIOS)), ratios))
+    counters = None if ratios is None else CounterSeries(cores, np.full((len(cores.layer), len(COUNTER_NAMES)), ratios))
     models = {row.model for row in of}
     series = JobSeries(list(of), cores, records(aicpu), counters)
     return JobRecords(series, {model: (layers or {}).get(model, LAYERS) for model in models}, us_per_tick)

@@ -1,0 +1,133 @@
+"""Two runs beside each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from profagent.analyse.alignment import LayerName
+from profagent.analyse.comparing import Change, Floor, ModelDiff, compare, compare_calls
+from profagent.analyse.model_runs import ModelRun
+from tests.unit.analyse.noisy_runs import independent, run
+
+SIZES = {"inferences": 30, "layers": 12}
+
+
+def _diff(base: ModelRun, new: ModelRun, floor: Floor | None = None) -> ModelDiff:
+    return compare([(base, new)], floor or Floor())[0]
+
+
+def _significant(diff: ModelDiff) -> list[str]:
+    return [change.name for change in diff.changes.values() if change.is_significant]
+
+
+def _steady(layers: int, inferences: int, time: float) -> ModelRun:
+    names = tuple(LayerName(f"l{place}", "T", "AA_CORE") for place in range(layers))
+    return ModelRun("m", names, np.full((inferences, layers), time))
+
+
+def test_the_layer_that_is_slower_is_told_and_no_other() -> None:
+    diff = _diff(run(independent, 1, **SIZES), run(independent, 2, **SIZES, slower=5))
+    assert _significant(diff) == ["l5"]
+    change = diff.changes[5]
+    assert change.percent == pytest.approx(5, abs=2)
+    assert change.difference > 0
+
+
+def test_the_floor_keeps_small_changes_out() -> None:
+    base, new = run(independent, 1, **SIZES), run(independent, 2, **SIZES, slower=5)
+    assert _significant(_diff(base, new, Floor(percent=8))) == []
+    assert _significant(_diff(base, new, Floor(absolute=100))) == []
+
+
+def test_without_any_noise_a_change_is_a_change() -> None:
+    assert _significant(_diff(_steady(3, 5, 10.0), _steady(3, 5, 11.0))) == ["l0", "l1", "l2"]
+    assert _significant(_diff(_steady(3, 5, 10.0), _steady(3, 5, 10.0))) == []
+    assert _diff(_steady(3, 4, 10.0), _steady(3, 4, 11.0)).total.p is None
+
+
+def test_too_few_inferences_tell_nothing_and_repeats_are_not_many() -> None:
+    base, new = run(independent, 1, **SIZES), run(independent, 2, **SIZES, slower=5)
+    few = replace(new, times=new.times[:4])
+    assert _diff(base, few).smallest_seen is None
+    repeated = replace(few, times=np.tile(few.times, (20, 1)))
+    found = _diff(base, repeated)
+    assert (found.smallest_seen, found.total.p, _significant(found)) == (None, None, [])
+    assert found.changes[5].new.number == 80
+
+
+def test_the_smallest_change_to_be_seen_shrinks_with_inferences() -> None:
+    seen = []
+    for inferences in (10, 40, 160):
+        sizes = {"layers": 12, "inferences": inferences}
+        seen.append(_diff(run(independent, 1, **sizes), run(independent, 2, **sizes)).smallest_seen or 0.0)
+    assert seen == sorted(seen, reverse=True)
+    assert 1 < seen[1] < 4
+
+
+def test_a_fused_layer_is_compared_with_the_sum_of_its_parts() -> None:
+    base = run(independent, 1, **SIZES)
+    new = run(independent, 2, **SIZES)
+    layers = (LayerName("l0+l1", "T0", "AA_CORE"), *new.layers[2:])
+    fused = replace(new, layers=layers, times=np.c_[new.times[:, :2].sum(axis=1) * 1.2, new.times[:, 2:]])
+    diff = _diff(base, fused)
+    assert diff.matches[0].kind == "fused"
+    assert diff.changes[0].percent == pytest.approx(20, abs=3)
+    assert diff.changes[0].is_significant
+
+
+def test_a_layer_that_one_run_lacks_has_no_change_but_the_total_has() -> None:
+    base, new = run(independent, 1, **SIZES), run(independent, 2, **SIZES)
+    shorter = replace(new, layers=new.layers[1:], times=new.times[:, 1:])
+    diff = _diff(base, shorter)
+    assert diff.matches[0].kind == "removed"
+    assert 0 not in diff.changes
+    assert diff.total.is_significant
+    assert diff.total.difference < 0
+
+
+def test_missing_records_are_passed_over_and_a_layer_with_few_is_not_tested() -> None:
+    base, new = run(independent, 1, **SIZES), run(independent, 2, **SIZES, slower=5)
+    new.times[3, 5] = new.times[4, 2] = np.nan
+    assert _significant(_diff(base, new)) == ["l5"]
+    new.times[:20, 5] = np.nan
+    found = _diff(base, new)
+    assert (found.changes[5].p, found.changes[5].is_significant, found.changes[5].new.number) == (None, False, 10)
+
+
+def test_types_and_the_whole_are_compared_too() -> None:
+    base, new = run(independent, 1, **SIZES), run(independent, 2, **SIZES)
+    diff = _diff(base, replace(new, times=new.times * 1.05))
+    assert diff.total.is_significant
+    assert all(change.is_significant for change in diff.types)
+    assert {change.scope for change in diff.types} == {"type"}
+
+
+def test_counters_that_moved_go_with_a_change() -> None:
+    rng = np.random.default_rng(3)
+    counters = [rng.normal(0.4, 0.01, (20, 10)) for _ in range(2)]
+    counters[1][:, 6] += 0.1
+    base = replace(run(independent, 1, **SIZES), counters={5: counters[0], 6: counters[0]})
+    new = replace(run(independent, 2, **SIZES, slower=5), counters={5: counters[1], 6: counters[1]})
+    diff = _diff(base, new)
+    assert [moved.counter for moved in diff.changes[5].moved] == ["dld"]
+    assert diff.changes[6].moved == ()
+
+
+def test_more_models_are_more_comparisons() -> None:
+    base, new = run(independent, 1, **SIZES), run(independent, 2, **SIZES, slower=5)
+    alone, first = _diff(base, new), compare([(base, new), (base, base)], Floor())[0]
+    assert first.changes[5].p == pytest.approx(2 * (alone.changes[5].p or 0))
+
+
+def test_calls_are_compared_where_both_runs_have_them() -> None:
+    rng = np.random.default_rng(4)
+    base = {"f": rng.normal(100, 1, 50), "g": rng.normal(50, 1, 50), "h": np.array([])}
+    new = {"f": rng.normal(104, 1, 50), "g": rng.normal(50, 1, 3), "x": np.ones(3)}
+    found: list[Change] = compare_calls(base, new, Floor())
+    assert [(change.name, change.is_significant, change.p is None) for change in found] == [
+        ("f", True, False),
+        ("g", False, True),
+    ]

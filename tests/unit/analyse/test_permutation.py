@@ -1,0 +1,79 @@
+"""The permutation test, against known values and its own promises."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from profagent.analyse.permutation import DEALS, MOST_ROWS, permutation_test
+
+
+def _p(base: np.ndarray, new: np.ndarray, stretch: float = 1.0) -> list[float]:
+    return permutation_test(base, new, np.full(base.shape[1], stretch), 0.05).p.tolist()
+
+
+def _exact_p(base: np.ndarray, new: np.ndarray) -> float:
+    """By every way to deal the rows out."""
+    both, count = np.concatenate([base, new])[:, 0], len(base)
+    found = abs(base.mean() - new.mean())
+    ways = [list(way) for way in combinations(range(len(both)), count)]
+    as_far = [abs(both[way].mean() - np.delete(both, way).mean()) >= found - 1e-12 for way in ways]
+    return sum(as_far) / len(ways)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.8, 1.5])
+def test_p_of_one_column_is_that_of_all_deals(shift: float) -> None:
+    rng = np.random.default_rng(5)
+    base, new = rng.random((6, 1)), rng.random((6, 1)) + shift
+    assert _p(base, new)[0] == pytest.approx(_exact_p(base, new), abs=0.03)
+
+
+def test_a_clear_difference_has_the_smallest_p_and_others_keep_theirs() -> None:
+    rng = np.random.default_rng(6)
+    base, new = rng.standard_normal((2, 20, 30))
+    p_values = _p(base, new + 5 * (np.arange(30) == 3))
+    assert p_values[3] == pytest.approx(1 / (DEALS + 1))
+    assert min(p_values[:3] + p_values[4:]) > 0.05
+
+
+def test_one_column_among_many_must_differ_by_more() -> None:
+    rng = np.random.default_rng(7)
+    base, new = rng.standard_normal((2, 20, 60))
+    new[:, 0] += 0.9
+    assert _p(base, new)[0] > 3 * _p(base[:, :1], new[:, :1])[0]
+
+
+def test_columns_that_say_the_same_are_one_comparison() -> None:
+    rng = np.random.default_rng(8)
+    base, new = rng.standard_normal((2, 20, 1))
+    new += 0.9
+    assert _p(np.tile(base, 50), np.tile(new, 50)) == pytest.approx(_p(base, new) * 50)
+
+
+def test_values_of_no_spread_differ_or_do_not() -> None:
+    flat = np.ones((10, 2))
+    assert _p(flat, flat + np.array([0.0, 0.1])) == [1.0, pytest.approx(0.0, abs=2e-3)]
+
+
+def test_what_is_stretched_is_less_certain() -> None:
+    rng = np.random.default_rng(9)
+    base, new = rng.standard_normal((2, 20, 1))
+    assert _p(base, new + 1.0, stretch=6.0)[0] > 5 * _p(base, new + 1.0)[0]
+
+
+def test_a_spike_does_not_hide_a_change() -> None:
+    rng = np.random.default_rng(10)
+    base, new = 100 + rng.standard_normal((2, 20, 1))
+    base[0] = 100_000
+    assert _p(base, new + 5)[0] < 0.01
+
+
+def test_many_rows_are_averaged_in_blocks_and_answers_are_the_same_each_time() -> None:
+    rng = np.random.default_rng(11)
+    base, new = rng.standard_normal((2, 20 * MOST_ROWS + 3, 2))
+    new[:, 1] += 0.2
+    assert _p(base, new)[0] > 0.05
+    assert _p(base, new)[1] < 0.01
+    assert _p(base, new) == _p(base, new)

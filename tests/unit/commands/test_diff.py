@@ -1,0 +1,151 @@
+"""`diff`: which runs are compared, what it is told, and the text of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profagent.analyse.comparing import Floor
+from profagent.analyse.conditions import parse_condition
+from profagent.commands.diff import Diff, DiffOptions, Operand, diff
+from profagent.commands.diff_report import diff_document, junit_cases, report_lines
+from profagent.commands.floors import floor_of
+from profagent.errors import UsageError
+from tests.unit.store.database import START_US, DatabaseBuilder
+
+TEXT = """\
+FAILED: layers: 1 slower; 1 fused, 1 removed; yolo +5.6 % (18.0 → 19.0 us)
+FAILED layer.median>+5%: pool +50.0 % (4.0 → 6.0 us)
+passed total.median>+10%
+BASE is 1: JOBA: sampled 0 of N/A due (interval N/A)
+NEW is 2  *** simulated: figures are invented ***: JOBB: sampled 0 of N/A due (interval N/A)
+unfair: figures: measured in BASE, simulated in NEW
+unfair: BASE does not tell: interval
+unfair: NEW is incomplete: its ledger has losses of 2
+unfair: NEW does not tell: interval
+
+yolo: 6 inferences of 5 layers and 6 inferences of 3 layers; +5.6 % (18.0 → 19.0 us)
+smallest change of a usual layer that could have been seen: 0.0 %
+
+layer                    what     BASE(us)  NEW(us)  change(us)  change(%)       p
+-----------------------  -------  --------  -------  ----------  ---------  ------
+conv | relu → conv+relu  fused      12.000   12.000       0.000       0.00  1.0000
+gone                     removed     1.000      N/A         N/A        N/A     N/A
+pool                     slower      4.000    6.000       2.000      50.00  0.0000
+"""
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> DatabaseBuilder:
+    return DatabaseBuilder(tmp_path / "profagent.db")
+
+
+def _session(
+    builder: DatabaseBuilder,
+    name: str,
+    layers: dict[str, int],
+    *,
+    model: str = "yolo",
+    mhz: int | None = 700,
+    **values: int,
+) -> int:
+    """Six inferences without noise, from the layers' times in µs."""
+    session = builder.session(**values)
+    number = builder.model(builder.job(session, name=name, frequency_mhz=mhz), model, layers=tuple(layers))
+    for pic in range(6):
+        inference = builder.inference(session, number, pic, start_us=START_US + pic)
+        builder.aicore(inference, builder.new_part(session, number, "aicore"), [7 * us for us in layers.values()])
+    return session
+
+
+def _diff(file: Path, *conditions: str, base: int = 1, new: int = 2) -> Diff:
+    options = DiffOptions([parse_condition(text) for text in conditions])
+    return diff(Operand(str(base), file, base), Operand(str(new), file, new), options)
+
+
+def _two(builder: DatabaseBuilder) -> Path:
+    _session(builder, "JOBA", {"conv": 8, "relu": 4, "gone": 1, "pool": 4, "end": 1})
+    new = _session(builder, "JOBB", {"conv+relu": 12, "pool": 6, "end": 1}, simulated=1)
+    builder.ledger(new, "loss", "torn-record", 2)
+    return builder.close()
+
+
+def test_the_text_has_the_verdict_first(builder: DatabaseBuilder) -> None:
+    found = _diff(_two(builder), "layer.median>+5%", "total.median>+10%")
+    assert "\n".join(report_lines(found, as_markdown=False)) + "\n" == TEXT
+
+
+def test_markdown_has_a_table_that_no_name_breaks(builder: DatabaseBuilder) -> None:
+    _session(builder, "JOBA", {"a|b_*": 8})
+    _session(builder, "JOBB", {"a|b_*": 9})
+    lines = list(report_lines(_diff(builder.close()), as_markdown=True))
+    assert lines[0].startswith("**layers: 1 slower")
+    assert lines[-1].startswith("| a\\|b\\_\\* | slower | 8.000 | 9.000 |")
+
+
+def test_the_document_and_the_test_cases(builder: DatabaseBuilder) -> None:
+    found = _diff(_two(builder), "layer.median>+5%", "total.median>+10%")
+    document = diff_document(found)
+    assert (document["complete"], document["can_tell"]) == (False, True)
+    assert [(each["condition"], each["holds"]) for each in document["conditions"]] == [
+        ("layer.median>+5%", True),
+        ("total.median>+10%", False),
+    ]
+    assert [layer["what"] for layer in document["models"][0]["layers"]] == ["fused", "removed", "same", "same"]
+    cases = junit_cases(found)
+    assert [failure is None for _, failure in cases] == [False, True, False]
+    assert "NEW has losses of 2" in (cases[2][1] or "")
+
+
+def test_models_are_paired_by_name_and_others_told(builder: DatabaseBuilder) -> None:
+    for session, other in ((1, "x"), (2, "y")):
+        _session(builder, f"JOB{session}", {"a": 1}, model="m")
+        model = builder.model(session, other, layers=("b",))
+        builder.aicore(builder.inference(session, model), builder.new_part(session, model, "aicore"), [7])
+    found = _diff(builder.close())
+    assert [model.name for model in found.models] == ["m"]
+    assert found.only == [("BASE", "x"), ("NEW", "y")]
+
+
+def test_the_only_models_are_compared_whatever_their_names(builder: DatabaseBuilder) -> None:
+    _session(builder, "JOBA", {"a": 1}, model="m_v1")
+    _session(builder, "JOBB", {"a": 1}, model="m_v2")
+    assert any("m_v1 → m_v2" in line for line in report_lines(_diff(builder.close()), as_markdown=False))
+
+
+def test_what_cannot_be_compared_is_refused(builder: DatabaseBuilder) -> None:
+    _session(builder, "JOBA", {"a": 1})
+    builder.job(builder.session(), name="JOBB")
+    _session(builder, "JOBC", {"a": 1}, mhz=None)
+    file = builder.close()
+    with pytest.raises(UsageError, match="no model is in both runs"):
+        _diff(file)
+    with pytest.raises(UsageError, match="how long a tick takes in JOBC"):
+        _diff(file, new=3)
+    with pytest.raises(UsageError, match="no session 9"):
+        _diff(file, new=9)
+
+
+def test_a_total_is_of_all_models(builder: DatabaseBuilder) -> None:
+    for session in (1, 2):
+        _session(builder, f"JOB{session}", {"a": 10 * session}, model="m")
+        model = builder.model(session, "n", layers=("b",))
+        for pic in range(6):
+            inference = builder.inference(session, model, pic)
+            builder.aicore(inference, builder.new_part(session, model, "aicore"), [70])
+    found = _diff(builder.close(), "total.median>+49%", "total.median>+51%", "model[n].median>+1%")
+    assert [bool(outcome.failing) for outcome in found.outcomes] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "floor"), [("1%,0.1us", Floor(1, 0.1)), ("2.5%", Floor(2.5, 0)), ("0%, 3us", Floor(0, 3))]
+)
+def test_floors(text: str, floor: Floor) -> None:
+    assert floor_of(text) == floor
+
+
+@pytest.mark.parametrize("text", ["", "1", "1us", "1%,2ms", "-1%"])
+def test_what_is_no_floor_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        floor_of(text)
