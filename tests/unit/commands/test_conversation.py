@@ -278,11 +278,12 @@ async def test_whoever_watches_hears_that_a_job_has_caught_up_before_what_follow
     assert told.index(("jobs", [(JOB, "open", True)])) < len(told) - 1 - told[::-1].index(("changed", 0))
 
 
-async def test_a_removed_job_has_caught_up() -> None:
+@pytest.mark.parametrize("was_heard", [True, False])
+async def test_a_removed_job_has_caught_up_where_the_board_had_heard_that_it_is_followed(*, was_heard: bool) -> None:
     async with talking() as talk:
-        talk.stream.say(_job(), *LISTED, _job("removed"))
+        talk.stream.say(_job(), *LISTED, *([ANNOUNCED] if was_heard else []), _job("removed"))
         await talk.observer.until(("jobs", [(JOB, "removed", False)]))
-    assert ("state", JOB, "removed", True) in talk.sink.seen
+    assert ("state", JOB, "removed", was_heard) in talk.sink.seen
 
 
 async def test_long_answers_go_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
