@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.integration.board import GrowingJob, content, eventually, running, simulated
 from tests.integration.host import profagent, started
 from tests.integration.rows import imported_rows, link_ledger, query, rows_of
@@ -60,15 +62,21 @@ def test_a_record_that_is_killed_goes_on(root: Path, tmp_path: Path) -> None:
 def test_a_job_that_finished_while_nobody_recorded_is_fetched_by_the_session_that_began_it(
     root: Path, tmp_path: Path
 ) -> None:
-    with simulating(root, 4) as board, started("watch", "--board", board.address, "--from-start") as watcher:
+    with (
+        simulating(root, 300) as program,
+        running("--root", root) as board,
+        started("watch", "--board", board.address, "--from-start") as watcher,
+    ):
         arguments = ("--board", board.address, "--workspace", tmp_path / "workspace")
         with started("record", *arguments) as host:
             assert eventually(lambda: len(list(tmp_path.glob("workspace/mirror/*/*/data/aicore*.done"))) > 3)
             host.process.kill()
+        # Asked to end, the simulated board finishes its JOB first.
+        assert program.stop() == 0
         watcher.out.until("is finished")
         ended = profagent("record", *arguments, "--until-finished", "--json")
     assert (ended.code, ended.document["session"]) == (0, 1)
-    _check(root, tmp_path / "workspace", 3 * RATE)
+    _check(root, tmp_path / "workspace", 3)
 
 
 def test_a_file_made_anew_whose_notice_died_with_the_process_is_told_after_the_restart(
@@ -136,6 +144,7 @@ def test_a_daemon_that_is_killed_and_comes_back_is_followed_on(root: Path, tmp_p
     _check(root, workspace, RATE)
 
 
+@pytest.mark.timeout(300)
 def test_both_are_killed_and_go_on(root: Path, tmp_path: Path) -> None:
     workspace, moments = tmp_path / "workspace", random.Random(22)
     with simulating(root, 300) as board, running("--root", root) as first:
