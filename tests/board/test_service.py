@@ -93,7 +93,7 @@ async def test_a_stop_sends_what_there_is_and_says_goodbye(board: Booted) -> Non
     board.start()
     async with following(board.address) as client:
         await client.start()
-        await client.until(lambda: client.is_listed)
+        await client.until(lambda: client.has(LOG))
         board.run("systemctl", "stop", "--no-block", SERVICE)
         await client.until_ended()
     assert client.goodbye is not None
