@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from profagent.commands.boards_file import BoardEntry, BoardsFile
 from tests.board.sshd import PATH_OF_TESTS, Sshd, public_key, running_sshd
 from tests.daemon.daemon_process import CHECKOUT
+from tests.fakes.ports import own_port
 from tests.integration.host import Ended, profagent
 
 # Leads to this machine, and does not look like a loopback address.
@@ -98,10 +98,7 @@ def deploy_board(
     # The user's own settings of the shell may have added to PATH.
     settings = f'ForceCommand exec /usr/bin/env "PATH={programs}" /bin/sh -c "$SSH_ORIGINAL_COMMAND"'
     with running_sshd(folder / "sshd", settings=settings, inside=inside) as sshd:
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            port = int(probe.getsockname()[1])
-        board = DeployBoard(sshd, folder / "home", cache, prefix or folder / "board", port)
+        board = DeployBoard(sshd, folder / "home", cache, prefix or folder / "board", own_port())
         try:
             yield board
         finally:

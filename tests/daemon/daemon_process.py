@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from profagentd import __version__
+from tests.fakes.ports import own_port
 
 CHECKOUT = Path(__file__).parents[2]
 IMPORT_ROOTS = ("protos", "daemon")
@@ -48,10 +49,13 @@ def environment(*roots: str) -> dict[str, str]:
 
 
 @contextmanager
-def running(*arguments: str | Path, listen: str = "127.0.0.1:0", log: IO[str] | None = None) -> Iterator[Daemon]:
-    """A daemon that serves, and forgets at its end unless it is told where to keep; it is ended in any case."""
+def running(*arguments: str | Path, listen: str = "", log: IO[str] | None = None) -> Iterator[Daemon]:
+    """A daemon that serves, and forgets at its end unless it is told where to keep; it is ended in any case.
+
+    Where it listens unless it is told, another one can after its end.
+    """
     with tempfile.TemporaryDirectory(prefix="profagentd-state-") as state:
-        started = command("--listen", listen, "--state", state, *map(str, arguments))
+        started = command("--listen", listen or f"127.0.0.1:{own_port()}", "--state", state, *map(str, arguments))
         with serving(started, environment(), log) as daemon:
             yield daemon
 

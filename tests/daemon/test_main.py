@@ -132,7 +132,7 @@ def test_two_daemons_do_not_share_a_state_directory(tmp_path: Path) -> None:
     state = str(tmp_path / "state")
     with running("--root", tmp_path, "--state", state) as daemon:
         told = refused(tmp_path, "--listen", "127.0.0.1:0")
-        assert f"{state} is in use by another profagentd: process {daemon.process.pid}, for 127.0.0.1:0" in told
+        assert f"{state} is in use by another profagentd: process {daemon.process.pid}, for {daemon.address}" in told
         assert "--state of its own" in told
         assert daemon.stop() == 0
     with running("--root", tmp_path, "--state", state) as after:

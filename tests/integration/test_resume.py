@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.daemon_process import environment, serving
+from tests.fakes.ports import own_port
 from tests.integration.board import GrowingJob, content, eventually, running, simulated
 from tests.integration.host import profagent, started
 from tests.integration.rows import imported_rows, link_ledger, query, rows_of
@@ -79,7 +80,7 @@ def test_a_board_that_was_started_anew_is_gone_on_with(is_host_there: bool, resu
     options = ("--root", resumed.root, "--state", tmp_path / "state")
     arguments = ("--workspace", resumed.workspace, "--until-finished", "--json")
     with ExitStack() as hosts:
-        with booted("one", "127.0.0.1:0", *options) as address:
+        with booted("one", f"127.0.0.1:{own_port()}", *options) as address:
             host = hosts.enter_context(started("record", "--board", address, *arguments))
             resumed.write_part()
             assert resumed.is_committed()

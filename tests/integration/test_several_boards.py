@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes.ports import own_port
 from tests.integration.board import content, eventually, running, sample, simulated
 from tests.integration.host import Ended, profagent, started
 from tests.integration.rows import imported_rows, query, rows_of
@@ -24,13 +24,6 @@ def roots(tmp_path: Path) -> dict[str, Path]:
     for root in found.values():
         root.mkdir()
     return found
-
-
-def free_address() -> str:
-    """Where nobody listens, and a daemon may."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def boards(*addresses: str) -> list[str]:
@@ -61,7 +54,7 @@ def ended_sessions(workspace: Path) -> int:
 
 
 def test_one_that_is_away_for_a_time_and_one_for_good_hold_up_nobody(roots: dict[str, Path], tmp_path: Path) -> None:
-    workspace, late = tmp_path / "workspace", free_address()
+    workspace, late = tmp_path / "workspace", f"127.0.0.1:{own_port()}"
     simulation = ("--simulate", "--rate", "20", "--for", "5", "--model", "mobilenetv2")
     # Its calls are not complete: the JOB stays open.
     gone = simulated(roots["gamma"], 6)
@@ -102,7 +95,7 @@ def test_one_that_is_away_for_a_time_and_one_for_good_hold_up_nobody(roots: dict
 
 def test_one_that_is_never_reached_is_exit_code_3_and_harms_no_other(roots: dict[str, Path], tmp_path: Path) -> None:
     sample(roots["alpha"], "runtime-api")
-    nobody, workspace = free_address(), tmp_path / "workspace"
+    nobody, workspace = f"127.0.0.1:{own_port()}", tmp_path / "workspace"
     with running("--root", roots["alpha"], *FAST) as alpha:
         arguments = ("--workspace", workspace, "--backlog", "--until-finished", "--for", "3")
         ended = profagent("record", *boards(nobody, alpha.address), *arguments, "--json")
