@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine
 POLL_S = 0.001
 # So generous that a slow machine does not fail a test.
 PATIENCE_S = 20.0
+# What it may take longer than it should.
+SLACK_S = 10.0
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -188,13 +188,13 @@ def test_a_half_close_ends_one_direction() -> None:
 
 def test_a_delay_delays_and_does_not_slow() -> None:
     with link(Faults(delay_s=0.4)) as (_, host, far):
-        begun = time.monotonic()
-        sending = sent(far)
+        begun, data = time.monotonic(), DATA * 8
+        sending = sent(far, data)
         first = host.recv(1)
         assert time.monotonic() - begun >= 0.4
-        assert first + received(host, len(DATA) - 1) == DATA
+        assert first + received(host, len(data) - 1) == data
         sending.join()
-        assert time.monotonic() - begun < 0.4 * len(DATA) / (16 << 10), "not once for each piece"
+        assert time.monotonic() - begun < 0.4 * len(data) / (16 << 10), "not once for each piece"
 
 
 def test_a_trickle_holds_its_rate() -> None:
