@@ -130,6 +130,11 @@ async def test_another_retention_is_told_anew_by_clients_that_come_back(reloaded
 
 
 def test_without_anything_to_read_the_signal_ends_it(tmp_path: Path) -> None:
-    with running("--root", tmp_path) as daemon:
-        os.kill(daemon.process.pid, signal.SIGHUP)
-        assert daemon.process.wait(PATIENCE_S) == -signal.SIGHUP
+    # Whoever ignores it, as under nohup, hands that down.
+    was = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with running("--root", tmp_path) as daemon:
+            os.kill(daemon.process.pid, signal.SIGHUP)
+            assert daemon.process.wait(PATIENCE_S) == -signal.SIGHUP
+    finally:
+        signal.signal(signal.SIGHUP, was)
