@@ -19,6 +19,8 @@ from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 if TYPE_CHECKING:
     from tests.daemon.daemon_process import Daemon
 
+# Ten starts of a process, on a machine that has much else to do.
+pytestmark = pytest.mark.timeout(300)
 KILLS = 10
 RATE = 50
 
@@ -30,6 +32,16 @@ def simulating(root: Path, for_s: int) -> Iterator[Daemon]:
     with running("--root", root, *arguments) as daemon:
         assert eventually(lambda: any(root.iterdir()))
         yield daemon
+
+
+def _has_recorded(root: Path, inferences: int) -> bool:
+    """Wait until the simulated board has left so many."""
+    return eventually(lambda: len(list(root.glob("JOB*/data/aicore*.done"))) > inferences)
+
+
+def _is_followed(workspace: Path) -> bool:
+    """Wait until records have come: a JOB that ends before is not waited for."""
+    return eventually(lambda: len(list(workspace.glob("mirror/*/JOB*/data/aicore*.done"))) > 3)
 
 
 def _check(root: Path, workspace: Path, inferences: float) -> None:
@@ -44,7 +56,7 @@ def _check(root: Path, workspace: Path, inferences: float) -> None:
 
 def test_a_record_that_is_killed_goes_on(root: Path, tmp_path: Path) -> None:
     workspace, moments = tmp_path / "workspace", random.Random(20)
-    with simulating(root, 10) as board:
+    with simulating(root, 300) as npu, running("--root", root) as board:
         arguments = ("--board", board.address, "--workspace", workspace)
         for _ in range(KILLS):
             with started("record", *arguments) as host:
@@ -52,7 +64,12 @@ def test_a_record_that_is_killed_goes_on(root: Path, tmp_path: Path) -> None:
                 # The moment of the kill is what this test is about.
                 time.sleep(moments.uniform(0.0, 0.6))
                 host.process.kill()
-        ended = profagent("record", *arguments, "--until-finished", "--json")
+        with started("record", *arguments, "--until-finished", "--json") as host:
+            assert _is_followed(workspace)
+            assert _has_recorded(root, 8 * RATE)
+            # Asked to end, the simulated board finishes its JOB first.
+            assert npu.stop() == 0
+            ended = host.ended()
     assert ended.code == 0, ended.err
     assert (ended.document["session"], ended.document["complete"]) == (1, True)
     assert query(workspace / "profagent.db", "SELECT count(*), count(ended_us) FROM session") == [(1, 1)]
@@ -63,20 +80,20 @@ def test_a_job_that_finished_while_nobody_recorded_is_fetched_by_the_session_tha
     root: Path, tmp_path: Path
 ) -> None:
     with (
-        simulating(root, 300) as program,
+        simulating(root, 300) as npu,
         running("--root", root) as board,
         started("watch", "--board", board.address, "--from-start") as watcher,
     ):
         arguments = ("--board", board.address, "--workspace", tmp_path / "workspace")
         with started("record", *arguments) as host:
-            assert eventually(lambda: len(list(tmp_path.glob("workspace/mirror/*/*/data/aicore*.done"))) > 3)
+            assert _is_followed(tmp_path / "workspace")
             host.process.kill()
-        # Asked to end, the simulated board finishes its JOB first.
-        assert program.stop() == 0
+        assert _has_recorded(root, 3 * RATE)
+        assert npu.stop() == 0
         watcher.out.until("is finished")
         ended = profagent("record", *arguments, "--until-finished", "--json")
     assert (ended.code, ended.document["session"]) == (0, 1)
-    _check(root, tmp_path / "workspace", 3)
+    _check(root, tmp_path / "workspace", 3 * RATE)
 
 
 def test_a_file_made_anew_whose_notice_died_with_the_process_is_told_after_the_restart(
@@ -144,7 +161,6 @@ def test_a_daemon_that_is_killed_and_comes_back_is_followed_on(root: Path, tmp_p
     _check(root, workspace, RATE)
 
 
-@pytest.mark.timeout(300)
 def test_both_are_killed_and_go_on(root: Path, tmp_path: Path) -> None:
     workspace, moments = tmp_path / "workspace", random.Random(22)
     with simulating(root, 300) as board, running("--root", root) as first:

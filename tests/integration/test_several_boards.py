@@ -15,6 +15,8 @@ from tests.integration.rows import imported_rows, query, rows_of
 
 NAMES = ("alpha", "beta", "gamma")
 FAST = ("--quiet-after", "1")
+# Asked to end, a simulated board finishes its JOB first.
+SIMULATION = ("--simulate", "--rate", "20", "--for", "300", "--model", "mobilenetv2")
 
 
 @pytest.fixture
@@ -53,15 +55,20 @@ def ended_sessions(workspace: Path) -> int:
     return len(query(workspace / "profagent.db", "SELECT 1 FROM session WHERE ended_us IS NOT NULL"))
 
 
+def are_followed(workspace: Path, *names: str) -> bool:
+    """Wait until records of these boards have come: a JOB that ends before is not waited for."""
+    return eventually(lambda: all(any(workspace.glob(f"mirror/{name}/JOB*/data/aicore*")) for name in names))
+
+
 def test_one_that_is_away_for_a_time_and_one_for_good_hold_up_nobody(roots: dict[str, Path], tmp_path: Path) -> None:
     workspace, late = tmp_path / "workspace", f"127.0.0.1:{own_port()}"
-    simulation = ("--simulate", "--rate", "20", "--for", "5", "--model", "mobilenetv2")
     # Its calls are not complete: the JOB stays open.
     gone = simulated(roots["gamma"], 6)
     next((gone / "data").glob("acl_api*.done")).unlink()
     with (
-        running("--root", roots["alpha"], "--identity", "alpha", *simulation, "--seed", "1") as alpha,
-        running("--root", roots["beta"], *simulation, "--seed", "2") as writer,
+        running("--root", roots["alpha"], *SIMULATION, "--seed", "1") as first_npu,
+        running("--root", roots["beta"], *SIMULATION, "--seed", "2") as second_npu,
+        running("--root", roots["alpha"], "--identity", "alpha") as alpha,
         running("--root", roots["gamma"], "--identity", "gamma") as gamma,
     ):
         addresses = (alpha.address, late, gamma.address)
@@ -78,7 +85,8 @@ def test_one_that_is_away_for_a_time_and_one_for_good_hold_up_nobody(roots: dict
             assert eventually(lambda: mirrored.exists() and content(mirrored) == content(gone))
             gamma.process.kill()
             with running("--root", roots["beta"], "--identity", "beta", listen=late):
-                assert writer.stop() == 0
+                assert are_followed(workspace, "alpha", "beta")
+                assert (first_npu.stop(), second_npu.stop()) == (0, 0)
                 assert eventually(lambda: ended_sessions(workspace) == 2)
                 assert host.process.poll() is None, "a board that is away is waited for"
                 ended = host.interrupt()
@@ -163,11 +171,12 @@ def test_a_job_of_another_soc_ends_its_board_and_no_other(roots: dict[str, Path]
 
 
 def test_every_board_s_session_goes_on_after_a_kill(roots: dict[str, Path], tmp_path: Path) -> None:
-    workspace = tmp_path / "workspace"
-    simulation = ("--simulate", "--rate", "20", "--for", "6", "--model", "mobilenetv2")
+    workspace, names = tmp_path / "workspace", ("alpha", "beta")
     with (
-        running("--root", roots["alpha"], "--identity", "alpha", *simulation, "--seed", "1") as alpha,
-        running("--root", roots["beta"], "--identity", "beta", *simulation, "--seed", "2") as beta,
+        running("--root", roots["alpha"], *SIMULATION, "--seed", "1") as first_npu,
+        running("--root", roots["beta"], *SIMULATION, "--seed", "2") as second_npu,
+        running("--root", roots["alpha"], "--identity", "alpha") as alpha,
+        running("--root", roots["beta"], "--identity", "beta") as beta,
     ):
         arguments: list[str | Path] = [*boards(alpha.address, beta.address), "--workspace", workspace]
         for _ in range(3):
@@ -175,8 +184,11 @@ def test_every_board_s_session_goes_on_after_a_kill(roots: dict[str, Path], tmp_
                 for address in (alpha.address, beta.address):
                     host.err.until(f"{address}: recording")
                 host.process.kill()
-        ended = profagent("record", *arguments, "--until-finished", "--json")
+        with started("record", *arguments, "--until-finished", "--json") as host:
+            assert are_followed(workspace, *names)
+            assert (first_npu.stop(), second_npu.stop()) == (0, 0)
+            ended = host.ended()
     assert ended.code == 0, ended.err
     assert sorted(session["session"] for session in ended.document["sessions"]) == [1, 2]
-    for name in ("alpha", "beta"):
+    for name in names:
         check(roots[name], workspace, name)

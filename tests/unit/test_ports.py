@@ -6,11 +6,13 @@ import itertools
 import socket
 import subprocess
 import sys
-
-import pytest
+from typing import TYPE_CHECKING
 
 from tests.daemon.daemon_process import environment
 from tests.fakes import ports
+
+if TYPE_CHECKING:
+    import pytest
 
 FROM = "import itertools, sys; from tests.fakes import ports; ports._numbers = itertools.count(int(sys.argv[1]))"
 
