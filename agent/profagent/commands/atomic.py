@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["make_directory", "write_atomically", "write_folder_atomically"]
+__all__ = ["alone_in", "make_directory", "write_atomically", "write_folder_atomically"]
 
 WRITE_BYTES = 1 << 18
 OWNER_ONLY = 0o700
@@ -25,6 +27,20 @@ def make_directory(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _not_written(directory, error) from error
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Hold off others that change a directory's files and ask for this, too; they are waited for. ProfagentError."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _not_written(directory, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(target: Path, pieces: Iterable[bytes], *, durably: bool = False) -> None:

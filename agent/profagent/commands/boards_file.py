@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,28 +12,32 @@ from typing import TYPE_CHECKING, Any, Self
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from profagent.commands.atomic import make_directory, write_atomically
+from profagent.commands.atomic import alone_in, make_directory, write_atomically
 from profagent.errors import UsageError
 from profagent.link.credentials import default_keys, full_address, host_of
 from profagent.link.known import KnownBoard
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
-_KEYS = ("address", "uuid", "fingerprint", "ssh")
+_KEYS = ("address", "uuid", "fingerprint", "ssh", "machine")
 
 
 @dataclass(frozen=True, slots=True)
 class BoardEntry:
-    """A board: where its daemon listens, its identity, SHA-256 of its certificate, how `ssh` calls it; "": unknown."""
+    """A board: where its daemon listens, its identity, SHA-256 of its certificate, how `ssh` calls it; "": unknown.
+
+    `machine` is its machine's marks (`deploy.machine`), with spaces between them.
+    """
 
     name: str
     address: str
     uuid: str = ""
     fingerprint: str = ""
     ssh: str = ""
+    machine: str = ""
 
     @property
     def known(self) -> KnownBoard:
@@ -77,28 +82,31 @@ class BoardsFile:
         entry = self.entries().get(board)
         return board if entry is None else entry.ssh or host_of(full_address(entry.address))
 
-    def put(self, entry: BoardEntry) -> bool:
-        """Add a board, or write its keys anew; whether it was there. Raises UsageError, ProfagentError."""
+    def put(self, entry: BoardEntry, *, is_same: bool = False) -> bool:
+        """Add a board, or write its keys anew; whether it was there. Raises UsageError, ProfagentError.
+
+        `is_same`: the name of a board with another identity is left to that one, with a UsageError.
+        """
         entry.check("the board")
-        was_there = entry.name in self.entries()
-        document = self._document()
-        boards = document.setdefault("boards", tomlkit.table(is_super_table=True))
-        table = boards.setdefault(entry.name, tomlkit.table())
-        for key in _KEYS:
-            if value := getattr(entry, key):
-                table[key] = value
-            else:
-                table.pop(key, None)
-        self._write(document)
-        return was_there
+        with self._changing() as document:
+            entries = self.entries()
+            if is_same:
+                check_same(entry, entries)
+            boards = document.setdefault("boards", tomlkit.table(is_super_table=True))
+            table = boards.setdefault(entry.name, tomlkit.table())
+            for key in _KEYS:
+                if value := getattr(entry, key):
+                    table[key] = value
+                else:
+                    table.pop(key, None)
+            return entry.name in entries
 
     def remove(self, name: str) -> None:
         """Forget a board. Raises UsageError when there is none of that name; ProfagentError."""
-        if name not in self.entries():
-            raise UsageError(f"{self.path} has no board {name}", hint="`profagent boards` lists them")
-        document = self._document()
-        del document["boards"][name]
-        self._write(document)
+        with self._changing() as document:
+            if name not in self.entries():
+                raise UsageError(f"{self.path} has no board {name}", hint="`profagent boards` lists them")
+            del document["boards"][name]
 
     def _document(self) -> Any:
         try:
@@ -119,8 +127,25 @@ class BoardsFile:
             raise UsageError(f"{source}: {name}: unknown key {unknown[0]!r}", hint=f"the keys are {', '.join(_KEYS)}")
         return BoardEntry(name, **{key: str(table.get(key, "")) for key in _KEYS}).check(source)
 
-    def _write(self, document: Any) -> None:
-        """Where it is a link, what it leads to is written."""
+    @contextmanager
+    def _changing(self) -> Iterator[Any]:
+        """The document as it stands, which nobody else changes until it is written at the end.
+
+        Where it is a link, what it leads to is written.
+        """
         target = Path(os.path.realpath(self.path))
         make_directory(target.parent)
-        write_atomically(target, [tomlkit.dumps(document).encode()])
+        with alone_in(target.parent):
+            document = self._document()
+            yield document
+            write_atomically(target, [tomlkit.dumps(document).encode()])
+
+
+def check_same(entry: BoardEntry, entries: Mapping[str, BoardEntry]) -> None:
+    """Raises UsageError where the entry's name stands for a board with another identity."""
+    there = entries.get(entry.name)
+    if there is not None and there.uuid not in ("", entry.uuid):
+        raise UsageError(
+            f"{entry.name} is another board",
+            hint=f"take another --name; or, if that one is no more, `profagent boards remove {entry.name}`",
+        )

@@ -9,8 +9,6 @@ boards/NAME hosts/NAME   what is copied to a board, or to another host, whole
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import secrets
 import shutil
@@ -21,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from profagent.commands.atomic import write_atomically, write_folder_atomically
+from profagent.commands.atomic import alone_in, write_atomically, write_folder_atomically
 from profagent.commands.issuing import Issued, issue_board, issue_host, new_workshop
 from profagent.errors import UsageError
 from profagent.link.certificate import ROLES, Certificate
@@ -187,12 +185,8 @@ class Keys:
     def _locked(self) -> Iterator[None]:
         """Hold off others that change the folder. Raises UsageError when there is none."""
         self._need_workshop()
-        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with alone_in(self.folder):
             yield
-        finally:
-            os.close(descriptor)
 
 
 @contextmanager

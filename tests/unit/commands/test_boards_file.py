@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from profagent.commands.atomic import alone_in
 from profagent.commands.boards_file import BoardEntry, BoardsFile
 from profagent.errors import ProfagentError, UsageError
 from tests.daemon.privileges import public_directory, without_privileges
@@ -67,6 +69,27 @@ def test_a_board_is_removed_alone(file: BoardsFile) -> None:
     assert file.entries() == {}
     with pytest.raises(UsageError, match="no board euler"):
         file.remove("euler")
+
+
+def test_who_changes_it_meanwhile_is_waited_for(file: BoardsFile) -> None:
+    with alone_in(file.path.parent):
+        thread = Thread(target=file.put, args=[BoardEntry("mine", "192.0.2.5")])
+        thread.start()
+        # Who does not wait has written by then.
+        thread.join(0.5)
+        file.path.write_text(f'{TEXT}[boards.theirs]\naddress = "192.0.2.6"\n', "utf-8")
+    thread.join()
+    assert list(file.entries()) == ["euler", "orange", "theirs", "mine"]
+
+
+def test_the_name_of_another_board_is_not_taken_unasked(file: BoardsFile) -> None:
+    with pytest.raises(UsageError, match="euler is another board") as error:
+        file.put(BoardEntry("euler", "192.0.2.9", "u-2"), is_same=True)
+    assert "profagent boards remove euler" in error.value.hint
+    assert file.entries()["euler"] == EULER
+    file.put(BoardEntry("orange", "192.0.2.9", "u-2"), is_same=True)
+    file.put(BoardEntry("euler", "192.0.2.9", "u-1"), is_same=True)
+    assert file.entries()["euler"].address == "192.0.2.9"
 
 
 def test_the_first_board_makes_the_file(tmp_path: Path) -> None:
