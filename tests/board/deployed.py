@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,11 +13,25 @@ from profagent.commands.boards_file import BoardEntry, BoardsFile
 from tests.board.sshd import PATH_OF_TESTS, Sshd, public_key, running_sshd
 from tests.daemon.daemon_process import CHECKOUT
 from tests.fakes.ports import own_port
-from tests.integration.host import Ended, profagent
+from tests.faults.proxy import Ending, FaultProxy
+from tests.integration.host import Ended, profagent, started
 
 # Leads to this machine, and does not look like a loopback address.
 HOST = "0.0.0.0"
 ROOTS = ("protos", "daemon", "agent")
+# A daemon that takes all settings, says that it is ready, and never answers.
+MUTE = """import os
+import socket
+import sys
+import time
+def main():
+    if "--check-config" not in sys.argv:
+        if "NOTIFY_SOCKET" in os.environ:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+                manager.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
+        time.sleep(600)
+    return 0
+"""
 
 
 class DeployBoard:
@@ -54,6 +68,21 @@ class DeployBoard:
         """Run it."""
         return profagent(*self.arguments(*more, target=target), **self.variables, **variables)
 
+    @contextmanager
+    def cut_off(self, *more: str | Path, **variables: str) -> Iterator[Callable[[], Ended]]:
+        """A deployment that runs, and what cuts its link and waits for its end."""
+        with FaultProxy(f"127.0.0.1:{self.sshd.port}", seed=1) as proxy:
+            port = int(proxy.address.rpartition(":")[2])
+            self.know(port)
+
+            def cut() -> Ended:
+                proxy.cut(Ending.RST)
+                return host.ended()
+
+            arguments = self.arguments(*more, target=self.target(port))
+            with started(*arguments, **self.variables, **variables) as host:
+                yield cut
+
     def deploy_first(self, *more: str | Path) -> Ended:
         """Deploy, listening on a port of its own."""
         ended = self.deploy("--listen", f"{HOST}:{self.port}", "--root", self.roots, *more)
@@ -73,6 +102,10 @@ class DeployBoard:
     def version(self, link: str = "current") -> str:
         """Where a link leads."""
         return (self.prefix / link).readlink().name
+
+    def given(self) -> dict[str, bytes]:
+        """Settings, identity and keys that it has."""
+        return {path.name: path.read_bytes() for path in sorted((self.prefix / "etc").rglob("*")) if path.is_file()}
 
     def record(self, workspace: Path) -> Ended:
         """Record what it has, by its name alone."""

@@ -15,23 +15,14 @@ from pathlib import Path
 import pytest
 
 from profagent.link.certificate import Certificate
-from tests.board.deployed import HOST, DeployBoard, another_version, busybox, deploy_board, mounted
+from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, busybox, deploy_board, mounted
 from tests.fakes.small_disk import small_disk
-from tests.faults.proxy import Ending, FaultProxy
 from tests.integration.board import eventually, simulated
 from tests.integration.host import profagent, started
 
 pytestmark = pytest.mark.timeout(300)
 MIB = 1 << 20
 _REMOUNT_READ_ONLY = 0x21
-# A daemon that takes all settings and never answers.
-_MUTE = """import sys
-import time
-def main():
-    if "--check-config" not in sys.argv:
-        time.sleep(600)
-    return 0
-"""
 
 
 @pytest.fixture
@@ -147,12 +138,17 @@ def test_settings_with_which_it_does_not_answer_are_taken_back(board: DeployBoar
     assert eventually((board.prefix / "run/profagentd.daemon.pid").exists)
 
 
-def test_ctrl_c_before_it_answers_has_the_version_before_run_again(board: DeployBoard, tmp_path: Path) -> None:
+def test_ctrl_c_before_it_answers_has_the_version_before_run_again_and_no_other_comes_between(
+    board: DeployBoard, tmp_path: Path
+) -> None:
     config, running = (board.prefix / "etc/profagentd.toml").read_text(), board.version()
-    mute = another_version(tmp_path / "mute", _MUTE)
+    mute = another_version(tmp_path / "mute", MUTE)
     with started(*board.arguments("--upgrade", "--retain", "delivered"), **board.variables, **mute) as host:
         assert eventually(lambda: board.version() != running)
+        other = board.deploy("--upgrade", "--retain", "keep")
         ended = host.interrupt()
+    assert other.code == 1
+    assert f"is being worked on from {socket.gethostname()}" in other.err
     assert ended.code == 130, ended.err
     assert board.version() == running
     assert (board.prefix / "etc/profagentd.toml").read_text() == config
@@ -161,14 +157,9 @@ def test_ctrl_c_before_it_answers_has_the_version_before_run_again(board: Deploy
 
 def test_a_link_that_drops_in_mid_upload_leaves_what_runs(board: DeployBoard, tmp_path: Path) -> None:
     daemon, old, other = board.daemon, board.version(), another_version(tmp_path / "later")
-    with FaultProxy(f"127.0.0.1:{board.sshd.port}", seed=1) as proxy:
-        port = int(proxy.address.rpartition(":")[2])
-        board.know(port)
-        arguments = board.arguments("--upgrade", target=board.target(port))
-        with started(*arguments, **board.variables, **other) as host:
-            assert eventually(lambda: any(board.prefix.glob("versions/*.part/*")))
-            proxy.cut(Ending.RST)
-            ended = host.ended()
+    with board.cut_off("--upgrade", **other) as cut:
+        assert eventually(lambda: any(board.prefix.glob("versions/*.part/*")))
+        ended = cut()
     assert ended.code == 3, ended.err
     assert "is lost" in ended.err
     assert (board.daemon, board.version()) == (daemon, old)
@@ -183,6 +174,16 @@ def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path, 
         assert "MiB free" in ended.err
         assert "--prefix" in ended.err
         assert list(disk.iterdir()) == []
+
+
+def test_what_an_interrupted_deployment_left_makes_room_for_the_next(tmp_path: Path, cache: Path) -> None:
+    with small_disk(tmp_path / "small", 128 * MIB) as disk, deploy_board(tmp_path, cache, disk / "p") as board:
+        left = disk / "p/versions/0.0.1-0123abcd.part"
+        left.mkdir(parents=True)
+        room = os.statvfs(disk)
+        (left / "file").write_bytes(bytes(room.f_bavail * room.f_frsize - MIB))
+        board.deploy_first()
+        assert not left.exists()
 
 
 def test_a_disk_that_cannot_be_written_to_is_told(tmp_path: Path, cache: Path) -> None:

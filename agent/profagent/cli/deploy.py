@@ -68,6 +68,12 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
     help="The workshop that issues the board's certificate; ~/.config/profagent/keys unless given.",
 )
 @click.option("--dry-run", "is_dry", is_flag=True, help="Look, say what would be done, and write nothing there.")
+@click.option(
+    "--replace",
+    "may_replace",
+    is_flag=True,
+    help="Agree that another workshop's keys, a copied identity or another prefix's service goes; else it is asked.",
+)
 @click.option("--upgrade", "is_upgrade", is_flag=True, help="Put this host's version in place of another one.")
 @click.option("--rollback", is_flag=True, help="Go back to the version that ran before.")
 @click.option("--remove", "is_removal", is_flag=True, help="Remove all that was deployed; JOBs stay.")
@@ -100,7 +106,7 @@ def command(
         was_there = _run(lambda: remove(wanted, show))
         _end({"removed": was_there}, [_removal(was_there, is_dry=wanted.is_dry)], as_json=as_json)
         return
-    done = _run(lambda: (roll_back if rollback else deploy)(wanted, show, tell))
+    done = _run(lambda: roll_back(wanted, show) if rollback else deploy(wanted, show, tell))
     _end(_fields(done), _lines(done), as_json=as_json)
 
 
@@ -160,6 +166,7 @@ def _fields(done: Deployed) -> dict[str, Any]:
         **asdict(done.entry),
         "version": done.version,
         "changes": list(done.changes),
+        "replaced": list(done.replaced),
         "daemon_version": None if board is None else board.daemon_version,
         "is_deployed": board is not None,
     }

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from profagent.commands.boards_file import BoardEntry
     from profagent.deploy.settings import BoardSettings
+    from profagent.deploy.units import Service
     from profagent.link.messages import Board
     from profagent.ssh.remote import Remote
 
-__all__ = ["answered"]
+__all__ = ["answered", "is_active"]
 
 # An interpreter on a small board takes its time.
 LIMIT_S = 90.0
@@ -28,21 +29,28 @@ _BETWEEN_S = 1.0
 DEAD = 3
 
 
-async def answered(
-    remote: Remote, settings: BoardSettings, entry: BoardEntry, keys: Path, is_active: Callable[[], Awaitable[bool]]
-) -> Board:
+async def answered(remote: Remote, service: Service, settings: BoardSettings, entry: BoardEntry, keys: Path) -> Board:
     """Who answers: over mutual TLS, or through a tunnel where the daemon listens on the board alone.
 
     It is waited for as long as the board says that it runs. Raises RefusedError, UnreachableError.
     """
+
+    async def runs() -> bool:
+        return await is_active(remote, service)
+
     if settings.has_tls:
-        return await _describe(entry.known, Access(keys, known={entry.name: entry.known}), is_active)
+        return await _describe(entry.known, Access(keys, known={entry.name: entry.known}), runs)
     async with remote.forward(settings.own_address) as local:
         known = KnownBoard(entry.name, local, entry.uuid)
-        return await _describe(known, Access(known={entry.name: known}), is_active)
+        return await _describe(known, Access(known={entry.name: known}), runs)
 
 
-async def _describe(known: KnownBoard, access: Access, is_active: Callable[[], Awaitable[bool]]) -> Board:
+async def is_active(remote: Remote, service: Service) -> bool:
+    """Whether the board says that the service runs. Raises UnreachableError."""
+    return (await remote.run(service.is_active)).status == 0
+
+
+async def _describe(known: KnownBoard, access: Access, runs: Callable[[], Awaitable[bool]]) -> Board:
     until = asyncio.get_running_loop().time() + LIMIT_S
     found_dead = 0
     while True:
@@ -52,7 +60,7 @@ async def _describe(known: KnownBoard, access: Access, is_active: Callable[[], A
         except RefusedError:
             raise
         except UnreachableError:
-            found_dead = 0 if await is_active() else found_dead + 1
+            found_dead = 0 if await runs() else found_dead + 1
             if found_dead == DEAD or asyncio.get_running_loop().time() > until:
                 raise
         await asyncio.sleep(_BETWEEN_S)

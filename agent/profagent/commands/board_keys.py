@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["BoardKeys", "board_keys"]
+__all__ = ["BoardKeys", "board_keys", "workshop_certificate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,11 @@ def board_keys(folder: Path, name: str, host: str, installed: str | None, tell: 
         keys.issue_board(name, (host,))
     own = {each: _content(handed_out / each) for each in (BOARD_CERT, BOARD_KEY)}
     return BoardKeys(Certificate.read(own[BOARD_CERT], handed_out).fingerprint, {**files, **own})
+
+
+def workshop_certificate(folder: Path) -> bytes | None:
+    """What boards know the workshop's hosts by (PEM); None where there is no workshop. Raises UsageError."""
+    return _content(folder / CA) if (folder / CA).exists() else None
 
 
 def _fitting(keys: Keys, pem: bytes, host: str) -> Certificate | None:

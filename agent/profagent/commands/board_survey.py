@@ -11,12 +11,9 @@ if TYPE_CHECKING:
     from profagent.deploy.layout import Layout
     from profagent.ssh.remote import Remote
 
-KEY_FILES = ("ca.pem", "board.pem", "revoked.txt")
-
 
 async def survey(remote: Remote, layout: Layout) -> BoardFacts:
-    """What the board is, and what was deployed there. Raises UnreachableError, ProfagentError."""
-    keys = [f"{layout.keys}/{name}" for name in KEY_FILES]
-    settings = (layout.config, layout.board_id, f"{layout.roots_d}/*.conf")
-    script = survey_script(layout, (*settings, *keys, *every_service_file(layout)))
+    """What the board is, and what was deployed there; its key stays there. Raises UnreachableError, ProfagentError."""
+    told = (path for path in layout.files if not path.endswith(".key"))
+    script = survey_script(layout, (*told, f"{layout.roots_d}/*.conf", *every_service_file(layout)))
     return read_survey((await remote.must("sh -s", script.encode())).stdout.decode("utf-8", "replace"))

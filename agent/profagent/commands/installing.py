@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagent.commands.answering import answered
 from profagent.commands.to_the_end import finished
+from profagent.deploy.lock import LOST_S
+from profagent.deploy.settings import proposed
 from profagent.deploy.steps import (
     checked_settings,
     cleared_versions,
     digest_check,
     digest_list,
     made_directories,
-    moved,
     part_of,
     settled,
-    switched,
+    unstaged,
 )
+from profagent.deploy.trial import Switch, begun, confirmed, kept, script, taken_back
+from profagent.deploy.units import installed_init, owned_init
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from profagent.commands.boards_file import BoardEntry
@@ -34,126 +37,146 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board
     from profagent.ssh.remote import Remote
 
-__all__ = ["Installation"]
+__all__ = ["Installation", "Target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is to run, with which files, by path with content and mode, and without which."""
+
+    version: str
+    previous: str
+    files: Mapping[str, tuple[bytes, int]]
+    dropped: tuple[str, ...]
 
 
 class Installation:
     """The work on one board."""
 
-    def __init__(
-        self, remote: Remote, facts: BoardFacts, layout: Layout, service: Service, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, remote: Remote, facts: BoardFacts, layout: Layout, service: Service, owner: str) -> None:
+        """`owner` has the board's lock."""
         self._remote = remote
         self._facts = facts
         self._layout = layout
         self._service = service
-        self._tell = tell
+        self._owner = owner
 
-    async def bring(self, version: DaemonTree) -> None:
+    async def bring(self, version: DaemonTree, tell: Callable[[str], None]) -> None:
         """Have the version's directory arrive whole, next to those that are there, unless it is one of them."""
-        await self._remote.must(made_directories(self._layout))
-        if version.name in self._facts.versions:
-            return
         facts = self._facts
-        await self._remote.must(cleared_versions(self._layout, facts.current, facts.previous))
-        self._tell(f"bringing {version.name}: {version.size_bytes / 1e6:.0f} MB")
+        await self._remote.must(made_directories(self._layout))
+        await self._remote.must(cleared_versions(self._layout, facts.current, facts.previous, version.name))
+        if version.name in facts.versions:
+            return
+        tell(f"bringing {version.name}: {version.size_bytes / 1e6:.0f} MB")
         part = part_of(self._layout, version.name)
         await self._remote.unpack(_pieces(version), part)
         await self._remote.must(digest_check(part), digest_list(version.files))
         await self._remote.must(settled(self._layout, version.name))
 
-    async def write(self, files: Mapping[str, tuple[bytes, int]]) -> None:
-        """Put files beside those that they replace, then have them take their places in one go."""
-        await self._stage(files)
-        if files:
-            await self._remote.must(" && ".join(moved(files)))
+    async def try_out(self, target: Target, settings: BoardSettings, entry: BoardEntry, keys: Path) -> Board:
+        """Have a version run with files and settings, and answer; else what was there before is there, and runs, again.
 
-    async def check(self, name: str, settings: BoardSettings) -> None:
-        """Have a version say what it thinks of settings. Raises ProfagentError."""
-        proposed = f"{self._layout.config}.new"
-        await self._remote.put(settings.text.encode(), proposed)
-        ran = await self._remote.run(checked_settings(self._layout, self._layout.version(name), proposed))
+        So it is when this is cancelled, and when the link is lost: the board does it by itself.
+        """
+        await self._prepare(target, settings)
+        try:
+            await finished(asyncio.create_task(self._begin()))
+            board = await answered(self._remote, self._service, settings, entry, keys)
+            await finished(asyncio.create_task(self._confirm()))
+        except asyncio.CancelledError:
+            await finished(asyncio.create_task(self._back()))
+            raise
+        except ProfagentError as error:
+            raise await self._failed(target.version, error) from error
+        return board
+
+    async def _prepare(self, target: Target, settings: BoardSettings) -> None:
+        """Have everything there but in its place, and approved of by the version itself."""
+        layout, own = self._layout, self._service
+        clear = unstaged(layout, own)
+        await self._remote.must(clear)
+        try:
+            await self._stage(target.files)
+            await self._check(target, settings)
+        except ProfagentError:
+            await self._remote.run(clear)
+            raise
+        switch = self._switch(target)
+        await self._remote.must(kept(layout, switch))
+        await self._remote.put(script(layout, own, switch, self._owner).encode(), f"{layout.trial}.part/run")
+
+    async def _check(self, target: Target, settings: BoardSettings) -> None:
+        """Have a version say what it thinks of settings and keys. Raises ProfagentError."""
+        path = f"{self._layout.config}.new"
+        await self._remote.put(proposed(settings.text, target.files).encode(), path)
+        ran = await self._remote.run(checked_settings(self._layout, self._layout.version(target.version), path))
         if ran.status != 0:
             said = (ran.stderr or ran.stdout).decode("utf-8", "replace").strip().splitlines() or [ran.complaint]
             raise ProfagentError(
-                f"{name} cannot run on {self._facts.hostname}: {said[0]}",
+                f"{target.version} cannot run on {self._facts.hostname}: {said[0]}",
                 hint=said[-1].strip() if len(said) > 1 else "see `profagent deploy --help`",
             )
+        await self._remote.put(settings.text.encode(), path)
 
-    async def run(self, current: str, previous: str, settings: BoardSettings, entry: BoardEntry, keys: Path) -> Board:
-        """Have a version run, with settings that were checked, and answer; else what was there before runs again.
-
-        So it does when this is cancelled.
-        """
-        facts, own = self._facts, self._service
-        files = {
-            path: (text.encode(), mode) for path, (text, mode) in own.files.items() if facts.files.get(path) != text
-        }
-        files[self._layout.config] = (settings.text.encode(), 0o644)
-        try:
-            await finished(asyncio.create_task(self._change(files, own.unwanted, current, previous)))
-            return await answered(self._remote, settings, entry, keys, self.is_active)
-        except asyncio.CancelledError:
-            await finished(asyncio.create_task(self._back(files)))
-            raise
-        except ProfagentError as error:
-            reason = await self._explained(current, error)
-            await finished(asyncio.create_task(self._back(files)))
-            raise reason from error
-
-    async def _back(self, files: Iterable[str]) -> None:
-        """Have what was found run again, with these files as they were found; without any version, nothing."""
+    def _switch(self, target: Target) -> Switch:
         facts = self._facts
-        if facts.current:
-            await self._change(self._before(files), set(files) - set(facts.files), facts.current, facts.previous)
-        else:
-            await self._remote.run(self._service.stop)
-            await self._remote.must(switched(self._layout, "", ""))
-
-    def _before(self, files: Iterable[str]) -> dict[str, tuple[bytes, int]]:
-        """These files, and those that the service does not have any more, as they were found."""
-        texts, own = self._facts.files, self._service.files
-        paths = [path for path in (*files, *self._service.unwanted) if path in texts]
-        return {path: (texts[path].encode(), own[path][1] if path in own else 0o644) for path in paths}
-
-    async def _change(
-        self, files: Mapping[str, tuple[bytes, int]], dropped: Iterable[str], current: str, previous: str
-    ) -> None:
-        """Files, links and the start of the service in one command, which a link that drops does not part."""
-        await self._stage(files)
-        before = [*moved(files), *(f"rm -f {shlex.quote(path)}" for path in dropped)]
-        after = (self._service.enable, self._service.restart)
-        ran = await self._remote.run(switched(self._layout, current, previous, before, after))
-        if ran.status != 0:
-            raise ProfagentError(
-                f"the service on {self._facts.hostname} does not start: {ran.complaint}", hint="see its log there"
-            )
+        had_service = installed_init(self._layout, facts.files) is not None
+        return Switch(
+            tuple(target.files),
+            target.dropped,
+            target.version,
+            target.previous,
+            facts.current,
+            facts.previous,
+            had_service=had_service,
+            stops_first=had_service and owned_init(self._layout, facts.files) is None,
+        )
 
     async def _stage(self, files: Mapping[str, tuple[bytes, int]]) -> None:
+        """Put files beside those that they are to replace."""
         for directory in sorted({path.rpartition("/")[0] for path in files}):
             await self._remote.must(f"mkdir -p {directory}")
         for path, (content, mode) in files.items():
             await self._remote.put(content, f"{path}.new", mode)
 
-    async def is_active(self) -> bool:
-        """Whether the service runs."""
-        return (await self._remote.run(self._service.is_active)).status == 0
+    async def _begin(self) -> None:
+        ran = await self._remote.run(begun(self._layout, self._owner))
+        if ran.status != 0:
+            raise ProfagentError(
+                f"the service on {self._facts.hostname} does not start: {ran.complaint}", hint="see its log there"
+            )
 
-    async def tidy(self, current: str, previous: str) -> None:
-        """Remove other versions."""
-        await self._remote.must(cleared_versions(self._layout, current, previous))
+    async def _confirm(self) -> None:
+        if (await self._remote.run(confirmed(self._layout))).status != 0:
+            raise ProfagentError(
+                f"{self._facts.hostname} had not heard from this host for {LOST_S} s", hint="run this again"
+            )
 
-    async def _explained(self, name: str, error: ProfagentError) -> ProfagentError:
-        """The error, with what the daemon said last."""
-        log = await self._remote.run(self._service.log)
-        said = log.stdout.decode("utf-8", "replace").strip().splitlines()
+    async def _back(self) -> None:
+        await self._remote.must(taken_back(self._layout))
+
+    async def _failed(self, name: str, error: ProfagentError) -> ProfagentError:
+        """What is said of a version that was taken back."""
         before = f"{self._facts.current} runs again" if self._facts.current else "nothing runs there"
+        try:
+            log = await self._remote.run(self._service.log)
+            await finished(asyncio.create_task(self._back()))
+        except UnreachableError as lost:
+            return UnreachableError(
+                f"{lost}; {self._facts.hostname} leads back by itself within {LOST_S} s: {before} then", hint=lost.hint
+            )
+        said = log.stdout.decode("utf-8", "replace").strip().splitlines()
         kind = type(error) if isinstance(error, (UnreachableError, RefusedError)) else ProfagentError
         return kind(
             f"{name} was started and cannot be used: {error}; {before}"
             + (f"; its log ends with: {said[-1].strip()}" if said else ""),
             hint=f"{error.hint}; where only SSH gets through, take --listen 127.0.0.1:50151 and --via ssh",
         )
+
+    async def tidy(self, current: str, previous: str) -> None:
+        """Remove other versions."""
+        await self._remote.must(cleared_versions(self._layout, current, previous))
 
 
 async def _pieces(version: DaemonTree) -> AsyncIterator[bytes]:

@@ -6,7 +6,7 @@ import tomllib
 from typing import TYPE_CHECKING
 
 from profagent.commands.boards_file import BoardsFile
-from profagent.commands.deploying import visited
+from profagent.commands.visiting import visited
 from profagent.deploy.plan import check_service, is_deployed
 from profagent.deploy.settings import named_roots
 from profagent.deploy.steps import lost_root, removed
@@ -37,9 +37,10 @@ async def remove(options: DeployOptions, show: Callable[[str], None]) -> bool:
             raise UsageError(f"JOBs below {lost} would be removed, too", hint="move them elsewhere first")
         show(f"change   remove what was deployed below {layout.prefix}, its service and {layout.settings}")
         if not options.is_dry:
-            # It may have been interrupted before there was a service.
-            await visit.remote.run(visit.service.stop)
-            await visit.remote.must(removed(layout, visit.service))
+            async with visit.alone():
+                # It may have been interrupted before there was a service.
+                await visit.remote.run(visit.service.stop)
+                await visit.remote.must(removed(layout, visit.service))
             _forget(visit.entry.uuid)
         return True
 

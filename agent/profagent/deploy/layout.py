@@ -14,6 +14,8 @@ DEFAULT_PREFIX = "/opt/profagent"
 # Fit for a shell, a unit file and an init script without quotes.
 _PATH = re.compile(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+")
 
+_KEY_FILES = ("ca.pem", "board.pem", "revoked.txt", "board.key")
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -63,6 +65,16 @@ class Layout:
         return f"{self.prefix}/previous"
 
     @property
+    def trial(self) -> str:
+        """The directory of what the host has not confirmed yet."""
+        return f"{self.prefix}/trial"
+
+    @property
+    def lock(self) -> str:
+        """The directory that a host has while it works here."""
+        return f"{self.prefix}/deploying"
+
+    @property
     def config(self) -> str:
         """The daemon's settings."""
         return f"{self.settings}/profagentd.toml"
@@ -76,6 +88,11 @@ class Layout:
     def keys(self) -> str:
         """The directory of the board's certificate and key."""
         return f"{self.settings}/keys"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of settings, identity, certificates and key."""
+        return (self.config, self.board_id, *(f"{self.keys}/{name}" for name in _KEY_FILES))
 
     @property
     def roots_d(self) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from profagent.deploy.retention import is_made
 from profagent.deploy.steps import is_version
-from profagent.deploy.units import DROP_IN, INITS, installed_init, owned_init
+from profagent.deploy.units import DROP_IN, INITS, installed_init, other_prefix, owned_init
 from profagent.deploy.wheels import OLDEST_PYTHON
 from profagent.errors import ProfagentError, UsageError
 from profagent.link.board_clock import EARLIEST
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    from profagent.deploy.daemon_tree import DaemonTree
     from profagent.deploy.layout import Layout
     from profagent.deploy.survey import BoardFacts
     from profagent.deploy.units import Service
@@ -34,7 +35,10 @@ __all__ = [
 ]
 
 PYTHONS = ("auto", "system", "bundled")
-_BUNDLE = "bring one: `profagent bundle --arch {} -o FILE.tar.gz`, then `--bundle FILE.tar.gz`"
+_BUNDLE = (
+    "bring one: `profagent bundle --arch {} --libraries DIR -o FILE.tar.gz`, with Debian's libc6, libgcc-s1, libstdc++6"
+    " and zlib1g unpacked in DIR, then `--bundle FILE.tar.gz`"
+)
 # Besides the version's own files: links, settings, the room that a file system takes for itself.
 _ROOM_BYTES = 2 << 20
 _MIB = 1 << 20
@@ -92,17 +96,21 @@ def choose_init(facts: BoardFacts, wish: str, layout: Layout) -> str:
     return chosen
 
 
-def check_room(facts: BoardFacts, layout: Layout, size_bytes: int) -> None:
-    """Raises ProfagentError where the prefix cannot be written to, or has no room for so much more."""
+def check_room(facts: BoardFacts, layout: Layout, version: DaemonTree) -> None:
+    """Raises ProfagentError where the prefix cannot be written to, or has no room for a version that is not there.
+
+    What else interrupted deployments have left is removed before it is brought.
+    """
     if not facts.is_writable:
         raise ProfagentError(
             f"{facts.place} on {facts.hostname} cannot be written to by {facts.user}",
             hint="log in as root, remount it with `mount -o remount,rw`, or take --prefix on another file system",
         )
-    needed = size_bytes + _ROOM_BYTES
-    if facts.free_bytes is not None and facts.free_bytes < needed:
+    needed = _ROOM_BYTES + (0 if version.name in facts.versions else version.size_bytes)
+    left = sum(size for name, size in facts.leftovers.items() if name != version.name)
+    if facts.free_bytes is not None and facts.free_bytes + left < needed:
         raise ProfagentError(
-            f"{layout.prefix} on {facts.hostname} has {facts.free_bytes / _MIB:.1f} MiB free, and"
+            f"{layout.prefix} on {facts.hostname} has {(facts.free_bytes + left) / _MIB:.1f} MiB free, and"
             f" {needed / _MIB:.1f} MiB are needed",
             hint="make room there, or take --prefix on another file system",
         )
@@ -127,9 +135,10 @@ def is_deployed(facts: BoardFacts, layout: Layout) -> bool:
 
 def check_service(facts: BoardFacts, layout: Layout) -> None:
     """Raises UsageError where the board's service starts another deployment's daemon."""
-    if owned_init(layout, facts.files) is None and installed_init(layout, facts.files) is not None:
+    other = other_prefix(layout, facts.files)
+    if other is not None:
         raise UsageError(
-            f"the service on {facts.hostname} starts a daemon that is not below {layout.prefix}",
+            f"the service on {facts.hostname} starts the daemon below {other}, not below {layout.prefix}",
             hint="give the --prefix of that one, or remove it first",
         )
 

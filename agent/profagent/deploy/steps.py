@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from profagent.deploy.units import Service
 
 __all__ = [
+    "VERSION",
     "checked_settings",
     "cleared_versions",
     "digest_check",
@@ -22,22 +23,14 @@ __all__ = [
     "is_version",
     "lost_root",
     "made_directories",
-    "moved",
     "part_of",
     "removed",
     "settled",
-    "switched",
+    "unstaged",
 ]
 
 # The name of a version directory, for a shell and for fnmatch.
-_VERSION = f"*-{'[0-9a-f]' * 8}"
-# A link is renamed over the one that stands there; a `mv` that is too old to be told to (-T) makes it anew.
-_POINT = """point() {
-    ln -s "versions/$2" "$1.new" && mv -fT "$1.new" "$1" 2>/dev/null && return
-    rm -f "$1.new"
-    ln -sfn "versions/$2" "$1"
-}
-"""
+VERSION = f"*-{'[0-9a-f]' * 8}"
 
 
 def made_directories(layout: Layout) -> str:
@@ -58,13 +51,13 @@ def cleared_versions(layout: Layout, *kept: str) -> str:
     whole = f'[ ! -f "$each/{MANIFEST}" ] || {{ mv "$each" "$each.part" && rm -rf "$each.part"; }}'
     return (
         f"cd {layout.versions} && for each in *; do case $each in {cases}) ;;"
-        f' {_VERSION}.part) rm -rf "$each" ;; {_VERSION}) {whole} ;; esac; done'
+        f' {VERSION}.part) rm -rf "$each" ;; {VERSION}) {whole} ;; esac; done'
     )
 
 
 def is_version(name: str) -> bool:
     """Whether what is among the versions may be one, whole or in part."""
-    return fnmatchcase(name.removesuffix(".part"), _VERSION)
+    return fnmatchcase(name.removesuffix(".part"), VERSION)
 
 
 def digest_check(directory: str) -> str:
@@ -89,17 +82,10 @@ def settled(layout: Layout, name: str) -> str:
     return f"sync && mv {part_of(layout, name)} {layout.version(name)}"
 
 
-def switched(layout: Layout, current: str, previous: str, before: Iterable[str] = (), after: Iterable[str] = ()) -> str:
-    """Has the links lead to these versions ("": to none), between other commands; stops at the first that fails."""
-    steps = [*before, f"cd {layout.prefix}", "rm -f current.new previous.new"]
-    for link, name in (("previous", previous), ("current", current)):
-        steps.append(f"point {link} {name}" if name else f"rm -f {link}")
-    return _POINT + " && ".join([*steps, *(f"{{ {step}\n}}" for step in after)])
-
-
-def moved(paths: Iterable[str]) -> list[str]:
-    """Has files that were written under another name take their places."""
-    return [f"mv -f {path}.new {path}" for path in paths]
+def unstaged(layout: Layout, service: Service) -> str:
+    """Removes what was written to take the place of files, and did not."""
+    paths = (*layout.files, *service.files)
+    return f"rm -f {' '.join(f'{path}.new {path}.new.part' for path in paths)}"
 
 
 def lost_root(layout: Layout, service: Service, roots: Iterable[str]) -> str | None:
@@ -120,5 +106,5 @@ def removed(layout: Layout, service: Service) -> str:
 
 def _removed_paths(layout: Layout, service: Service) -> tuple[str, ...]:
     settings = (layout.config, f"{layout.config}.new", layout.board_id, layout.keys, layout.roots_d)
-    more = (layout.current, layout.previous, f"{layout.settings}/default", layout.state)
+    more = (layout.current, layout.previous, f"{layout.settings}/default", layout.state, f"{layout.trial}.part")
     return (*service.files, *service.unwanted, *service.owned, *settings, *more)

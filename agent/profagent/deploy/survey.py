@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from profagent.deploy.steps import VERSION
 from profagent.deploy.wheels import PROBE, BoardPython, read_probe
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from profagent.deploy.layout import Layout
 
@@ -66,12 +68,26 @@ fi
 say kept "$(readlink "$PREFIX/current")"
 say before "$(readlink "$PREFIX/previous")"
 say versions "$(ls "$PREFIX/versions" 2>/dev/null | tr '\\n' ' ')"
+say leftovers "$(cd "$PREFIX/versions" 2>/dev/null && for each in *; do
+    case $each in
+    *[[:space:]]* | "$(basename "$(readlink ../current)")" | "$(basename "$(readlink ../previous)")") ;;
+    $VERSION | $VERSION.part) du -sk "$each" | tr '\\n' ' ' ;;
+    esac
+done)"
 [ ! -s "$KEY" ] || say key yes
+[ ! -d "$TRIAL" ] || say trial yes
 place=$PREFIX
 while [ ! -d "$place" ]; do place=$(dirname "$place"); done
 say place "$place"
 [ ! -w "$place" ] || say writable yes
 say free_kib "$(df -Pk "$place" 2>/dev/null | tail -n 1 | sed -n 's/.* \\([0-9][0-9]*\\)  *[0-9][0-9]*% .*/\\1/p')"
+say machine_id "$(cat /etc/machine-id 2>/dev/null)"
+say serial "$(tr -d '\\000 ' 2>/dev/null </proc/device-tree/serial-number)"
+say macs "$(for each in /sys/class/net/*; do
+    [ -e "$each/device" ] || continue
+    case $(readlink -f "$each/device") in */usb*) continue ;; esac
+    [ "$(cat "$each/addr_assign_type" 2>/dev/null)" != 0 ] || cat "$each/address"
+done | tr '\\n' ' ')"
 [ ! -e /dev/svp_npu ] || say npu svp_npu
 if [ -e /dev/pqp ] || [ -d /opt/lib/npu ]; then say other_npu pqp; fi
 for file in $FILES; do
@@ -80,6 +96,8 @@ for file in $FILES; do
     { cat "$file"; echo; } | sed 's/^/|/'
 done
 """
+_MADE_UP = 2
+_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +126,23 @@ class BoardFacts:
     current: str
     previous: str
     versions: tuple[str, ...]
+    leftovers: Mapping[str, int]
+    """Bytes of those versions, whole or in part, that nothing leads to."""
+    marks: tuple[str, ...]
+    """By what its machine is known again (`deploy.machine`)."""
     has_key: bool
+    is_on_trial: bool
+    """Whether a deployment was neither confirmed nor taken back."""
     files: Mapping[str, str] = field(repr=False)
     """The texts of the files that were asked about, by path, of those that there are."""
+
+    def is_deployed_like(self, other: BoardFacts) -> bool:
+        """Whether the same was deployed there."""
+        return self._deployed == other._deployed
+
+    @property
+    def _deployed(self) -> tuple[object, ...]:
+        return self.current, self.previous, self.versions, self.has_key, self.is_on_trial, self.files
 
 
 def survey_script(layout: Layout, files: Iterable[str]) -> str:
@@ -118,6 +150,8 @@ def survey_script(layout: Layout, files: Iterable[str]) -> str:
     given = {
         "PREFIX": layout.prefix,
         "KEY": f"{layout.keys}/board.key",
+        "VERSION": VERSION,
+        "TRIAL": layout.trial,
         "LACKS": _LACKS,
         "FILES": " ".join(files),
     }
@@ -169,6 +203,24 @@ def _facts(said: Mapping[str, str], files: Mapping[str, str]) -> BoardFacts:
         current=said["kept"].rpartition("/")[2],
         previous=said["before"].rpartition("/")[2],
         versions=tuple(said["versions"].split()),
+        leftovers=_leftovers(said["leftovers"].split()),
+        marks=tuple(_marks(said)),
         has_key="key" in said,
+        is_on_trial="trial" in said,
         files=files,
     )
+
+
+def _leftovers(words: Sequence[str]) -> dict[str, int]:
+    """Of what `du -k` tells of directories."""
+    return {name: int(kib) * 1024 for kib, name in zip(words[::2], words[1::2], strict=True)}
+
+
+def _marks(said: Mapping[str, str]) -> Iterator[str]:
+    # A MAC address whose second digit has this bit was made up by somebody, maybe at this boot.
+    yield from (f"mac:{mac}" for mac in said.get("macs", "").lower().split() if not int(mac[:2], 16) & _MADE_UP)
+    if said.get("serial"):
+        yield f"serial:{said['serial']}"
+    if said.get("machine_id"):
+        # It is not to be told around as it is (machine-id(5)).
+        yield f"machine-id:{sha256(said['machine_id'].encode()).hexdigest()[:_DIGITS]}"

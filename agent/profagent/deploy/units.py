@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
     from profagent.deploy.layout import Layout
 
-__all__ = ["DROP_IN", "INITS", "Service", "every_service_file", "installed_init", "owned_init", "service"]
+__all__ = [
+    "DROP_IN",
+    "INITS",
+    "Service",
+    "every_service_file",
+    "installed_init",
+    "other_prefix",
+    "owned_init",
+    "service",
+]
 
 INITS = ("systemd", "initd", "none")
 _UNIT = "/etc/systemd/system/profagentd.service"
@@ -24,6 +33,7 @@ _SCRIPT = "/etc/init.d/profagentd"
 # BusyBox's rcS starts what is called so; Debian has a program for it.
 _BOOTED = "/etc/init.d/S90profagentd"
 _LOG_LINES = 5
+_PREFIX = re.compile(r"=(\S+)/current/bin/profagentd|^PREFIX=(\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,14 @@ def owned_init(layout: Layout, texts: Mapping[str, str]) -> str | None:
     if f"\nPREFIX={layout.prefix}\n" in texts.get(_SCRIPT, ""):
         return "initd"
     return "none" if _private_script(layout) in texts else None
+
+
+def other_prefix(layout: Layout, texts: Mapping[str, str]) -> str | None:
+    """The prefix below which a board's service starts a daemon, when it is not this layout's."""
+    if owned_init(layout, texts) is not None or installed_init(layout, texts) is None:
+        return None
+    found = _PREFIX.search(texts.get(_UNIT, "") + texts.get(_SCRIPT, ""))
+    return "a place that cannot be told" if found is None else found[1] or found[2]
 
 
 def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:

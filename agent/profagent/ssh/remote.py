@@ -99,6 +99,12 @@ class Remote:
         self._connection = connection
         self.host = host
 
+    @property
+    def host_key(self) -> str:
+        """The fingerprint of its SSH server's key, `SHA256:…`."""
+        key = self._connection.get_server_host_key()
+        return "" if key is None else key.get_fingerprint()
+
     async def run(self, command: str, stdin: bytes = b"") -> Ran:
         """Run a shell command to its end. Raises UnreachableError; ProfagentError for too much output."""
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from profagent.deploy.daemon_tree import MANIFEST, DaemonTree
 from profagent.deploy.layout import Layout
 from profagent.deploy.plan import (
     board_name,
@@ -36,6 +37,12 @@ AIFLY = replace(
 )
 
 
+def version_of(mib: int) -> DaemonTree:
+    """A version of that size."""
+    manifest = b"{}".ljust(mib << 20)
+    return DaemonTree("1.0", {MANIFEST: (manifest, 0o644)})
+
+
 def test_a_python_of_the_board_will_do() -> None:
     assert choose_python(AIFLY, "auto", None) == choose_python(AIFLY, "system", None) == "system"
     assert choose_python(AIFLY, "auto", "aarch64") == "system"
@@ -58,7 +65,7 @@ def test_where_it_will_not_what_it_lacks_is_named(facts: BoardFacts, why: str) -
     for wish in ("auto", "system"):
         with pytest.raises(ProfagentError, match=why) as refused:
             choose_python(facts, wish, None)
-        assert "profagent bundle --arch aarch64" in refused.value.hint
+        assert "profagent bundle --arch aarch64 --libraries DIR -o" in refused.value.hint
     assert choose_python(facts, "auto", "aarch64") == "bundled"
 
 
@@ -98,12 +105,20 @@ def test_an_init_system_that_cannot_be_is_refused() -> None:
 
 
 def test_room_is_looked_for_first() -> None:
-    check_room(EULER, USUAL, 40 << 20)
-    check_room(replace(EULER, free_bytes=None), USUAL, 1 << 40)
+    check_room(EULER, USUAL, version_of(40))
+    check_room(replace(EULER, free_bytes=None), USUAL, version_of(60))
     with pytest.raises(ProfagentError, match=r"has 50\.0 MiB free, and 62\.0 MiB are needed"):
-        check_room(EULER, USUAL, 60 << 20)
+        check_room(EULER, USUAL, version_of(60))
     with pytest.raises(ProfagentError, match="/opt on euler cannot be written to by root"):
-        check_room(replace(EULER, is_writable=False), USUAL, 0)
+        check_room(replace(EULER, is_writable=False), USUAL, version_of(0))
+
+
+def test_what_is_removed_before_counts_as_room() -> None:
+    version = version_of(60)
+    check_room(replace(EULER, leftovers={"0.9-0123abcd.part": 20 << 20}), USUAL, version)
+    with pytest.raises(ProfagentError, match=r"has 55\.0 MiB free"):
+        check_room(replace(EULER, leftovers={"0.9-0123abcd.part": 5 << 20, version.name: 20 << 20}), USUAL, version)
+    check_room(replace(EULER, versions=(version.name,)), USUAL, version)
 
 
 def test_another_version_takes_an_upgrade() -> None:
@@ -148,7 +163,7 @@ def test_the_service_of_another_prefix_is_none_of_this_one(init: str) -> None:
     assert is_deployed(facts, USUAL)
     assert not is_deployed(facts, other)
     check_service(facts, USUAL)
-    with pytest.raises(UsageError, match="not below /data"):
+    with pytest.raises(UsageError, match="the daemon below /opt/profagent, not below /data"):
         check_service(facts, other)
     assert is_deployed(replace(facts, versions=("1.0-0123abcd.part",)), other)
 

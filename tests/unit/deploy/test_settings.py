@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from profagent.deploy.layout import Layout
-from profagent.deploy.settings import Asked, BoardSettings, board_settings, named_roots
+from profagent.deploy.settings import Asked, BoardSettings, board_settings, named_roots, proposed
 from profagent.errors import ProfagentError, UsageError
 from profagentd.config import examine
 
@@ -113,3 +113,12 @@ def test_programs_name_roots() -> None:
 def test_settings_that_are_broken_are_nobodys_to_overwrite() -> None:
     with pytest.raises(ProfagentError, match=r"/etc/profagent/profagentd\.toml on the board"):
         made("listen =")
+
+
+def test_before_they_take_their_places_files_are_called_otherwise() -> None:
+    text = made("# of a person\n").text
+    staged = {f"{USUAL.keys}/ca.pem": b"", f"{USUAL.keys}/board.key": b"", USUAL.config: b""}
+    expected = text.replace("ca.pem", "ca.pem.new").replace("board.key", "board.key.new")
+    assert expected != text
+    assert proposed(text, staged) == expected
+    assert proposed(text, {}) == text

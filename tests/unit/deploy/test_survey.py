@@ -14,6 +14,7 @@ import pytest
 from profagent.deploy.layout import Layout
 from profagent.deploy.survey import BoardFacts, read_survey, survey_script
 from profagent.errors import ProfagentError
+from tests.board.deployed import mounted
 
 EULER = """machine=aarch64
 kernel=4.19.90
@@ -28,11 +29,27 @@ init=initd
 kept=
 before=
 versions=
+leftovers=
 place=/opt
 writable=yes
 free_kib=51200
 npu=svp_npu
 """
+
+
+def own_network(folder: Path) -> list[str]:
+    """Words with which a program sees these interfaces: its own, a virtual one, an adapter, one of a chance address."""
+    interfaces = {"eth0": ("05", "0", "soc/eth0"), "lo": ("06", "0", ""), "usb0": ("07", "0", "usb1/1-1")}
+    interfaces["eth1"] = ("08", "1", "soc/eth1")
+    for name, (last, kind, device) in interfaces.items():
+        place = folder / "net" / name
+        place.mkdir(parents=True)
+        (place / "address").write_text(f"00:11:22:33:44:{last}\n")
+        (place / "addr_assign_type").write_text(f"{kind}\n")
+        if device:
+            (folder / "devices" / device).mkdir(parents=True)
+            (place / "device").symlink_to(folder / "devices" / device)
+    return mounted(f"mount --bind {folder}/net /sys/class/net")
 
 
 def asked(layout: Layout, *shell: str, files: tuple[str, ...] = ()) -> BoardFacts:
@@ -50,8 +67,11 @@ def test_this_machine_is_seen_as_it_is(shell: tuple[str, ...], tmp_path: Path) -
     (tmp_path / "b/etc/keys").mkdir(parents=True)
     (tmp_path / "b/etc/keys/board.key").write_text("secret")
     (tmp_path / "b/etc/profagentd.toml").write_text("# one\n\nlisten = '127.0.0.1:1'\n")
-    (tmp_path / "b/versions/1-a").mkdir(parents=True)
+    for name in ("1-a", "1-0123abcd", "1-00000000", "2-ffffffff.part", "3 3-0123abcd", "mine"):
+        (tmp_path / "b/versions" / name).mkdir(parents=True)
+        (tmp_path / "b/versions" / name / "file").write_bytes(bytes(100 << 10))
     (tmp_path / "b/current").symlink_to("versions/1-a")
+    (tmp_path / "b/previous").symlink_to("versions/1-00000000")
     layout = Layout.of(str(tmp_path / "b"))
     facts = asked(layout, *shell, files=(layout.config, layout.board_id))
     assert (facts.machine, facts.kernel, facts.hostname, facts.uid) == (
@@ -61,7 +81,10 @@ def test_this_machine_is_seen_as_it_is(shell: tuple[str, ...], tmp_path: Path) -
         os.geteuid(),
     )
     assert facts.files == {layout.config: "# one\n\nlisten = '127.0.0.1:1'\n"}
-    assert (facts.current, facts.versions, facts.previous, facts.has_key) == ("1-a", ("1-a",), "", True)
+    assert (facts.current, facts.previous, facts.has_key) == ("1-a", "1-00000000", True)
+    assert {"1-a", "2-ffffffff.part", "mine"} < set(facts.versions)
+    assert set(facts.leftovers) == {"1-0123abcd", "2-ffffffff.part"}
+    assert facts.leftovers["1-0123abcd"] == pytest.approx(100 << 10, abs=16 << 10)
     disk = os.statvfs(tmp_path)
     assert facts.free_bytes == pytest.approx(disk.f_bavail * disk.f_frsize, abs=1 << 30)
     assert facts.is_writable
@@ -90,6 +113,21 @@ def test_a_board_with_little_is_understood() -> None:
     assert (facts.libc, facts.init, facts.npu) == ("glibc 2.29", "initd", ("svp_npu",))
     assert facts.clock == datetime(1970, 1, 2, tzinfo=UTC)
     assert facts.free_bytes == 50 << 20
+
+
+def test_marks_are_of_this_machine_alone() -> None:
+    told = "macs=00:11:22:33:44:55 AC:DE:48:00:11:22 02:fc:00:00:00:01 \nserial=0042\nmachine_id=3d1219\n"
+    marks = read_survey(f"{EULER}{told}").marks
+    assert marks[:3] == ("mac:00:11:22:33:44:55", "mac:ac:de:48:00:11:22", "serial:0042")
+    assert len(marks) == 4
+    assert marks[3].startswith("machine-id:")
+    assert "3d1219" not in marks[3]
+    assert read_survey(EULER).marks == ()
+
+
+def test_this_machines_own_interfaces_are_found(tmp_path: Path) -> None:
+    facts = asked(Layout.of(str(tmp_path / "b")), *own_network(tmp_path), "sh")
+    assert [mark for mark in facts.marks if mark.startswith("mac:")] == ["mac:00:11:22:33:44:05"]
 
 
 def test_what_cannot_be_told_is_not_guessed() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profagent.deploy.layout import Layout
-from profagent.deploy.units import every_service_file, installed_init, owned_init, service
+from profagent.deploy.units import every_service_file, installed_init, other_prefix, owned_init, service
 from profagent.errors import UsageError
 
 USUAL = Layout.of()
@@ -56,7 +56,11 @@ def test_a_service_is_known_by_its_files() -> None:
         texts = {path: text for path, (text, _) in own.items()}
         assert installed_init(ELSEWHERE, texts) == owned_init(ELSEWHERE, texts) == init
         assert owned_init(USUAL, texts) is None
+        assert other_prefix(ELSEWHERE, texts) is None
+        assert other_prefix(USUAL, texts) == (None if init == "none" else "/opt/profagent2")
     assert installed_init(USUAL, {}) is None
+    assert other_prefix(USUAL, {}) is None
+    assert other_prefix(USUAL, {UNIT: "[Service]"}) == "a place that cannot be told"
 
 
 @pytest.mark.parametrize("prefix", ["relative", "/", "/a b", "/a'b", "/a/../b", "/a//b", "/a/"])
