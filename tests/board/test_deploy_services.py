@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.board.booted import Booted, booted
-from tests.board.deployed import DeployBoard, deploy_board, mounted
+from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, deploy_board, mounted
 from tests.integration.board import eventually, simulated
 
 pytestmark = pytest.mark.timeout(300)
@@ -62,6 +62,35 @@ def deploys_a_drop_in_of_all_roots(board: DeployBoard, root: Path) -> None:
     assert 'ReadWritePaths="-/root/jobs" "-/root/more"\n' in drop_in.read_text()
 
 
+def daemon_of(run: Path) -> int:
+    """The process of the daemon whose script keeps its numbers there."""
+    return int((run / "profagentd.daemon.pid").read_text().split()[0])
+
+
+def leads_back_when_it_does_not_answer(board: DeployBoard) -> None:
+    """To the service that was there."""
+    with socket.socket() as taken:  # nobody listens there, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        failed = board.deploy("--retain", "delivered", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert failed.code == 1
+    assert "runs again" in failed.err
+
+
+def leads_back_when_the_link_is_lost(board: DeployBoard, root: Path, mute: dict[str, str]) -> None:
+    """To the version, settings and service that were there."""
+    current, config = root / "opt/profagent/current", root / "etc/profagent/profagentd.toml"
+    running, settings = current.readlink(), config.read_text()
+    with board.cut_off("--upgrade", "--retain", "delivered", **mute) as cut:
+        assert eventually(lambda: current.readlink() != running)
+        assert config.read_text() != settings
+        ended = cut()
+    assert ended.code == 3, ended.err
+    assert eventually(lambda: not (root / "opt/profagent/trial").exists())
+    assert current.readlink() == running
+    assert config.read_text() == settings
+    assert "nothing to do" in board.deploy().out
+
+
 def test_a_board_with_systemd(systemd: tuple[Booted, DeployBoard], tmp_path: Path) -> None:
     machine, board = systemd
     job = job_of_root(machine.root / "root/jobs")
@@ -85,13 +114,14 @@ def test_a_board_with_systemd(systemd: tuple[Booted, DeployBoard], tmp_path: Pat
     assert not drop_in.exists()
     assert machine.show("ReadWritePaths") == ""
 
-    with socket.socket() as taken:  # nobody listens there, and nobody else can
-        taken.bind(("127.0.0.1", 0))
-        failed = board.deploy("--retain", "delivered", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
-    assert failed.code == 1
-    assert "runs again" in failed.err
-    assert (machine.show("ActiveState"), machine.show("ReadWritePaths")) == ("active", "")
-    assert not drop_in.exists()
+    mute = another_version(tmp_path / "mute", MUTE)
+    for lead_back in (
+        lambda: leads_back_when_it_does_not_answer(board),
+        lambda: leads_back_when_the_link_is_lost(board, machine.root, mute),
+    ):
+        lead_back()
+        assert (machine.show("ActiveState"), machine.show("ReadWritePaths")) == ("active", "")
+        assert not drop_in.exists()
 
     removed = board.deploy("--remove")
     assert removed.code == 0, removed.err
@@ -111,7 +141,6 @@ def test_a_board_with_an_init_script(tmp_path: Path, cache: Path) -> None:
         job = simulated(board.roots)
         try:
             board.deploy_first()
-            daemon = int((root / "run/profagentd.daemon.pid").read_text().split()[0])
             assert (root / "etc/init.d/profagentd").stat().st_mode & 0o777 == 0o755
             assert (
                 list((root / "etc").glob("rc[2S].d/S*profagentd")) or (root / "etc/init.d/S90profagentd").is_symlink()
@@ -120,10 +149,47 @@ def test_a_board_with_an_init_script(tmp_path: Path, cache: Path) -> None:
             recorded = board.record(tmp_path / "ws")
             assert recorded.code == 0, recorded.err
             assert recorded.document["jobs"] == [job.name]
+            leads_back_when_the_link_is_lost(board, root, another_version(tmp_path / "mute", MUTE))
         finally:
+            daemon = daemon_of(root / "run")
             removed = board.deploy("--remove")
         assert removed.code == 0, removed.err
         assert not Path(f"/proc/{daemon}").exists()
         assert not any((root / path).exists() for path in PATHS)
         assert list((root / "etc").glob("**/*profagentd")) == []
         assert (job / "info.json.0").exists()
+
+
+def test_the_service_of_another_prefix_is_replaced_only_when_that_is_agreed_to(tmp_path: Path, cache: Path) -> None:
+    inside = mounted(OWN.format(folder=tmp_path / "own"))
+    with deploy_board(tmp_path, cache, inside=inside) as board:
+        root = Path(f"/proc/{board.sshd.process.pid}/root")
+        script = root / "etc/init.d/profagentd"
+        elsewhere = ("--prefix", "/opt/other", "--listen", f"{HOST}:{board.port}")
+        board.way = ("--init", "initd")
+        try:
+            board.deploy_first()
+            daemon, starts = daemon_of(root / "run"), script.read_text()
+            refused = board.deploy(*elsewhere)
+            assert refused.code == 2
+            assert "replace  the service, which starts the daemon below /opt/profagent" in refused.out
+            assert "--replace" in refused.err
+            failed = board.deploy(
+                *elsewhere, "--replace", **another_version(tmp_path / "ends", "def main(): return 1\n")
+            )
+            assert failed.code == 1
+            assert (script.read_text(), daemon_of(root / "run")) == (starts, daemon)
+
+            agreed = board.deploy(*elsewhere, "--replace")
+            assert agreed.code == 0, agreed.err
+            assert not Path(f"/proc/{daemon}").exists()
+            assert "\nPREFIX=/opt/other\n" in script.read_text()
+            assert (root / "opt/profagent/current").is_symlink()
+            back = board.deploy("--replace")
+            assert back.code == 0, back.err
+            assert not (root / "opt/other/run/profagentd.daemon.pid").exists()
+            assert script.read_text() == starts
+        finally:
+            removed = [board.deploy("--remove", *way) for way in (("--prefix", "/opt/other"), ())]
+        assert [ended.code for ended in removed] == [0, 0], removed
+        assert not any((root / path).exists() for path in (*PATHS, "opt/other"))
