@@ -19,7 +19,7 @@ from profagent.commands.exported_run import exported_files
 from profagent.commands.floors import floor_of
 from profagent.commands.workspace import Workspace
 from profagent.errors import IncompleteError, ProfagentError
-from profagent.export.diff_junit import junit_xml
+from profagent.export.junit import junit_xml
 
 if TYPE_CHECKING:
     from profagent.analyse.comparing import Floor
@@ -81,7 +81,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     found = diff(_operand(base, chosen), _operand(new, chosen), DiffOptions(conditions, floor, skip))
     lines = list(report_lines(found, as_markdown=as_markdown))
     if junit is not None:
-        write_atomically(junit, [junit_xml(junit_cases(found), "\n".join(report_lines(found, as_markdown=False)))])
+        text = "\n".join(report_lines(found, as_markdown=False))
+        write_atomically(junit, [junit_xml("profagent diff", junit_cases(found), text)])
     if as_json:
         click.echo(msgspec.json.encode(diff_document(found)))
     else:

@@ -45,6 +45,7 @@ VERBS = {
     "aclconfig": ("aclconfig", "Ask, change or check what an acl.json tells a program to record."),
     "calibrate": ("calibrate", "Learn which word of a record is which PMU counter, with the vendor's tables."),
     "sessions": ("sessions", "List the sessions of a workspace."),
+    "nightly": ("nightly", "Capture boards every night, and say in the morning whether anything is slower."),
     "trend": ("trend", "Tell how a model's time went over sessions, and when its level changed."),
     "gc": ("gc", "Let go of the records of old sessions; what was learnt of them stays."),
     "baseline": ("baseline", "Name sessions that others are compared with."),

@@ -31,12 +31,13 @@ WORTHWHILE_SHARE = 0.1
 
 
 def chosen_sessions(
-    workspace: Workspace, rules: Rules, *, asked: Collection[int], baselines: Mapping[int, str]
+    workspace: Workspace, rules: Rules, *, baselines: Mapping[int, str], asked: Collection[int] | None = None
 ) -> Chosen:
-    """What the rules let go of. Raises StoreError."""
+    """What the rules let go of, of the sessions that are asked for, or of all. Raises StoreError."""
     with open_reader(workspace.readable_database()) as connection:
         held = held_sessions(connection)
-    return choose(held, rules, asked=asked, baselines=baselines, held_bytes=disk_bytes(workspace.root))
+    those = {each.session for each in held} if asked is None else asked
+    return choose(held, rules, asked=those, baselines=baselines, held_bytes=disk_bytes(workspace.root))
 
 
 def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Callable[[str], None]) -> None:

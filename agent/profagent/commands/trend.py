@@ -27,6 +27,8 @@ __all__ = ["BoardTrend", "LevelChange", "Night", "TrendOptions", "trend"]
 
 # The standard deviation of a median is so much of that of its values, over the root of their number.
 MEDIAN_FACTOR = 1.2533
+# Each night's own name, which is never the same.
+OWN_LABEL = "nightly"
 # What is compared of two sessions, beside their labels, when a level changed between them.
 _FACTS = ("sdk_version", "daemon_version", "counter_map", "keeping", "simulated")
 
@@ -134,7 +136,7 @@ def _facts(connection: sqlite3.Connection, session: Mapping[str, Any]) -> dict[s
     """What may explain a change, as text: versions, the clock, labels."""
     frequencies = {str(job.frequency_mhz) for job in jobs_of(connection, session["session"]) if job.frequency_mhz}
     known = {name: str(session[name]) for name in _FACTS if session[name]}
-    labels = {f"label {key}": value for key, value in session["labels_by_key"].items()}
+    labels = {f"label {key}": value for key, value in session["labels_by_key"].items() if key != OWN_LABEL}
     return {**known, "frequency_mhz": "+".join(sorted(frequencies)), **labels}
 
 

@@ -32,7 +32,7 @@ _ROWS = (
 
 
 class HeldSession(NamedTuple):
-    """A session that still has its records; `bytes` are those of its JOBs' mirrored files."""
+    """A session that still has its records; `jobs` are those that it fetched, `bytes` their mirrored files'."""
 
     session: int
     board: str
@@ -53,7 +53,7 @@ def held_sessions(connection: sqlite3.Connection) -> list[HeldSession]:
     """The sessions that have not been cleared, oldest first."""
     sizes = dict(connection.execute("SELECT job, sum(offset) FROM log GROUP BY job").fetchall())
     jobs: dict[int, set[int]] = {}
-    for session, job in connection.execute("SELECT session, job FROM session_job"):
+    for session, job in connection.execute("SELECT session, job FROM fetched_jobs"):
         jobs.setdefault(session, set()).add(job)
     rows = connection.execute(
         "SELECT session, identity, started_us, ended_us IS NOT NULL FROM session JOIN board USING (board)"
@@ -80,11 +80,12 @@ def clear_sessions(connection: sqlite3.Connection, sessions: Sequence[HeldSessio
 
 
 def cleared_jobs(connection: sqlite3.Connection) -> list[JobMirrored]:
-    """The JOBs of which every session was cleared: nothing of them is wanted in the mirror."""
+    """The JOBs of which every session that fetched them was cleared: nothing of them is wanted in the mirror."""
     rows = connection.execute(
         "SELECT b.identity, j.name FROM job j JOIN board b USING (board)"
-        " WHERE EXISTS (SELECT 1 FROM session_job s WHERE s.job = j.job) AND NOT EXISTS (SELECT 1 FROM session_job s"
-        " WHERE s.job = j.job AND s.session NOT IN (SELECT session FROM cleared_session))"
+        " WHERE EXISTS (SELECT 1 FROM session_job JOIN cleared_session USING (session) WHERE session_job.job = j.job)"
+        " AND NOT EXISTS (SELECT 1 FROM fetched_jobs f WHERE f.job = j.job"
+        " AND f.session NOT IN (SELECT session FROM cleared_session))"
     )
     return list(map(JobMirrored._make, rows))
 

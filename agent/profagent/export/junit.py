@@ -1,4 +1,4 @@
-"""A comparison of two runs as JUnit XML: a test case for each condition, and one for its data being complete."""
+"""Answers as JUnit XML, for build servers: a test case for each thing that may fail."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ if TYPE_CHECKING:
 
 __all__ = ["junit_xml"]
 
-SUITE = "profagent diff"
 
-
-def junit_xml(cases: Sequence[tuple[str, str | None]], text: str) -> bytes:
-    """XML of test cases, each a name and its failure (None: it passed); `text` is what the comparison printed."""
+def junit_xml(name: str, cases: Sequence[tuple[str, str | None]], text: str) -> bytes:
+    """XML of a suite's test cases, each a name and its failure (None: it passed); `text` is what was printed."""
     failures = sum(failure is not None for _, failure in cases)
-    suite = ET.Element("testsuite", name=SUITE, tests=str(len(cases)), failures=str(failures), errors="0", skipped="0")
-    for name, failure in cases:
-        case = ET.SubElement(suite, "testcase", classname=SUITE, name=_allowed(name))
+    suite = ET.Element("testsuite", name=name, tests=str(len(cases)), failures=str(failures), errors="0", skipped="0")
+    for case_name, failure in cases:
+        case = ET.SubElement(suite, "testcase", classname=name, name=_allowed(case_name))
         if failure is not None:
             ET.SubElement(case, "failure", message=_allowed(failure))
     ET.SubElement(suite, "system-out").text = _allowed(text)

@@ -1,0 +1,158 @@
+"""`profagent nightly`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import click
+import msgspec
+
+from profagent.analyse.conditions import parse_condition
+from profagent.cli.gc import age_us, size_bytes
+from profagent.cli.options import as_json as as_json_option
+from profagent.cli.running import run_until_stopped, tell
+from profagent.commands.atomic import write_atomically
+from profagent.commands.clearing_choice import Rules
+from profagent.commands.nightly import NightRun, check_durations, locked_for_night
+from profagent.commands.nightly_clearing import cleared_after_night
+from profagent.commands.nightly_history import keep_night, past_boards
+from profagent.commands.nightly_telling import tell_night
+from profagent.commands.nightly_timer import Manager, install_timer, unit_folder
+from profagent.commands.workspace import Workspace, default_workspace
+from profagent.errors import ProfagentError, UsageError
+from profagent.export.junit import junit_xml
+from profagent.export.table import printable
+from profagent.nightly.report import junit_cases, report_lines
+from profagent.nightly.settings import EXAMPLE, read_settings
+from profagent.nightly.verdict import Night, exit_code_of
+
+if TYPE_CHECKING:
+    from profagent.nightly.settings import Nightly
+
+DEFAULT_CONFIG = Path("nightly.toml")
+DEFAULT_TIME = "*-*-* 02:00"
+
+
+@click.group("nightly")
+def command() -> None:
+    """Capture boards headless, compare with what was, and tell the verdict."""
+
+
+@command.command("init")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    metavar="FILE",
+)
+@click.option(
+    "--timer",
+    type=click.Choice(["ask", "user", "system", "none"]),
+    default="ask",
+    show_default=True,
+    help="Install a systemd timer that runs it every night.",
+)
+@click.option(
+    "--at", default=DEFAULT_TIME, show_default=True, metavar="WHEN", help="When, as systemd's OnCalendar takes it."
+)
+def init(*, config: Path, timer: str, at: str) -> None:
+    """Write settings with every key explained, and have systemd run them every night.
+
+    Example: profagent nightly init --timer user --at '*-*-* 03:30'
+    """
+    if config.exists():
+        click.echo(f"{config} is there already: left as it is")
+        read_settings(config.read_text("utf-8"), str(config))
+    else:
+        write_atomically(config, [EXAMPLE.encode()])
+        click.echo(f"wrote {config}: name your boards in it, then try `profagent nightly run --config {config}`")
+    manager = _manager(timer)
+    if manager is not None:
+        folder = install_timer(config, manager, at)
+        click.echo(f"wrote the units to {folder} and started profagent-nightly.timer: {at}")
+
+
+def _manager(timer: str) -> Manager | None:
+    """The one that was named, or that the person at the terminal wants."""
+    managers: tuple[Manager, ...] = get_args(Manager)
+    for manager in managers:
+        place = unit_folder(manager, os.environ)
+        asks = timer == "ask" and sys.stdin.isatty()
+        if timer == manager or (asks and click.confirm(f"Have systemd run it every night, by units in {place}?")):
+            return manager
+    return None
+
+
+@command.command("run")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    metavar="FILE",
+)
+@as_json_option
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+@click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to this file."
+)
+def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -> int:
+    """Run a night: each board in turn, exports, comparison, clearing up, and the verdict.
+
+    Exit code: 0 good; 1 slower, or something failed; 3 a board was away; 4 data is missing.
+
+    Example: profagent nightly run --config nightly.toml --junit night.xml
+    """
+    settings, rules = _settings(config)
+    workspace = Workspace(_workspace(settings, config.resolve().parent))
+    began = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    with locked_for_night(workspace):
+        night_run = NightRun(
+            settings, config.resolve().parent, workspace, began, past_boards(workspace), tell, time.monotonic
+        )
+        outcomes = run_until_stopped(night_run.boards)
+        night = Night(began, outcomes, _cleared(workspace, rules))
+        keep_night(workspace, night)
+    for remark in tell_night(night, settings.tell):
+        tell(remark)
+    text = "\n".join(printable(line) for line in report_lines(night, as_markdown=as_markdown))
+    if junit is not None:
+        plain = "\n".join(report_lines(night, as_markdown=False))
+        write_atomically(junit, [junit_xml("profagent nightly", junit_cases(night), plain)])
+    click.echo(msgspec.json.encode(night.document()) if as_json else text)
+    return exit_code_of(night.verdict)
+
+
+def _settings(config: Path) -> tuple[Nightly, Rules]:
+    """The settings, whose every text has been read. Raises UsageError."""
+    try:
+        text = config.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {config}: {error}", hint="`profagent nightly init` writes one") from error
+    settings = read_settings(text, str(config))
+    check_durations(settings)
+    for condition in settings.fail_if:
+        parse_condition(condition)
+    asked = settings.retention
+    before_us = None if asked.older_than is None else time.time_ns() // 1000 - age_us(asked.older_than)
+    return settings, Rules(before_us, asked.keep_last, None if asked.max_size is None else size_bytes(asked.max_size))
+
+
+def _workspace(settings: Nightly, folder: Path) -> Path:
+    if settings.workspace is None:
+        return default_workspace()
+    return folder / Path(settings.workspace).expanduser()
+
+
+def _cleared(workspace: Workspace, rules: Rules) -> list[str]:
+    try:
+        sessions = cleared_after_night(workspace, rules, now_us=time.time_ns() // 1000, tell=tell)
+    except ProfagentError as error:
+        return [f"clearing up failed: {error}"]
+    return [f"let go of the records of sessions {', '.join(map(str, sessions))}"] if sessions else []

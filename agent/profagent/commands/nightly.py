@@ -1,0 +1,133 @@
+"""`nightly run`: each board in turn, in processes of its own, so that one board's failure stops no other."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from profagent.commands.child_command import run_command
+from profagent.commands.durations import duration_s
+from profagent.commands.nightly_comparing import compared
+from profagent.errors import WorkspaceBusyError
+from profagent.nightly.calls import Captured, capture_call, captured, export_call
+from profagent.nightly.verdict import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from profagent.commands.nightly_history import PastBoard
+    from profagent.commands.workspace import Workspace
+    from profagent.nightly.settings import Board, Nightly
+
+__all__ = ["NightRun", "check_durations", "locked_for_night"]
+
+# An export of a night that takes longer is given up.
+EXPORT_S = 1800.0
+# A board that is away is tried again so often at least before its time is over.
+LONGEST_WAIT_S = 900.0
+
+
+@contextmanager
+def locked_for_night(workspace: Workspace) -> Iterator[None]:
+    """Be the only night that uses the workspace. Raises WorkspaceBusyError."""
+    folder = workspace.root / "nightly"
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise WorkspaceBusyError(
+            f"another `profagent nightly run` uses {workspace.root}", hint="wait for it, or end it"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True, slots=True)
+class NightRun:
+    """A night: its settings, the folder that they stand in, and boards of earlier nights, newest first."""
+
+    settings: Nightly
+    folder: Path
+    workspace: Workspace
+    run: str
+    earlier: Sequence[PastBoard]
+    tell: Callable[[str], None]
+    clock: Callable[[], float]
+
+    async def boards(self, stop: asyncio.Event) -> list[Outcome]:
+        """Every board's night, one after the other; those that come after `stop` was set are not begun."""
+        return [await self._board(board, stop) for board in self.settings.boards]
+
+    async def _board(self, board: Board, stop: asyncio.Event) -> Outcome:
+        begun = self.clock()
+        outcome = Outcome(board.name)
+        found = await self._captured(board, outcome, stop)
+        outcome.session = found.session
+        outcome.is_away, outcome.is_incomplete = found.is_away, found.is_incomplete
+        outcome.problems += [found.problem] if found.problem else []
+        if found.session is not None:
+            await self._exported(found.session, outcome, stop)
+            outcome.compared = await asyncio.to_thread(
+                compared, self.settings, board, self.workspace, found.session, self.earlier
+            )
+        outcome.seconds = self.clock() - begun
+        return outcome
+
+    async def _captured(self, board: Board, outcome: Outcome, stop: asyncio.Event) -> Captured:
+        """Attempts until one reaches the board, or its time is over."""
+        deadline = self.clock() + duration_s(self.settings.time_limit)
+        wait_s = duration_s(self.settings.wait)
+        while not stop.is_set():
+            outcome.attempts += 1
+            found = await self._attempt(board, deadline, stop)
+            left_s = deadline - self.clock()
+            if not found.is_away or outcome.attempts >= self.settings.attempts or left_s <= 0:
+                return found
+            self.tell(f"{board.name}: {found.problem}; the next attempt is in {min(wait_s, left_s):.0f} s")
+            await _waited(min(wait_s, left_s), stop)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+        return Captured(None, "the night was stopped before it was this board's turn")
+
+    async def _attempt(self, board: Board, deadline: float, stop: asyncio.Event) -> Captured:
+        call = capture_call(board, self.folder, self.workspace.root, self.run)
+        self.tell(f"{board.name}: profagent {' '.join(call)}")
+        ended = await run_command(
+            call, max(0.0, deadline - self.clock()), stop, lambda line: self.tell(f"{board.name}: {line}")
+        )
+        found = captured(ended.code, ended.document, ended.said)
+        if not ended.is_late:
+            return found
+        return Captured(found.session, f"its time, {self.settings.time_limit}, was over", is_away=found.is_away)
+
+    async def _exported(self, session: int, outcome: Outcome, stop: asyncio.Event) -> None:
+        for kind in self.settings.exports:
+            call = export_call(kind, session, self.workspace.root)
+            ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
+            if ended.code:
+                outcome.problems.append(f"export {kind} failed: {ended.said}")
+
+
+async def _waited(delay_s: float, stop: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(delay_s):
+            await stop.wait()
+    except TimeoutError:
+        return
+
+
+def check_durations(settings: Nightly) -> None:
+    """Raises UsageError for durations that are none, before anything is begun."""
+    for text in (settings.time_limit, settings.wait):
+        duration_s(text)
+    for board in settings.boards:
+        if board.record is not None and board.record.for_ is not None:
+            duration_s(board.record.for_)

@@ -1,0 +1,27 @@
+"""What `gc` does at the end of a night, by the night's own rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from profagent.commands.baselines import Baselines
+from profagent.commands.clearing import chosen_sessions, clear
+from profagent.commands.clearing_choice import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from profagent.commands.workspace import Workspace
+
+__all__ = ["cleared_after_night"]
+
+
+def cleared_after_night(workspace: Workspace, rules: Rules, *, now_us: int, tell: Callable[[str], None]) -> list[int]:
+    """Let go of what the rules name, but for baselines; the sessions. Without rules nothing. Raises StoreError."""
+    if rules == Rules() or not workspace.database.exists():
+        return []
+    with workspace.locked():
+        baselines = {each.session: name for name, each in Baselines(workspace).all().items()}
+        chosen = chosen_sessions(workspace, rules, baselines=baselines)
+        clear(workspace, chosen, now_us=now_us, tell=tell)
+    return sorted(each.session for group in chosen.groups for each in group)

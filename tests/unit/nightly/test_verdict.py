@@ -1,0 +1,71 @@
+"""What a night comes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from profagent.nightly.report import junit_cases, report_lines
+from profagent.nightly.verdict import Compared, Night, Outcome, Slower, Verdict, exit_code_of, headlines
+
+AS_BEFORE = Compared("baseline release", 1)
+SLOW = Compared("baseline release", 1, (Slower("layer.median>+5%", "layer conv2", 6.04),), ("other SDK",))
+GOOD = Outcome("fine", 2, compared=[AS_BEFORE])
+SLOWER = Outcome("slow", 3, compared=[SLOW, SLOW])
+AWAY = Outcome("gone", is_away=True, problems=["cannot reach it"])
+INCOMPLETE = Outcome("torn", 4, is_incomplete=True, problems=["data is missing"], compared=[AS_BEFORE])
+FAILED = Outcome("broken", problems=["it crashed"])
+NEW = Outcome("new", 5)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict", "code"),
+    [
+        (GOOD, Verdict.GOOD, 0),
+        (NEW, Verdict.UNDECIDED, 0),
+        (Outcome("few", 1, compared=[Compared("x", 1, can_tell=False)]), Verdict.UNDECIDED, 0),
+        (Outcome("none", 1, compared=[Compared("x", 1, problem="it is gone")]), Verdict.UNDECIDED, 0),
+        (INCOMPLETE, Verdict.INCOMPLETE, 4),
+        (AWAY, Verdict.AWAY, 3),
+        (FAILED, Verdict.FAILED, 1),
+        (SLOWER, Verdict.SLOWER, 1),
+        (Outcome("both", 1, is_incomplete=True, problems=["x"], compared=[SLOW]), Verdict.SLOWER, 1),
+    ],
+)
+def test_a_board(outcome: Outcome, verdict: Verdict, code: int) -> None:
+    assert outcome.verdict is verdict
+    assert exit_code_of(Night("now", [GOOD, outcome]).verdict) == code
+
+
+def test_the_headlines_name_what_is_not_good_and_nothing_else() -> None:
+    night = Night("now", [GOOD, AWAY, SLOWER, INCOMPLETE, FAILED, NEW])
+    assert headlines(night) == [
+        "SLOWER: slow: layer conv2 +6.0 %",
+        "FAILED: broken: it crashed",
+        "AWAY: gone",
+        "INCOMPLETE: torn: data is missing",
+        "UNDECIDED: new",
+    ]
+    assert headlines(Night("now", [GOOD])) == ["GOOD: all boards"]
+    assert night.document()["verdict"] == "slower"
+
+
+def test_the_report() -> None:
+    text = "\n".join(report_lines(Night("now", [GOOD, SLOWER, AWAY], ["let go of session 1"]), as_markdown=False))
+    assert text == (
+        "SLOWER: slow: layer conv2 +6.0 %\nAWAY: gone\n\n"
+        "fine: good\n  session 2, 0 attempts, 0 s\n  as baseline release (session 1)\n"
+        "slow: slower\n  session 3, 0 attempts, 0 s\n"
+        + 2
+        * (
+            "  beside baseline release (session 1): layer conv2 +6.0 %, and layer.median>+5% holds\n"
+            "  unfair beside baseline release (session 1): other SDK\n"
+        )
+        + "gone: away\n  no session, 0 attempts, 0 s\n  cannot reach it\nlet go of session 1"
+    )
+
+
+def test_test_cases_fail_where_something_is_slower_or_went_wrong() -> None:
+    cases = dict(junit_cases(Night("now", [GOOD, SLOWER, AWAY, NEW])))
+    assert cases["fine"] is cases["new"] is None
+    assert "layer conv2 +6.0 %" in str(cases["slow"])
+    assert cases["gone"] == "cannot reach it"
