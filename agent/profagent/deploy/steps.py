@@ -106,5 +106,6 @@ def removed(layout: Layout, service: Service) -> str:
 
 def _removed_paths(layout: Layout, service: Service) -> tuple[str, ...]:
     settings = (layout.config, f"{layout.config}.new", layout.board_id, layout.keys, layout.roots_d)
-    more = (layout.current, layout.previous, f"{layout.settings}/default", layout.state, f"{layout.trial}.part")
-    return (*service.files, *service.unwanted, *service.owned, *settings, *more)
+    more = (layout.current, layout.previous, f"{layout.settings}/default", layout.state)
+    trial = (f"{layout.trial}.part", f"{layout.trial}.over")
+    return (*service.files, *service.unwanted, *service.owned, *settings, *more, *trial)

@@ -47,7 +47,8 @@ main() {{
             [ ! -e decided ] && [ -d {trial} ] || exit 0
             sleep 1
         done
-        mkdir decided 2>/dev/null || exit 0
+        # One that was confirmed may be gone in part.
+        [ -e status ] && mkdir {trial}/decided 2>/dev/null || exit 0
     fi
     back >>said 2>&1
     sync
@@ -126,7 +127,9 @@ exit "$(cat {trial}/status)"
 
 def confirmed(layout: Layout) -> str:
     """What is on trial stays; fails when it was taken back already."""
-    return f"mkdir {layout.trial}/decided && rm -rf {layout.trial}"
+    trial = layout.trial
+    # Who watches it must not find it undecided while it is removed piece by piece.
+    return f"rm -rf {trial}.over && mkdir {trial}/decided && mv {trial} {trial}.over && rm -rf {trial}.over"
 
 
 def taken_back(layout: Layout) -> str:

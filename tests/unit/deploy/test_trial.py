@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -111,6 +112,19 @@ def test_what_is_confirmed_stays(board: Board, switch: Switch) -> None:
     assert board.run(confirmed(board.layout)) == 0
     assert board.is_over()
     assert board.run(taken_back(board.layout)) == 0
+    assert board.current == NEW
+    assert board.said.read_text().split() == ["enable", "restart"]
+
+
+def test_what_is_confirmed_stays_however_slowly_it_is_tidied_up(board: Board, switch: Switch, tmp_path: Path) -> None:
+    assert board.begin(switch) == 0
+    rest = f"rm -rf $each/status $each/decided; sleep 4; exec {shutil.which('rm')} -rf $each"
+    slow = f'#!/bin/sh\nfor each in "$@"; do :; done\nPATH={os.environ["PATH"]}\n[ ! -d $each ] || {{ {rest}; }}\n'
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/rm").write_text(slow)
+    (tmp_path / "bin/rm").chmod(0o755)
+    assert board.run(f"PATH={tmp_path / 'bin'}:$PATH; {confirmed(board.layout)}") == 0
+    assert board.is_over()
     assert board.current == NEW
     assert board.said.read_text().split() == ["enable", "restart"]
 
