@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,9 +14,11 @@ import pytest
 from profagent.commands.keys import Keys
 from profagent.deploy.bundle.archive import pack, unpack
 from profagent.deploy.daemon_tree import LAUNCHER, MANIFEST, DaemonTree
+from tests.board.bare import PATIENCE_S as BOARD_PATIENCE_S
 from tests.board.bare import Bare, booted_bare, make_bare
+from tests.board.booted import booted
 from tests.board.bundling import bundled
-from tests.integration.board import content, simulated
+from tests.integration.board import content, eventually, simulated
 from tests.integration.host import profagent
 
 # Packages and wheels are fetched, and a bundle is 50 MB.
@@ -76,6 +79,12 @@ def recorded(address: str, workshop: Keys, workspace: Path) -> Path:
     return Path(ended.document["mirror"])
 
 
+def settings_of(board: Bare) -> dict[str, bytes]:
+    """Settings, identity and keys, and what else stands beside them."""
+    files = [path for path in (board.root / "etc/profagent").rglob("*") if path.is_file()]
+    return {path.relative_to(board.root).as_posix(): path.read_bytes() for path in files}
+
+
 def test_a_board_without_libc_is_installed_by_hand_recorded_over_tls_booted_and_cleared(
     root: Path, bundle: Path, workshop: Keys, tmp_path: Path, unused_tcp_port: int
 ) -> None:
@@ -122,6 +131,64 @@ def test_an_upgrade_and_the_way_back(board: Bare, bundle: Path, tmp_path: Path) 
     assert board.run("readlink", CURRENT) == one
     board.run("sh", f"{CURRENT}/install.sh", "--rollback")
     assert board.run("readlink", CURRENT) == two
+    third = changed(bundle, tmp_path / "third.tar.gz", {"lib/more": b"2"})
+    board.run("mkdir", "/opt/profagent/versions/0.0.1-01234567.part")
+    board.run("sh", copied(board, third))
+    kept = {unpack(each).name for each in (other, third)}
+    assert set(board.run("ls", "/opt/profagent/versions").split()) == kept
+
+
+def test_keys_that_do_not_fit_replace_nothing(board: Bare, bundle: Path, workshop: Keys, unused_tcp_port: int) -> None:
+    shutil.copytree(workshop.folder / "boards/euler", board.root / "tmp/keys")
+    address = ("--listen", f"127.0.0.1:{unused_tcp_port}")
+    board.run("sh", copied(board, bundle), "--root", "/root/jobs", "--keys", "/tmp/keys", *address)
+    before = settings_of(board)
+    (board.root / "tmp/keys/ca.pem").write_text("nothing")
+    (board.root / "tmp/keys/board.pem").write_bytes((workshop.folder / "ca.pem").read_bytes())
+    said = board.run("sh", f"{CURRENT}/install.sh", "--keys", "/tmp/keys", status=1)
+    assert "profagentd.toml:4: tls_key: /etc/profagent/keys/board.key is not the key of" in said
+    assert "profagentd.toml:5: tls_ca: /etc/profagent/keys/ca.pem holds no certificate" in said
+    assert settings_of(board) == before
+    assert "is running" in board.run("/etc/init.d/profagentd", "status")
+
+
+def test_an_installation_that_is_killed_leads_back(board: Bare, bundle: Path, tmp_path: Path) -> None:
+    board.run("sh", copied(board, bundle), "--root", "/root/jobs", "--listen", "unix:/run/s")
+    before, good = settings_of(board), board.run("readlink", CURRENT)
+    failing = changed(bundle, tmp_path / "failing.tar.gz", {LAUNCHER: _FAILING})
+    board.run("sh", "-c", f"sh {copied(board, failing)} >/dev/null 2>&1 & echo $! >/tmp/installing")
+    assert eventually(lambda: board.run("readlink", CURRENT) != good, BOARD_PATIENCE_S)
+    board.run("sh", "-c", "kill -KILL $(cat /tmp/installing)")
+    assert eventually(lambda: board.run("readlink", CURRENT) == good, BOARD_PATIENCE_S)
+    assert eventually((board.root / "run/s").is_socket, BOARD_PATIENCE_S)
+    assert eventually(lambda: not (board.root / "opt/profagent/deploying").exists(), BOARD_PATIENCE_S)
+    assert settings_of(board) == before
+    assert "is running" in board.run("/etc/init.d/profagentd", "status")
+
+
+def test_under_systemd_the_service_may_delete_what_the_settings_say(bundle: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="board-", dir="/var/tmp") as folder:
+        root = Path(folder) / "root"
+        with booted(root, is_bare=True) as board:
+            with tarfile.open(bundle) as archive:
+                archive.extractall(root / "root", filter="data")
+            given = ("--root", "/root/jobs", "--listen", "unix:/run/profagentd/s")
+            board.run("sh", f"/root/{unpack(bundle).name}/install.sh", *given)
+            assert (board.show("ActiveState"), board.show("ReadWritePaths")) == ("active", "")
+            with (root / "etc/profagent/profagentd.toml").open("a") as settings:
+                settings.write('retain = "delivered"\nretain_for = ["test"]\n')
+            (root / "etc/profagent/roots.d/app.conf").write_text("/root/more\n")
+            board.run("sh", f"{CURRENT}/install.sh")
+            assert board.show("ActiveState") == "active"
+            drop_in = root / "etc/systemd/system/profagentd.service.d/retention.conf"
+            assert 'ReadWritePaths="-/root/jobs" "-/root/more"\n' in drop_in.read_text()
+            drop_in.write_text("[Service]\n")
+            board.run("sh", f"{CURRENT}/install.sh", check=False)
+            assert drop_in.read_text() == "[Service]\n"
+            board.run("sh", f"{CURRENT}/install.sh", "--remove")
+            assert board.show("LoadState") == "not-found"
+            left = [path for path in root.glob("etc/**/*profagent*") if not path.name.startswith((".", "passwd"))]
+            assert left == []
 
 
 def test_what_cannot_be_installed_is_refused_and_leaves_nothing(board: Bare, bundle: Path, tmp_path: Path) -> None:

@@ -19,8 +19,10 @@ from profagent.commands.board_wheels import fetch_wheels
 from profagent.commands.standalone_python import fetch_standalone, standalone_link, unpack_archive
 from profagent.deploy.bundle.archive import pack
 from profagent.deploy.bundle.assembling import bundle_tree, find_runtime
+from profagent.deploy.bundle.by_hand import MODULES
 from profagent.deploy.bundle.bytecode import can_compile
 from profagent.deploy.daemon_tree import LAUNCHER, own_packages, wheel_files
+from profagent.deploy.units import SERVICE_FILES
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
@@ -28,10 +30,8 @@ if TYPE_CHECKING:
 
     from profagent.deploy.daemon_tree import DaemonTree
 
-__all__ = ["BundleOptions", "Bundled", "bundle"]
+__all__ = ["BundleOptions", "Bundled", "bundle", "installer_files"]
 
-# What install.sh puts in place, of systemd/.
-SERVICE_FILES = ("profagentd.service", "profagentd.init", "sysusers.d/profagentd.conf", "tmpfiles.d/profagentd.conf")
 _START_S = 120.0
 
 
@@ -68,7 +68,7 @@ async def bundle(options: BundleOptions, tell: Callable[[str], None]) -> Bundled
         runtime = await asyncio.to_thread(find_runtime, options.machine, source, options.libraries)
         wheels = await fetch_wheels(runtime.wheels_for, options.wheelhouse)
         library = {**own_packages(), **wheel_files(wheels)}
-        tree = await asyncio.to_thread(bundle_tree, __version__, runtime, library, _service())
+        tree = await asyncio.to_thread(bundle_tree, __version__, runtime, library, installer_files())
         start_s = await asyncio.to_thread(_tried, tree, scratch) if options.machine == platform.machine() else None
         packed = await asyncio.to_thread(pack, tree)
     await asyncio.to_thread(write_atomically, options.output, [packed])
@@ -98,9 +98,11 @@ def _unpacked(options: BundleOptions, scratch: Path, tell: Callable[[str], None]
     return scratch / "source"
 
 
-def _service() -> dict[str, bytes]:
-    folder: Any = files("profagent.deploy").joinpath("systemd")
-    return {name: folder.joinpath(*name.split("/")).read_bytes() for name in SERVICE_FILES}
+def installer_files() -> dict[str, bytes]:
+    """What install.sh needs of this package."""
+    package: Any = files("profagent")
+    paths = [f"{name}.py" for name in MODULES] + [f"deploy/systemd/{name}" for name in SERVICE_FILES]
+    return {f"profagent/{path}": package.joinpath(*path.split("/")).read_bytes() for path in paths}
 
 
 def _tried(tree: DaemonTree, scratch: Path) -> float:

@@ -14,8 +14,9 @@ from profagent.commands.boards_file import BoardEntry, BoardsFile
 from profagent.commands.keys import BOARD_CERT
 from profagent.commands.visiting import visited
 from profagent.deploy.layout import Layout
-from profagent.deploy.plan import check_drop_in, check_room, check_version
+from profagent.deploy.plan import check_room, check_version
 from profagent.deploy.settings import Asked
+from profagent.deploy.units import check_drop_in
 from profagent.errors import UsageError
 from profagent.link.credentials import default_keys
 from profagent.ssh.passwords import Person
@@ -72,7 +73,7 @@ async def deploy(options: DeployOptions, show: Callable[[str], None], tell: Call
         facts = visit.facts
         version = await chosen_version(facts, options.python, options.bundle, options.wheelhouse)
         check_version(facts, version.name, is_upgrade=options.is_upgrade)
-        check_drop_in(facts, visit.service)
+        check_drop_in(facts.files, visit.service, facts.hostname)
         check_room(facts, options.layout, version)
         replaced = (*replaced_keys(visit, options.keys), *replaced_identity(visit), *replaced_service(visit))
         await _agreed(options, visit, replaced, show)
@@ -90,7 +91,7 @@ async def roll_back(options: DeployOptions, show: Callable[[str], None]) -> Depl
         facts = visit.facts
         if not facts.previous or facts.previous not in facts.versions:
             raise UsageError(f"{facts.hostname} has no version before {facts.current or 'any'}", hint="deploy one")
-        check_drop_in(facts, visit.service)
+        check_drop_in(facts.files, visit.service, facts.hostname)
         if visit.copied_from is not None:
             raise UsageError(
                 f"{facts.hostname} has the identity of {visit.copied_from.name}, another machine",

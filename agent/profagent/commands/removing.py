@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.visiting import visited
 from profagent.deploy.plan import check_service, is_deployed
-from profagent.deploy.settings import named_roots
-from profagent.deploy.steps import lost_root, removed
+from profagent.deploy.steps import lost_root, named_roots, removed
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:

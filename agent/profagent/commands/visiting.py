@@ -14,7 +14,8 @@ from profagent.commands.installing import Installation, Target
 from profagent.commands.recognising import recognised
 from profagent.commands.recording_options import own_consumer
 from profagent.deploy.plan import board_name, choose_init, fact_lines
-from profagent.deploy.settings import BoardSettings, board_settings, named_roots
+from profagent.deploy.settings import BoardSettings, board_settings
+from profagent.deploy.steps import named_roots
 from profagent.deploy.trial import taken_back
 from profagent.deploy.units import Service, service
 from profagent.errors import ProfagentError

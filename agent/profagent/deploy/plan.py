@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from profagent.deploy.retention import is_made
 from profagent.deploy.steps import is_version
-from profagent.deploy.units import DROP_IN, INITS, installed_init, other_prefix, owned_init
+from profagent.deploy.units import INITS, installed_init, other_prefix, owned_init
 from profagent.deploy.wheels import OLDEST_PYTHON
 from profagent.errors import ProfagentError, UsageError
 from profagent.link.board_clock import EARLIEST
@@ -19,12 +18,10 @@ if TYPE_CHECKING:
     from profagent.deploy.daemon_tree import DaemonTree
     from profagent.deploy.layout import Layout
     from profagent.deploy.survey import BoardFacts
-    from profagent.deploy.units import Service
 
 __all__ = [
     "PYTHONS",
     "board_name",
-    "check_drop_in",
     "check_room",
     "check_service",
     "check_version",
@@ -140,18 +137,6 @@ def check_service(facts: BoardFacts, layout: Layout) -> None:
         raise UsageError(
             f"the service on {facts.hostname} starts the daemon below {other}, not below {layout.prefix}",
             hint="give the --prefix of that one, or remove it first",
-        )
-
-
-def check_drop_in(facts: BoardFacts, service: Service) -> None:
-    """Raises UsageError where the service's drop-in would change, and is not as a deployment has made it."""
-    there = facts.files.get(DROP_IN)
-    wanted, _ = service.files.get(DROP_IN, ("", 0))
-    would_change = there != wanted and (wanted or DROP_IN in service.unwanted)
-    if there is not None and would_change and not is_made(there):
-        raise UsageError(
-            f"{DROP_IN} on {facts.hostname} was changed by hand",
-            hint="put what is your own into another file of that directory, remove this one, and deploy again",
         )
 
 

@@ -14,11 +14,11 @@ from profagent.errors import ProfagentError, UsageError
 from profagent.link.credentials import host_of, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from profagent.deploy.layout import Layout
 
-__all__ = ["DEFAULT_LISTEN", "Asked", "BoardSettings", "board_settings", "named_roots", "proposed"]
+__all__ = ["DEFAULT_LISTEN", "Asked", "BoardSettings", "board_settings", "proposed"]
 
 DEFAULT_LISTEN = "0.0.0.0:50151"
 _ADDRESS = re.compile(r"(\[[^\]]+\]|[^:\[\]]+):([1-9]\d{0,4})")
@@ -127,13 +127,6 @@ def proposed(text: str, staged: Collection[str]) -> str:
         if document.get(key) in staged:
             document[key] = f"{document[key]}.new"
     return tomlkit.dumps(document)
-
-
-def named_roots(files: Mapping[str, str], layout: Layout) -> tuple[str, ...]:
-    """The roots that programs have named, of a board's files by path."""
-    texts = [text for path, text in sorted(files.items()) if path.startswith(f"{layout.roots_d}/")]
-    lines = [line.strip() for text in texts for line in text.splitlines()]
-    return tuple(line for line in lines if line.startswith("/"))
 
 
 def _changes(document: Any, asked: Asked, consumer: str) -> dict[str, Any]:

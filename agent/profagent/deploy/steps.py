@@ -23,6 +23,7 @@ __all__ = [
     "is_version",
     "lost_root",
     "made_directories",
+    "named_roots",
     "part_of",
     "removed",
     "settled",
@@ -86,6 +87,13 @@ def unstaged(layout: Layout, service: Service) -> str:
     """Removes what was written to take the place of files, and did not."""
     paths = (*layout.files, *service.files)
     return f"rm -f {' '.join(f'{path}.new {path}.new.part' for path in paths)}"
+
+
+def named_roots(files: Mapping[str, str], layout: Layout) -> tuple[str, ...]:
+    """The roots that programs have named, of a board's files by path."""
+    texts = [text for path, text in sorted(files.items()) if path.startswith(f"{layout.roots_d}/")]
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    return tuple(line for line in lines if line.startswith("/"))
 
 
 def lost_root(layout: Layout, service: Service, roots: Iterable[str]) -> str | None:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from profagent.deploy.steps import VERSION
+from profagent.deploy.units import FOUND_INIT
 from profagent.deploy.wheels import PROBE, BoardPython, read_probe
 from profagent.errors import ProfagentError
 
@@ -57,14 +58,8 @@ say python "$python"
 if [ -n "$python" ]; then
     say lacks "$("$(printf '%s' "$python" | cut -f 2)" -I -c "$LACKS" 2>/dev/null | tr '\\n' ' ')"
 fi
-if [ -d /run/systemd/system ]; then
-    say init systemd
-    say systemd "$(systemctl --version 2>/dev/null | sed -n '1s/[^0-9]*\\([0-9]*\\).*/\\1/p')"
-elif [ -d /etc/init.d ]; then
-    say init initd
-else
-    say init none
-fi
+say init "$(init)"
+say systemd "$(systemctl --version 2>/dev/null | sed -n '1s/[^0-9]*\\([0-9]*\\).*/\\1/p')"
 say kept "$(readlink "$PREFIX/current")"
 say before "$(readlink "$PREFIX/previous")"
 say versions "$(ls "$PREFIX/versions" 2>/dev/null | tr '\\n' ' ')"
@@ -156,7 +151,7 @@ def survey_script(layout: Layout, files: Iterable[str]) -> str:
         "FILES": " ".join(files),
     }
     assigned = "".join(f"{name}={shlex.quote(value)}\n" for name, value in given.items())
-    return f"{assigned}probe() (\n{PROBE})\n{_SCRIPT}"
+    return f"{assigned}probe() (\n{PROBE})\ninit() {{ {FOUND_INIT}; }}\n{_SCRIPT}"
 
 
 def read_survey(output: str) -> BoardFacts:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from profagent.deploy.retention import TEMPLATE, drop_in
+from profagent.deploy.retention import TEMPLATE, drop_in, is_made
+from profagent.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DROP_IN",
+    "FOUND_INIT",
     "INITS",
+    "SERVICE_FILES",
     "Service",
+    "check_drop_in",
     "every_service_file",
     "installed_init",
     "other_prefix",
@@ -26,6 +30,14 @@ __all__ = [
 ]
 
 INITS = ("systemd", "initd", "none")
+# Of systemd/.
+SERVICE_FILES = (
+    "profagentd.service",
+    "profagentd.init",
+    "sysusers.d/profagentd.conf",
+    "tmpfiles.d/profagentd.conf",
+    TEMPLATE,
+)
 _UNIT = "/etc/systemd/system/profagentd.service"
 DROP_IN = f"{_UNIT}.d/retention.conf"
 _USERS, _DIRECTORIES = "/etc/sysusers.d/profagentd.conf", "/etc/tmpfiles.d/profagentd.conf"
@@ -34,6 +46,10 @@ _SCRIPT = "/etc/init.d/profagentd"
 _BOOTED = "/etc/init.d/S90profagentd"
 _LOG_LINES = 5
 _PREFIX = re.compile(r"=(\S+)/current/bin/profagentd|^PREFIX=(\S+)$", re.MULTILINE)
+# Says which init system a board has.
+FOUND_INIT = (
+    "if [ -d /run/systemd/system ]; then echo systemd; elif [ -d /etc/init.d ]; then echo initd; else echo none; fi"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +105,18 @@ def other_prefix(layout: Layout, texts: Mapping[str, str]) -> str | None:
         return None
     found = _PREFIX.search(texts.get(_UNIT, "") + texts.get(_SCRIPT, ""))
     return "a place that cannot be told" if found is None else found[1] or found[2]
+
+
+def check_drop_in(files: Mapping[str, str], service: Service, where: str) -> None:
+    """Raises UsageError where the service's drop-in would change, and is not as a deployment has made it."""
+    there = files.get(DROP_IN)
+    wanted, _ = service.files.get(DROP_IN, ("", 0))
+    would_change = there != wanted and (wanted or DROP_IN in service.unwanted)
+    if there is not None and would_change and not is_made(there):
+        raise UsageError(
+            f"{DROP_IN} on {where} was changed by hand",
+            hint="put what is your own into another file of that directory, remove this one, and run this again",
+        )
 
 
 def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:

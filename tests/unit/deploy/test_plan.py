@@ -11,7 +11,6 @@ from profagent.deploy.daemon_tree import MANIFEST, DaemonTree
 from profagent.deploy.layout import Layout
 from profagent.deploy.plan import (
     board_name,
-    check_drop_in,
     check_room,
     check_service,
     check_version,
@@ -21,7 +20,7 @@ from profagent.deploy.plan import (
     is_deployed,
 )
 from profagent.deploy.survey import BoardFacts, read_survey
-from profagent.deploy.units import DROP_IN, service
+from profagent.deploy.units import service
 from profagent.deploy.wheels import BoardPython
 from profagent.errors import ProfagentError, UsageError
 from tests.unit.deploy.test_survey import EULER as SAID
@@ -166,20 +165,3 @@ def test_the_service_of_another_prefix_is_none_of_this_one(init: str) -> None:
     with pytest.raises(UsageError, match="the daemon below /opt/profagent, not below /data"):
         check_service(facts, other)
     assert is_deployed(replace(facts, versions=("1.0-0123abcd.part",)), other)
-
-
-def test_a_drop_in_that_somebody_has_changed_is_left_to_them() -> None:
-    deleting, keeping = (service("systemd", USUAL, ("/a",), deletes=deletes) for deletes in (True, False))
-    made, _ = deleting.files[DROP_IN]
-    other, _ = service("systemd", USUAL, ("/b",), deletes=True).files[DROP_IN]
-    for there in (None, made, other):
-        facts = replace(AIFLY, files={} if there is None else {DROP_IN: there})
-        check_drop_in(facts, deleting)
-        check_drop_in(facts, keeping)
-    for there in (f"{made}ReadWritePaths=/c\n", made.replace('"-/a"', '"-/a" "-/c"'), "[Service]\n"):
-        facts = replace(AIFLY, files={DROP_IN: there})
-        for own in (deleting, keeping):
-            with pytest.raises(UsageError, match="was changed by hand") as refused:
-                check_drop_in(facts, own)
-            assert "into another file" in refused.value.hint
-        check_drop_in(facts, service("initd", USUAL, (), deletes=True))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from profagent.deploy.layout import Layout
-from profagent.deploy.settings import Asked, BoardSettings, board_settings, named_roots, proposed
+from profagent.deploy.settings import Asked, BoardSettings, board_settings, proposed
 from profagent.errors import ProfagentError, UsageError
 from profagentd.config import examine
 
@@ -99,15 +99,6 @@ def test_hosts_call_it_by_what_ssh_reached_unless_it_listens_elsewhere(listen: s
 def test_what_makes_no_sense_is_refused(asked: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         made(**asked)
-
-
-def test_programs_name_roots() -> None:
-    files = {
-        "/etc/profagent/roots.d/b.conf": "/b c \n\n# /no\nrelative",
-        "/etc/profagent/roots.d/a.conf": "/a\n",
-        "/etc/profagent/profagentd.toml": "/toml\n",
-    }
-    assert named_roots(files, Layout.of()) == ("/a", "/b c")
 
 
 def test_settings_that_are_broken_are_nobodys_to_overwrite() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from profagent.deploy.layout import Layout
-from profagent.deploy.steps import cleared_versions, lost_root, removed
+from profagent.deploy.steps import cleared_versions, lost_root, named_roots, removed
 from profagent.deploy.units import service
 
 OLD, KEPT, PART = "1.0-0123abcd", "1.1-00000000", "1.2-ffffffff.part"
@@ -55,3 +55,12 @@ def test_a_root_among_what_is_removed_is_found() -> None:
         assert lost_root(elsewhere, own, ["/data/run/jobs", lost]) == lost
     assert lost_root(elsewhere, own, ["", "/data/run/jobs", "/data/states", "/data"]) is None
     assert lost_root(usual, own, ["/var/lib/profagentd2"]) is None
+
+
+def test_programs_name_roots() -> None:
+    files = {
+        "/etc/profagent/roots.d/b.conf": "/b c \n\n# /no\nrelative",
+        "/etc/profagent/roots.d/a.conf": "/a\n",
+        "/etc/profagent/profagentd.toml": "/toml\n",
+    }
+    assert named_roots(files, Layout.of()) == ("/a", "/b c")

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from profagent.deploy.layout import Layout
-from profagent.deploy.units import every_service_file, installed_init, other_prefix, owned_init, service
+from profagent.deploy.units import (
+    DROP_IN,
+    check_drop_in,
+    every_service_file,
+    installed_init,
+    other_prefix,
+    owned_init,
+    service,
+)
 from profagent.errors import UsageError
 
 USUAL = Layout.of()
@@ -67,3 +75,20 @@ def test_a_service_is_known_by_its_files() -> None:
 def test_a_prefix_is_plain(prefix: str) -> None:
     with pytest.raises(UsageError, match="--prefix"):
         Layout.of(prefix)
+
+
+def test_a_drop_in_that_somebody_has_changed_is_left_to_them() -> None:
+    deleting, keeping = (service("systemd", USUAL, ("/a",), deletes=deletes) for deletes in (True, False))
+    made, _ = deleting.files[DROP_IN]
+    other, _ = service("systemd", USUAL, ("/b",), deletes=True).files[DROP_IN]
+    for there in (None, made, other):
+        files = {} if there is None else {DROP_IN: there}
+        check_drop_in(files, deleting, "euler")
+        check_drop_in(files, keeping, "euler")
+    for there in (f"{made}ReadWritePaths=/c\n", made.replace('"-/a"', '"-/a" "-/c"'), "[Service]\n"):
+        files = {DROP_IN: there}
+        for own in (deleting, keeping):
+            with pytest.raises(UsageError, match="was changed by hand") as refused:
+                check_drop_in(files, own, "euler")
+            assert "into another file" in refused.value.hint
+        check_drop_in(files, service("initd", USUAL, (), deletes=True), "euler")

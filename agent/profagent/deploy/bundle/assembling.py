@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Runtime", "bundle_tree", "find_runtime"]
 
 PYTHON = "bin/python"
-INSTALLER, SERVICE = "install.sh", "service"
+INSTALLER, ITS_FILES = "install.sh", "installer"
 _LIBC = "libc.so.6"
 _GLIBC = re.compile(rb"GLIBC_2\.(\d+)")
 # Its own loader is told where to look: a library of the board's, and what its environment says of libraries, stay out.
@@ -77,13 +77,14 @@ def find_runtime(machine: str, source: Path, libraries: Path | None) -> Runtime:
 
 
 def bundle_tree(
-    version: str, runtime: Runtime, library: Mapping[str, bytes], service: Mapping[str, bytes]
+    version: str, runtime: Runtime, library: Mapping[str, bytes], its_files: Mapping[str, bytes]
 ) -> DaemonTree:
-    """The tree, with `library` below lib/ and what installs it by hand. Raises ProfagentError."""
+    """The tree, with `library` below lib/ and install.sh with `its_files`. Raises ProfagentError."""
     kept = _compiled(
         {path: data for path, data in library.items() if not path.endswith(".pyi")}, runtime.python.version
     )
     installer = Path(__file__).with_name(INSTALLER).read_bytes()
+    its_files = _compiled(its_files, runtime.python.version)
     return DaemonTree.of(
         version,
         launcher(PYTHON),
@@ -91,7 +92,7 @@ def bundle_tree(
         {
             PYTHON: (runtime.launcher.encode(), 0o755),
             INSTALLER: (installer, 0o755),
-            **{f"{SERVICE}/{path}": (data, 0o644) for path, data in sorted(service.items())},
+            **{f"{ITS_FILES}/{path}": (data, 0o644) for path, data in sorted(its_files.items())},
             **runtime.files(library),
         },
         machine=runtime.python.elf.machine,

@@ -1,21 +1,16 @@
 #!/bin/sh
 # Installs this daemon on the board on which it runs, where SSH does not lead there. POSIX sh, and what BusyBox has.
-# Paths and links are those of `profagent deploy`, which may go on from here, or have been here before.
+# The steps are those of `profagent deploy`, which may go on from here, or have been here before: this tree's own Python
+# writes them down as commands.
 set -eu
 
 PREFIX=/opt/profagent
 SETTINGS=/etc/profagent
 CONFIG=$SETTINGS/profagentd.toml
-STATE=/var/lib/profagentd
-UNIT=/etc/systemd/system/profagentd.service
-USERS=/etc/sysusers.d/profagentd.conf
-DIRECTORIES=/etc/tmpfiles.d/profagentd.conf
-SCRIPT=/etc/init.d/profagentd
-# BusyBox's rcS starts what is called so.
-BOOTED=/etc/init.d/S90profagentd
-LOG=/var/log/profagentd.log
 # A slow card takes its time to start an interpreter.
 : "${ANSWER_S:=120}"
+# How often others are told that this still works here.
+BEAT_S=5
 
 usage() {
     cat <<'TEXT'
@@ -26,7 +21,7 @@ Installs this version below /opt/profagent, and starts it; over another one it i
   --root DIR     where programs write their JOBs; needed when there are no settings on the board
   --keys DIR     what `profagent keys issue board` made on the host: board.pem, board.key, ca.pem, revoked.txt
   --listen       0.0.0.0:50151 with keys, else 127.0.0.1:50151, unless given
-  --init         what starts it; found out unless given; none: nothing does
+  --init         what starts it; found out unless given; none: nothing does at boot
   --rollback     goes back to the version before
   --remove       stops it and removes all but JOBs
 TEXT
@@ -37,159 +32,87 @@ fail() { # WHAT WHAT_TO_DO
     exit 1
 }
 
-# The name of a version directory whose files are all as they were made.
-checked_name() { # DIRECTORY
-    "$1/bin/python" -I -B -c 'import hashlib, json, sys
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
-text = read(sys.argv[1] + "/manifest.json")
-manifest = json.loads(text)
-for path, digest in manifest["files"].items():
-    if hashlib.sha256(read(sys.argv[1] + "/" + path)).hexdigest() != digest:
-        sys.exit(path + " is damaged")
-print(manifest["version"], hashlib.sha256(text).hexdigest()[:8], sep="-")' "$1"
+# The answer to a question, of profagent/deploy/bundle/by_hand.py.
+told() { # QUESTION WORD...
+    "$here/bin/python" -I -B -c 'import sys
+sys.path.insert(0, sys.argv.pop(1))
+from profagent.deploy.bundle.by_hand import main
+sys.exit(main(sys.argv[1:]))' "$here/installer" "$PREFIX" "$@"
 }
 
-# A link is there at every moment: `ln -sf` would remove it first.
-point() { # LINK TARGET
-    rm -f "$PREFIX/link.new"
-    ln -s "$2" "$PREFIX/link.new"
-    "$PREFIX/$2/bin/python" -I -B -c 'import os, sys
-os.replace(*sys.argv[1:])' "$PREFIX/link.new" "$PREFIX/$1"
+run() { # QUESTION WORD...
+    commands=$(told "$@") && sh -c "$commands"
 }
 
-# Something listens where the settings say.
-answers() {
-    "$PREFIX/current/bin/python" -I -B -c 'import socket, sys, time, tomllib
-with open(sys.argv[1], "rb") as file:
-    listen = tomllib.load(file).get("listen", "127.0.0.1:50151")
-is_unix = listen.startswith("unix:")
-host, _, port = listen.rpartition(":")
-until = time.monotonic() + float(sys.argv[2])
-while True:
-    try:
-        if is_unix:
-            with socket.socket(socket.AF_UNIX) as probe:
-                probe.connect(listen[len("unix:"):])
-        else:
-            socket.create_connection((host.strip("[]"), int(port)), 5).close()
-        break
-    except OSError as error:
-        if time.monotonic() > until:
-            sys.exit("nothing answers at %s: %s" % (listen, error))
-        time.sleep(0.2)' "$CONFIG" "$ANSWER_S"
+version() { # LINK
+    link=$(readlink "$PREFIX/$1") || return 0
+    echo "${link##*/}"
 }
 
-found_init() {
-    if [ -d /run/systemd/system ]; then echo systemd; elif [ -d /etc/init.d ]; then echo initd; else echo none; fi
+refused() {
+    [ -e "$PREFIX/deploying/owner" ] || fail "$PREFIX cannot be written to" "see that it is mounted so, and has room"
+    fail "this board is being worked on from $(cut -d ' ' -f 1 "$PREFIX/deploying/owner")" "try again when that is done"
 }
 
-installed_init() {
-    if [ -e "$UNIT" ]; then echo systemd; elif [ -e "$SCRIPT" ]; then echo initd; else echo none; fi
+# Nobody else deploys here meanwhile; what is on trial when this ends comes back.
+take_board() {
+    owner="install.sh $(cat /proc/sys/kernel/random/uuid)"
+    held=$(told held "$owner")
+    owned=$(told owned "$owner")
+    back=$(told taken-back)
+    while kill -0 "$$" && echo; do sleep "$BEAT_S"; done 2>/dev/null | sh -c "$held" >/dev/null 2>&1 &
+    holder=$!
+    until sh -c "$owned"; do
+        kill -0 "$holder" 2>/dev/null || refused
+        sleep 1
+    done
+    trap leave EXIT
+    trap 'exit 1' HUP INT TERM
+    sh -c "$back"
 }
 
-write_settings() {
-    if [ -n "$keys" ]; then
-        mkdir -p "$SETTINGS/keys"
-        chmod 700 "$SETTINGS/keys"
-        for file in board.pem board.key ca.pem revoked.txt; do
-            (umask 077 && cp "$keys/$file" "$SETTINGS/keys/$file")
-        done
+leave() {
+    sh -c "$back" || :
+    if sh -c "$owned"; then rm -rf "$PREFIX/deploying"; fi
+    rmdir "$PREFIX" 2>/dev/null || :
+}
+
+# This directory, whole and on the disk, among the versions.
+bring() { # NAME
+    target=$PREFIX/versions/$1
+    [ ! -d "$target" ] || return 0
+    part=$(told part "$1")
+    { cp -R "$here" "$part" && chmod -R u=rwX,go=rX "$part" && told name "$part" >/dev/null; } || {
+        rm -rf "$part"
+        fail "it cannot be copied to $PREFIX" "make room there: $(du -sk "$here" | cut -f 1) KiB are needed"
+    }
+    run settled "$1"
+}
+
+# Settings, keys and service take their places beside those that are there, and the version says what it thinks of them.
+prepare() { # NAME
+    run unstaged "$init"
+    if ! printf '%s' "$roots" | told staged "$init" "$keys" "$listen"; then
+        run unstaged "$init"
+        exit 1
     fi
-    [ -s "$SETTINGS/board-id" ] || cat /proc/sys/kernel/random/uuid >"$SETTINGS/board-id"
-    [ ! -e "$CONFIG" ] || return 0
-    {
-        printf 'listen = "%s"\nroots = [%s]\n' "$listen" "${roots%, }"
-        if [ -n "$keys" ]; then
-            printf 'tls_%s = "%s"\n' cert "$SETTINGS/keys/board.pem" key "$SETTINGS/keys/board.key" \
-                ca "$SETTINGS/keys/ca.pem" revoked "$SETTINGS/keys/revoked.txt"
-        fi
-    } >"$CONFIG.part"
-    mv -f "$CONFIG.part" "$CONFIG"
+    if ! run checked "$1"; then
+        run unstaged "$init"
+        fail "the settings have mistakes" "mend $CONFIG, then run this again"
+    fi
 }
 
-install_service() { # INIT
-    case $1 in
-    systemd)
-        mkdir -p "${USERS%/*}" "${DIRECTORIES%/*}"
-        cp "$here/service/sysusers.d/profagentd.conf" "$USERS"
-        cp "$here/service/tmpfiles.d/profagentd.conf" "$DIRECTORIES"
-        cp "$here/service/profagentd.service" "$UNIT"
-        systemd-sysusers "$USERS"
-        systemctl daemon-reload
-        systemctl --quiet enable profagentd
-        ;;
-    initd)
-        cp "$here/service/profagentd.init" "$SCRIPT"
-        chmod 755 "$SCRIPT"
-        if command -v update-rc.d >/dev/null; then update-rc.d profagentd defaults; else ln -sf profagentd "$BOOTED"; fi
-        ;;
-    esac
-}
-
-restart() { # INIT
-    case $1 in
-    systemd)
-        systemctl reset-failed profagentd 2>/dev/null || :
-        systemctl restart profagentd && answers
-        ;;
-    initd) "$SCRIPT" restart && answers ;;
-    none) echo "start it with $PREFIX/current/bin/profagentd --config $CONFIG --roots-d $SETTINGS/roots.d" ;;
-    esac
-}
-
-# Another version runs from now on, or, when it does not, the old one again.
-switch() { # VERSION INIT
-    old=$(readlink "$PREFIX/current" || :)
-    [ "$old" = "versions/$1" ] || [ -z "$old" ] || point previous "$old"
-    point current "versions/$1"
-    if restart "$2"; then
-        echo "profagentd $1 is installed"
+# A version runs from now on, or, when it does not answer, what was there before is there, and runs, again.
+try_out() { # NAME
+    run kept "$init" "$1"
+    told trial "$init" "$1" "$owner" >"$PREFIX/trial.part/run"
+    old=$(version current)
+    if run begun "$owner" && told answers "$ANSWER_S" && run confirmed; then
+        echo "profagentd $1 is installed; $(told at-boot "$init")"
         return 0
     fi
-    if [ -n "$old" ] && [ "$old" != "versions/$1" ]; then
-        point current "$old"
-        restart "$2" || :
-        fail "profagentd $1 does not start: ${old#versions/} is back" "see the lines above, $LOG or journalctl -u profagentd"
-    fi
-    fail "profagentd $1 does not start" "see the lines above, $LOG or journalctl -u profagentd"
-}
-
-# The first root among what would be removed.
-lost_root() {
-    "$here/bin/python" -I -B -c 'import glob, os, sys, tomllib
-config, roots_d, *lost = sys.argv[1:]
-roots = []
-if os.path.exists(config):
-    with open(config, "rb") as file:
-        roots += tomllib.load(file).get("roots", [])
-for path in glob.glob(roots_d + "/*.conf"):
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        roots += [line.strip() for line in file]
-for root in roots:
-    if any((os.path.realpath(root) + "/").startswith(os.path.realpath(each) + "/") for each in lost):
-        sys.exit(print(ascii(root)))' "$CONFIG" "$SETTINGS/roots.d" "$PREFIX" "$SETTINGS" "$STATE" "$UNIT.d"
-}
-
-remove() {
-    lost=$(lost_root) || fail "$CONFIG or $SETTINGS/roots.d cannot be read" "mend it, so that it is known where JOBs are"
-    [ -z "$lost" ] || fail "JOBs below $lost would be removed, too" "move them elsewhere, and change the settings"
-    case $(installed_init) in
-    systemd)
-        systemctl --quiet disable --now profagentd || :
-        rm -rf "$UNIT" "$UNIT.d" "$USERS" "$DIRECTORIES"
-        systemctl daemon-reload
-        userdel profagentd 2>/dev/null || deluser profagentd 2>/dev/null || :
-        ;;
-    initd)
-        "$SCRIPT" stop
-        rm -f "$SCRIPT" "$BOOTED" /etc/default/profagentd "$LOG" "$LOG.1"
-        ! command -v update-rc.d >/dev/null || update-rc.d profagentd remove
-        ;;
-    esac
-    rm -rf "$PREFIX" "$SETTINGS" "$STATE"
-    echo "profagentd is removed; JOBs are as they were"
+    sh -c "$back"
+    fail "profagentd $1 does not start: ${old:-nothing} is back" "see the lines above, and the log of profagentd"
 }
 
 install() {
@@ -206,22 +129,34 @@ install() {
         [ -z "$keys" ] || [ -r "$keys/$file" ] ||
             fail "there is no $keys/$file" "make it on the host with profagent keys issue board, and copy the folder here"
     done
-    name=$(checked_name "$here") || fail "$here is not whole" "unpack the bundle again"
-    target=$PREFIX/versions/$name
-    mkdir -p "$PREFIX/versions" "$SETTINGS/roots.d"
-    if [ "$here" != "$target" ]; then
-        rm -rf "$target.part"
-        { cp -R "$here" "$target.part" && chmod -R u=rwX,go=rX "$target.part" && checked_name "$target.part" >/dev/null; } || {
-            rm -rf "$target.part"
-            fail "it cannot be copied to $PREFIX" "make room there: $(du -sk "$here" | cut -f 1) KiB are needed"
-        }
-        if [ -d "$target" ]; then rm -rf "$target.part"; else mv "$target.part" "$target"; fi
-    fi
-    write_settings
-    "$target/bin/profagentd" --config "$CONFIG" --roots-d "$SETTINGS/roots.d" --check-config >/dev/null ||
-        fail "the settings have mistakes" "mend $CONFIG, then run this again"
-    install_service "$init"
-    switch "$name" "$init"
+    name=$(told name "$here") || fail "$here is not whole" "unpack the bundle again"
+    init=$(run init "$init")
+    take_board
+    run directories
+    # What interrupted installations have left may be the room that lacks.
+    run cleared "$(version current)" "$(version previous)" "$name"
+    bring "$name"
+    prepare "$name"
+    try_out "$name"
+    run cleared "$name" "$(version previous)"
+}
+
+roll_back() {
+    name=$(version previous)
+    [ -n "$name" ] || fail "there is no version before this one" "install one"
+    init=$(told installed)
+    take_board
+    prepare "$name"
+    try_out "$name"
+}
+
+remove() {
+    init=$(told installed)
+    lost=$(told lost-root "$init") || fail "what would be removed is not known" "mend the settings first"
+    [ -z "$lost" ] || fail "JOBs below $lost would be removed, too" "move them elsewhere, and change the settings"
+    take_board
+    run removed "$init"
+    echo "profagentd is removed; JOBs are as they were"
 }
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -239,7 +174,8 @@ while [ $# -gt 0 ]; do
 '*) fail "$1 $2 has a quote, a backslash or a line's end" "take a plain one" ;; esac
         case $1 in
         --root)
-            case $2 in /*) roots="$roots\"$2\", " ;; *) fail "--root $2 is no absolute path" "begin it with /" ;; esac
+            case $2 in /*) roots="$roots$2
+" ;; *) fail "--root $2 is no absolute path" "begin it with /" ;; esac
             ;;
         --keys) keys=$2 ;;
         --listen) listen=$2 ;;
@@ -252,8 +188,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 case $init in
-auto) init=$(found_init) ;;
-systemd | initd | none) ;;
+auto | systemd | initd | none) ;;
 *) fail "--init $init is not known" "take auto, systemd, initd or none" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "only root may install a service" "become root, with su"
@@ -261,8 +196,5 @@ esac
 case $act in
 install) install ;;
 remove) remove ;;
-rollback)
-    old=$(readlink "$PREFIX/previous") || fail "there is no version before this one" "install one"
-    switch "${old#versions/}" "$(installed_init)"
-    ;;
+rollback) roll_back ;;
 esac
