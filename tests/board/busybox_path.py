@@ -1,4 +1,4 @@
-"""A directory with the programs that a BusyBox is, and no others: what a small board has."""
+"""What a login on the board finds: GNU's programs, or those that a BusyBox is and no others."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.board.sshd import PATH_OF_TESTS
+
 
 def busybox_path(folder: Path) -> str:
-    """The directory, for PATH."""
+    """A directory with BusyBox's programs, for PATH."""
     busybox = shutil.which("busybox")
     assert busybox is not None, "the tests need busybox: apt-get install busybox"
     folder.mkdir()
     subprocess.run([busybox, "--install", "-s", folder], check=True)
     return str(folder)
+
+
+def login_settings(folder: Path, programs: str) -> str:
+    """Settings for sshd: `gnu` (with the tests' Python) or `busybox`, and a home of its own."""
+    path = busybox_path(folder / "bin") if programs == "busybox" else PATH_OF_TESTS
+    (folder / "home").mkdir()
+    return f'SetEnv "PATH={path}" "HOME={folder / "home"}"'

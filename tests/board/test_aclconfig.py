@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.board.busybox_path import busybox_path
+from tests.board.busybox_path import login_settings
 from tests.board.sshd import Sshd, running_sshd
 from tests.integration.host import Ended, profagent
 
@@ -16,8 +16,7 @@ from tests.integration.host import Ended, profagent
 @pytest.fixture(scope="module", params=["gnu", "busybox"])
 def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     folder = tmp_path_factory.mktemp("sshd")
-    settings = f'SetEnv "PATH={busybox_path(folder / "bin")}"' if request.param == "busybox" else ""
-    with running_sshd(folder, settings=settings) as server:
+    with running_sshd(folder, settings=login_settings(folder, request.param)) as server:
         yield server
 
 

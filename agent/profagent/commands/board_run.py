@@ -1,0 +1,166 @@
+"""A program's run on a board: held, started, followed over lost links, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import socket
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from profagent.collect.run_steps import GONE, LOCK, follower, how_it_ended, keeper, left, main_script, minder, stopped
+from profagent.errors import ProfagentError
+from profagent.ssh.failures import connected
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from profagent.collect.place import Place
+    from profagent.commands.patient_ssh import PatientSsh
+    from profagent.ssh.remote import Program, Remote
+
+__all__ = ["BoardRun", "RunEnd"]
+
+# The keeper's leash is several times as long.
+_SPEAK_S = 5.0
+_READ_BYTES = 1 << 16
+_KEPT_BYTES = 8192
+_STOP_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a program ended: its exit status, 128 + n for a signal. `why` it was not started, or was ended, if known."""
+
+    status: int
+    why: str
+    complaint: str
+    """The last of what it wrote to stderr."""
+
+
+class BoardRun:
+    """One run. `show` is given what the program writes, and whether to stderr."""
+
+    def __init__(self, ssh: PatientSsh, place: Place, show: Callable[[bytes, bool], None]) -> None:
+        self._ssh = ssh
+        self._place = place
+        self._show = show
+        self._shown = [0, 0]
+        self._complaint = b""
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Have the board to itself. What is not started when the context, or the link, ends never is.
+
+        Raises ProfagentError for a board that is held by another, UnreachableError.
+        """
+        remote = self._ssh.remote
+        ran = await remote.run(keeper(self._place, _who()))
+        word, _, rest = ran.text.rpartition("\n")[2].partition(" ")
+        if word != "ready":
+            raise _not_held(remote.host, word, rest, ran.complaint)
+        async with remote.stream(minder(self._place)) as program:
+            speaking = asyncio.create_task(_speak(program))
+            try:
+                yield
+            finally:
+                speaking.cancel()
+                await asyncio.wait([speaking])
+
+    async def start(
+        self, arguments: Sequence[str], environment: Mapping[str, str], acl_json: str, text: str | None
+    ) -> None:
+        """Start the program, with this text in its acl.json while it runs. Raises ProfagentError, UnreachableError."""
+        remote, run = self._ssh.remote, self._place.run
+        await remote.put(main_script(self._place, arguments, environment).encode(), f"{run}/main.sh")
+        if text is not None:
+            await remote.put(text.encode("utf-8", "surrogateescape"), f"{run}/acl.json")
+        await remote.put((acl_json if text is not None else "").encode(), f"{run}/acl")
+        await remote.put(b"", f"{run}/go")
+
+    async def followed(self) -> RunEnd:
+        """Show what it writes until it has ended, over links that are lost. ProfagentError when nobody knows how."""
+        return await self._ssh.persist(self._follow)
+
+    async def stop(self) -> None:
+        """End it: asked first, made to after a grace. Raises ProfagentError, RefusedError."""
+        await self._ssh.persist(lambda remote: remote.run(stopped(self._place)))
+
+    async def leave(self) -> None:
+        """Have the board forget the run."""
+        await self._ssh.persist(lambda remote: remote.run(left(self._place)))
+
+    async def _follow(self, remote: Remote) -> RunEnd:
+        async with remote.stream(follower(self._place, *self._shown)) as program:
+            speaking = asyncio.create_task(_speak(program))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._pass_on(program, remote.host, is_stderr=False))
+                    group.create_task(self._pass_on(program, remote.host, is_stderr=True))
+                status = await program.wait()
+            except BaseExceptionGroup as failures:
+                raise failures.exceptions[0] from None
+            finally:
+                speaking.cancel()
+                await asyncio.wait([speaking])
+        if status != 0:
+            raise _lost_sight(remote.host, status)
+        told = (await remote.must(how_it_ended(self._place))).text.split("\n", 1)
+        return RunEnd(int(told[0]), told[1] if len(told) > 1 else "", self._complaint.decode("utf-8", "replace"))
+
+    async def _pass_on(self, program: Program, host: str, *, is_stderr: bool) -> None:
+        pipe = program.stderr if is_stderr else program.stdout
+        while True:
+            with connected(host):
+                piece = await pipe.read(_READ_BYTES)
+            if not piece:
+                return
+            self._shown[is_stderr] += len(piece)
+            if is_stderr:
+                self._complaint = (self._complaint + piece)[-_KEPT_BYTES:]
+            self._show(piece, is_stderr)
+
+
+async def _speak(program: Program) -> None:
+    while True:
+        with suppress(OSError):
+            program.stdin.write(b"\n")
+        await asyncio.sleep(_SPEAK_S)
+
+
+def _who() -> str:
+    with suppress(OSError, KeyError):
+        return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+    return f"{socket.gethostname()} pid {os.getpid()}"
+
+
+def _not_held(host: str, word: str, rest: str, complaint: str) -> ProfagentError:
+    pid, _, more = rest.partition(" ")
+    who = more.split(" ", 2)[2] if more.count(" ") > 1 else "nobody knows who"
+    if word == "held":
+        return ProfagentError(
+            f"{host} is taken: another collect runs there ({who}; keeper {pid} on the board)",
+            hint="one profiling task at a time on a device: wait for it, or end it there with Ctrl-C",
+        )
+    if word == "stale":
+        return ProfagentError(
+            f"{host} has the lock of a collect that is no more ({who}), and another user's",
+            hint=f"on the board, as its owner or root: rm -r {LOCK}",
+        )
+    return ProfagentError(
+        f"{host} cannot hold a run: {complaint}", hint=f"check that {LOCK} and the project's directory can be written"
+    )
+
+
+def _lost_sight(host: str, status: int) -> ProfagentError:
+    if status == GONE:
+        return ProfagentError(
+            f"nobody on {host} knows how the program ended: the board was restarted, or its keeper killed",
+            hint="run it again; an acl.json that was changed is put back then",
+        )
+    return ProfagentError(
+        f"following the program on {host} ended with status {status}",
+        hint="another profagent may follow it; or look there whether it has tail, cat and sed",
+    )
