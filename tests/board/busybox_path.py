@@ -19,7 +19,8 @@ def busybox_path(folder: Path) -> str:
 
 
 def login_settings(folder: Path, programs: str) -> str:
-    """Settings for sshd: `gnu` (with the tests' Python) or `busybox`, and a home of its own."""
+    """Settings for sshd: `gnu` (with the tests' Python) or `busybox`, and a home and a TMPDIR of its own."""
     path = busybox_path(folder / "bin") if programs == "busybox" else PATH_OF_TESTS
-    (folder / "home").mkdir()
-    return f'SetEnv "PATH={path}" "HOME={folder / "home"}"'
+    for name in ("home", "tmp"):
+        (folder / name).mkdir()
+    return f'SetEnv "PATH={path}" "HOME={folder / "home"}" "TMPDIR={folder / "tmp"}"'

@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from profagent.commands.board_wheels import fetch_wheels
+from profagent.commands.boards_file import BoardEntry, BoardsFile
 from profagent.deploy.wheels import PROBE, read_probe
 from tests.board.bare import debian_tree
+from tests.board.bench import Bench
 from tests.board.booted import Booted, booted
 from tests.board.bundling import bundled
 from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
+from tests.integration.board import running
 
 
 @pytest.fixture
@@ -84,6 +87,23 @@ def root(tmp_path: Path) -> Path:
     """A directory of the board for JOBs."""
     (tmp_path / "root").mkdir()
     return tmp_path / "root"
+
+
+@pytest.fixture
+def bench(tmp_path: Path, home: Path, friend: Sshd, cache: Path) -> Bench:
+    """A project for `collect`, and a host whose home is a test's own."""
+    variables = {"HOME": str(home), "XDG_CACHE_HOME": str(cache), "XDG_DATA_HOME": str(home / "data")}
+    return Bench(tmp_path, friend, variables)
+
+
+@pytest.fixture
+def served(bench: Bench, home: Path) -> Iterator[Bench]:
+    """The same with a daemon on the board that serves the project's directory already."""
+    with running("--root", bench.remote) as daemon:
+        entry = BoardEntry("euler", daemon.address, ssh=bench.friend.target)
+        BoardsFile(home / ".config" / "profagent" / "boards.toml").put(entry)
+        bench.board = "euler"
+        yield bench
 
 
 @pytest.fixture(scope="session")

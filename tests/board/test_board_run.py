@@ -31,11 +31,9 @@ def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield server
 
 
-@pytest.fixture(autouse=True)
-def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A lock of the test's own: this machine is several boards at a time."""
-    monkeypatch.setattr(run_steps, "LOCK", str(tmp_path / "lock"))
-    return tmp_path / "lock"
+@pytest.fixture
+def lock(friend: Sshd) -> Path:
+    return friend.folder / "tmp" / run_steps.LOCK
 
 
 class Board:
@@ -158,7 +156,7 @@ async def test_a_second_run_is_told_who_has_the_board(board: Board, tmp_path: Pa
 
 async def test_what_was_not_started_never_is_and_leaves_nothing(board: Board, lock: Path) -> None:
     async with board.run() as run, run.held():
-        assert lock in board.directory.parent.iterdir()
+        assert lock in lock.parent.iterdir()
     await until(lambda: board.is_tidy() and not lock.exists())
 
 
@@ -229,7 +227,7 @@ async def test_what_a_killed_keeper_left_is_put_right_by_the_next(board: Board, 
             await following
     os.killpg(int((board.run_folder / "pid").read_text()), signal.SIGKILL)
     assert board.acl.read_text() == "changed"
-    assert lock in board.directory.parent.iterdir()
+    assert lock in lock.parent.iterdir()
     board.program("echo again; cat ../acl.json")
     board.shown[False] = b""
     assert (await board.ran()).status == 0

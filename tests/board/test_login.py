@@ -9,6 +9,7 @@ import pytest
 
 from profagent.errors import RefusedError, UnreachableError, UsageError
 from profagent.ssh.connection import connect
+from profagent.ssh.passwords import Given
 from tests.board.askers import Nobody, Ready
 from tests.board.sshd import Sshd, make_key, public_key, running_sshd
 from tests.board.terminal import at_terminal, login_command, without_terminal
@@ -240,3 +241,14 @@ async def test_a_configuration_that_cannot_be_read_is_named(home: Path, friend: 
     (home / ".ssh" / "config").write_text("Port many\n", "ascii")
     with pytest.raises(UsageError, match="Port"):
         await whoami("127.0.0.1")
+
+
+async def test_a_password_that_is_given_is_asked_of_nobody(guarded_friend: Sshd) -> None:
+    async with connect(guarded_friend.target, Given(PASSWORD, Nobody())) as remote:
+        assert (await remote.run("echo in")).text == "in"
+    with pytest.raises(RefusedError):
+        async with connect(guarded_friend.target, Given("another", Nobody())):
+            pass
+    ready = Ready("passphrase")
+    assert await Given(PASSWORD, ready).secret("Passphrase of the key id_rsa: ") == "passphrase"
+    assert await Given(PASSWORD, ready).confirm("Is that the board's?") is True

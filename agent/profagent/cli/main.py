@@ -32,6 +32,7 @@ VERBS = {
     "demo": ("demo", "The whole way without a board: simulated board, live lines, database, exports."),
     "watch": ("watch", "Show a board's inferences live."),
     "record": ("record", "Capture a board into a workspace, headless."),
+    "collect": ("collect", "Run a program on a board with profiling, and have its JOB here (the vendor's command)."),
     "import": ("importing", "Import a JOB directory into its own database (the vendor's command)."),
     "export": ("export", "Write timelines or summaries of a JOB (the vendor's command)."),
     "show": ("show", "Print a JOB's tables (the vendor's command)."),

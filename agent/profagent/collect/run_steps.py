@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GONE", "LOCK", "follower", "keeper", "left", "main_script", "minder", "stopped"]
 
-# One device, one profiling task (manual, constraints of use): one lock for all users of a board.
-LOCK = "/tmp/profagent-collect.lock"  # noqa: S108 - `mkdir` fails where somebody has made it
+# One device, one profiling task (manual, constraints of use): one lock for all users of a board, in its /tmp.
+LOCK = "profagent-collect.lock"
 # Before the program is started the keeper leaves after so long without a word of the host; afterwards it ends the
 # program after so long, for nobody would empty the board's disk.
 LEASH_S, ABANDONED_S = 60, 900
@@ -30,7 +30,7 @@ REPLACED = 8
 BEFORE, NONE_BEFORE = ".before-profagent", ".none-before-profagent"
 _NOW = "read -r now rest </proc/uptime; now=${now%%.*}"
 _KEEPER = """umask 077
-lock=$1 own=$2 who=$3 leash=$4 abandoned=$5 grace=$6
+lock=${TMPDIR:-/tmp}/$1 own=$2 who=$3 leash=$4 abandoned=$5 grace=$6
 run=$own/run
 read -r boot </proc/sys/kernel/random/boot_id
 begun() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
@@ -104,8 +104,10 @@ if [ ! -e "$run/status" ]; then
     trap 'end TERM; finish; exit 143' TERM INT HUP
     ( trap - TERM EXIT
     while sleep 5; do
-        heard "$abandoned" && continue
-        true >"$run/abandoned"
+        if [ ! -e "$run/stop" ]; then
+            heard "$abandoned" && continue
+            true >"$run/abandoned"
+        fi
         end TERM
         sleep "$grace"
         end KILL
@@ -132,7 +134,7 @@ read -r booted </proc/sys/kernel/random/boot_id
 echo "$$" >follower
 trap 'kill "$reader" 2>/dev/null' EXIT
 exec 5<&0
-( while read -r word <&5; do true >alive; done; kill "$$" ) >/dev/null 2>&1 &
+( while read -r word <&5; do true >alive; [ "$word" != stop ] || true >stop; done; kill "$$" ) >/dev/null 2>&1 &
 reader=$!
 exec 5<&- </dev/null
 true >alive
@@ -168,7 +170,10 @@ def keeper(place: Place, who: str) -> str:
 
 
 def follower(place: Place, stdout: int, stderr: int) -> str:
-    """Shows the output from these offsets on, until the program has ended; lines on standard input keep it going."""
+    """Shows the output from these offsets on, until the program has ended.
+
+    Lines on standard input keep that going; a line `stop` has the keeper end it.
+    """
     text = _FOLLOWER.replace("@GONE@", str(GONE)).replace("@REPLACED@", str(REPLACED))
     return f"exec sh -c {shlex.quote(text)} {shlex.join(('follower', place.run, str(stdout + 1), str(stderr + 1)))}"
 

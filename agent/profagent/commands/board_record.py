@@ -21,6 +21,7 @@ from profagent.link.following import is_over
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from profagent.commands.made_jobs import MadeJobs
     from profagent.commands.workspace import Workspace
     from profagent.errors import ProfagentError
     from profagent.formats.countermap import CounterMap
@@ -45,7 +46,7 @@ class RecordOptions:
     """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all.
 
     Deliveries are counted by `consumer` on the board; without it the host's name is in it.
-    `keeping` and `drops` are those of RecordingOptions.
+    `keeping` and `drops` are those of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
     """
 
     addresses: tuple[str, ...]
@@ -61,6 +62,8 @@ class RecordOptions:
     drops: bool = False
     access: Access = BY_ADDRESS
     consumer: str | None = None
+    source: str = "record"
+    made: MadeJobs | None = None
 
 
 def exit_code_of(summary: Mapping[str, Any]) -> int:
@@ -89,6 +92,8 @@ class RecordView:
     def linked(self, board: Board, role: str) -> None:
         """Say whom we record, and what is odd about it."""
         self.away = None
+        if self._options.made is not None:
+            self._options.made.linked()
         mark = " [simulated]" if board.simulated else ""
         self._tell(f"recording {board.hostname or self._address} at {self._address}{mark}")
         for remark in remarks(board, role, time.time_ns() // 1000):
@@ -97,6 +102,8 @@ class RecordView:
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """Say that the link is gone."""
         self.away = error
+        if self._options.made is not None:
+            self._options.made.unlinked()
         self._tell(link_gone(error, wait_s))
 
     def remark(self, text: str) -> None:
@@ -105,6 +112,8 @@ class RecordView:
 
     def changed(self, changes: Sequence[JobChanges]) -> None:
         """Tell losses that the board kept; count inferences, where their number ends the capture."""
+        if self._options.made is not None:
+            self._options.made.changed()
         self._has_removed |= any(batch.state == "removed" for batch in changes)
         for loss in (change for batch in changes for change in batch.changes if isinstance(change, KeptLoss)):
             if self._kept_losses.get(loss.number) != loss and len(self._kept_losses) < TOLD_LOSSES:
@@ -128,7 +137,9 @@ class RecordView:
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """End when every JOB that was followed has ended and has come whole."""
         self.jobs = jobs
-        if not jobs and not self._has_waited:
+        if self._options.made is not None:
+            self._options.made.jobs_changed(jobs)
+        elif not jobs and not self._has_waited:
             self._has_waited = True
             self._tell("no open JOB yet: waiting for a program that records")
         if self._options.until_finished and (jobs or self._has_removed) and all(is_over(job) for job in jobs):
@@ -150,6 +161,8 @@ class BoardRecord:
             store,
             RecordingOptions(
                 lambda: time.time_ns() // 1000,
+                source=options.source,
+                told=None if options.made is None else options.made.told,
                 counter_map=options.counter_map,
                 labels=options.labels,
                 always_new=options.new,
@@ -217,6 +230,9 @@ class BoardRecord:
         for job in self._view.jobs:
             if not job.caught_up and job.state != "removed":
                 self._recording.note(job.name, STOPPED_EARLY)
+            elif not job.has_ended and self._options.made is not None and self._options.made.has_ended:
+                # Its program is gone, which the board finds out later.
+                await self._recording.change_state(job.name, "quiet", caught_up=True)
         await self._recording.end()
 
     def _capture(self) -> Capture:
@@ -234,4 +250,6 @@ class BoardRecord:
 
     def _is_wanted(self, job: JobStatus, listed: bool) -> bool:
         """Whether a JOB is captured: it runs, appears later, was begun by the session before, or is of the backlog."""
+        if self._options.made is not None:
+            return self._options.made.wants(job)
         return self._options.backlog or not listed or not job.has_ended or self._recording.has_begun(job.name)

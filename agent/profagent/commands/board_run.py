@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagent.collect.run_steps import GONE, LOCK, follower, how_it_ended, keeper, left, main_script, minder, stopped
-from profagent.errors import ProfagentError
+from profagent.errors import ProfagentError, UnreachableError
 from profagent.ssh.failures import connected
 
 if TYPE_CHECKING:
@@ -100,7 +100,12 @@ class BoardRun:
                     group.create_task(self._pass_on(program, remote.host, is_stderr=False))
                     group.create_task(self._pass_on(program, remote.host, is_stderr=True))
                 status = await program.wait()
+            except asyncio.CancelledError:
+                _give_up(program)
+                raise
             except BaseExceptionGroup as failures:
+                if not isinstance(failures.exceptions[0], UnreachableError):
+                    _give_up(program)
                 raise failures.exceptions[0] from None
             finally:
                 speaking.cancel()
@@ -130,6 +135,12 @@ async def _speak(program: Program) -> None:
         await asyncio.sleep(_SPEAK_S)
 
 
+def _give_up(program: Program) -> None:
+    """Whoever leaves has no time to wait for the program's end; the keeper has."""
+    with suppress(OSError):
+        program.stdin.write(b"stop\n")
+
+
 def _who() -> str:
     with suppress(OSError, KeyError):
         return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
@@ -147,10 +158,10 @@ def _not_held(host: str, word: str, rest: str, complaint: str) -> ProfagentError
     if word == "stale":
         return ProfagentError(
             f"{host} has the lock of a collect that is no more ({who}), and another user's",
-            hint=f"on the board, as its owner or root: rm -r {LOCK}",
+            hint=f"on the board, as its owner or root: rm -r /tmp/{LOCK}",
         )
     return ProfagentError(
-        f"{host} cannot hold a run: {complaint}", hint=f"check that {LOCK} and the project's directory can be written"
+        f"{host} cannot hold a run: {complaint}", hint="check that /tmp and the project's directory can be written"
     )
 
 

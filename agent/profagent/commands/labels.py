@@ -14,7 +14,7 @@ __all__ = ["Condition", "condition_of", "fits", "labels_of"]
 
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 LONGEST_VALUE = 256
-FORMS = "label=KEY, label=KEY=VALUE, board=NAME or source=record|watch|import"
+FORMS = "label=KEY, label=KEY=VALUE, board=NAME or source=record|watch|import|collect"
 
 
 class Condition(NamedTuple):

@@ -104,7 +104,7 @@ class Recording:
         """Note where a JOB stands and what it was to record; ProtocolError for a name that no JOB has."""
         if not is_job_name(name):
             raise ProtocolError(f"the board names a JOB {name[:40]!r}", hint="upgrade profagentd on the board")
-        self._jobs.know(name, directory, profiling)
+        self._jobs.know(name, directory, self._options.told or profiling)
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """What is held of each announced log."""

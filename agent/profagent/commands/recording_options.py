@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
-    from profagent.link.messages import Board
+    from profagent.link.messages import Board, Profiling
 
 
 def own_consumer() -> str:
@@ -25,6 +25,7 @@ def own_consumer() -> str:
 class RecordingOptions:
     """What whoever records chose. `now_us` is the host's wall clock; `job` as of SessionStart.
 
+    `told` is what the JOBs' program was told to record, where this host knows that better than the board.
     `keeping` chooses inferences; with `drops`, those passed over do not stay in the mirror either.
     """
 
@@ -34,6 +35,7 @@ class RecordingOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     always_new: bool = False
     job: str = ""
+    told: Profiling | None = None
     keeping: Keeping | None = None
     drops: bool = False
 

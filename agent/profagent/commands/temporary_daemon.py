@@ -55,17 +55,21 @@ class TemporaryDaemon:
 
 @asynccontextmanager
 async def temporary_daemon(
-    remote: Remote, roots: Sequence[str], bundle: Path | None, tell: Callable[[str], None]
+    remote: Remote,
+    roots: Sequence[str],
+    bundle: Path | None,
+    tell: Callable[[str], None],
+    settings: Sequence[str] = (),
 ) -> AsyncIterator[TemporaryDaemon]:
     """Serve these directories from a private directory of the board's /tmp, of which nothing is left at the end.
 
     The same becomes of it when the link is lost: at once where the board notices, else within LEASH_S. The daemon runs
-    with the bundle's Python, without one with the board's own.
+    with the bundle's Python, without one with the board's own, and with these arguments more.
     Raises ProfagentError, UnreachableError.
     """
     folder = f"/tmp/profagentd-{secrets.token_hex(8)}"  # noqa: S108 - `mkdir` fails where somebody has made it
     tree = await _tree(remote, folder, bundle)
-    async with remote.stream(_KEEPER.format(folder=folder, arguments=_arguments(folder, roots))) as program:
+    async with remote.stream(_KEEPER.format(folder=folder, arguments=_arguments(folder, roots, settings))) as program:
         try:
             await _expect(program, b"made", remote.host)
             tell(
@@ -95,10 +99,10 @@ async def _tree(remote: Remote, folder: str, bundle: Path | None) -> DaemonTree:
     return tree
 
 
-def _arguments(folder: str, roots: Sequence[str]) -> str:
+def _arguments(folder: str, roots: Sequence[str], settings: Sequence[str]) -> str:
     chosen = [argument for root in roots for argument in ("--root", root)]
     fixed = ("--listen", "127.0.0.1:0", "--state", f"{folder}/state", "--leash", f"{LEASH_S:g}")
-    return shlex.join([*fixed, "--log-level", "warning", *chosen])
+    return shlex.join([*fixed, "--log-level", "warning", *chosen, *settings])
 
 
 async def _pieces(tree: DaemonTree) -> AsyncIterator[bytes]:

@@ -7,11 +7,12 @@ import random
 import shutil
 import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.commands.boards_file import BoardsFile
+from profagent.commands.interruption import interrupted_by
 from profagent.commands.temporary_daemon import temporary_daemon
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.link.backoff import delay_s
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from profagent.link.credentials import Access
+    from profagent.ssh.passwords import Asker
     from profagent.ssh.remote import Remote
 
 __all__ = ["OverSsh", "reached"]
@@ -38,11 +40,15 @@ _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0
 class OverSsh:
     """Tunnels; with roots, to a temporary daemon that serves these directories of the board.
 
-    It runs with the bundle's Python, without one with the board's own.
+    It runs with the bundle's Python, without one with the board's own. `settings` are further arguments of it; where
+    `is_own`, it serves beside a daemon that listens there. `asker` is asked for what a login takes.
     """
 
     roots: tuple[str, ...] = ()
     bundle: Path | None = None
+    settings: tuple[str, ...] = ()
+    is_own: bool = False
+    asker: Asker = field(default_factory=Person)
 
 
 @asynccontextmanager
@@ -64,7 +70,7 @@ async def reached(
         # What a tunnel leads to is found out when it stands, anew each time.
         known = dict(access.known)
         tunnelled = replace(access, known=known)
-        async with _until(stop):
+        async with interrupted_by(stop, "the board was reached"):
             for number, board in enumerate(dict.fromkeys(boards)):
                 tunnel = Tunnel(board, folder / str(number), over, tunnelled, tell)
                 known[board] = tunnel.board
@@ -132,11 +138,11 @@ class Tunnel:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[tuple[KnownBoard, Callable[[], Awaitable[str]]]]:
         """One way that stands, and what it leads to; the function waits until it is lost, and tells why."""
-        async with connect(self._target, Person()) as remote, AsyncExitStack() as stack:
+        async with connect(self._target, self._over.asker) as remote, AsyncExitStack() as stack:
             address, lost, tls_name = self._daemon, remote.lost, ""
-            if not await remote.answers(self._daemon):
+            if self._over.is_own or not await remote.answers(self._daemon):
                 self._check_roots()
-                serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell)
+                serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell, self._over.settings)
                 daemon = await stack.enter_async_context(serving)
                 address, lost = daemon.address, daemon.ended
             elif self._over.roots:
@@ -184,24 +190,3 @@ class Tunnel:
 def _own_address(address: str) -> str:
     """What a board's own programs call the place where its daemon listens."""
     return address if is_local(address) else f"127.0.0.1:{address.rpartition(':')[2]}"
-
-
-@asynccontextmanager
-async def _until(stop: asyncio.Event) -> AsyncIterator[None]:
-    """End what is done inside when `stop` is set. Raises UnreachableError then."""
-    task = asyncio.current_task()
-    assert task is not None
-
-    async def interrupt() -> None:
-        await stop.wait()
-        task.cancel()
-
-    watching = asyncio.create_task(interrupt())
-    try:
-        yield
-    except asyncio.CancelledError:
-        if stop.is_set() and task.uncancel() == 0:
-            raise UnreachableError("stopped before the board was reached", hint="start it again") from None
-        raise
-    finally:
-        watching.cancel()

@@ -49,6 +49,24 @@ class Person:
         return await _from_program(program, prompt) if answer is None and program and wish != "never" else answer
 
 
+class Given:
+    """Somebody who knows the board's password, and asks another person for all else."""
+
+    def __init__(self, password: str, person: Asker) -> None:
+        self._password = password
+        self._person = person
+
+    async def confirm(self, question: str) -> bool | None:
+        """As the person says."""
+        return await self._person.confirm(question)
+
+    async def secret(self, prompt: str) -> str | None:
+        """The password; what else is asked for, as a key's passphrase, the person tells."""
+        if "password" not in prompt.lower():
+            return await self._person.secret(prompt)
+        return self._password
+
+
 async def _asked(prompt: str, *, is_secret: bool) -> str | None:
     try:
         terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)

@@ -12,7 +12,7 @@ CREATE TABLE board (
 CREATE TABLE session (
     session        INTEGER PRIMARY KEY,
     board          INTEGER NOT NULL REFERENCES board,
-    source         TEXT NOT NULL,       -- record, watch or import
+    source         TEXT NOT NULL,       -- record, watch, import or collect
     address        TEXT NOT NULL,       -- where the board was reached, or the JOB directory of an import
     started_us     INTEGER NOT NULL,    -- host wall clock
     ended_us       INTEGER,             -- host wall clock; NULL while a record may go on with it

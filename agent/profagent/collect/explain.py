@@ -1,0 +1,240 @@
+"""What came of a run, or did not come: the likely cause, and what to do about it (docs/collect.md has the table)."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import signal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from profagent.collect.program import LARGEST_BYTES
+from profagent.doctor.finding import Mark
+from profagent.doctor.job import job_data
+from profagent.formats.names import LogKind, parse_log_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from profagent.collect.acl_edit import Profiler
+    from profagent.collect.place import Place
+    from profagent.collect.program import Main
+
+__all__ = ["Aftermath", "Cause", "causes", "failure"]
+
+NOT_EXECUTABLE, NOT_FOUND, SIGNALLED = 126, 127, 128
+LEAST_FREE_KIB = 1024
+_MEANT = {
+    "SIGSEGV": "it read or wrote where nothing is",
+    "SIGKILL": "the kernel kills what takes too much memory, and so does a person",
+    "SIGILL": "it has instructions that the board's processor does not know",
+    "SIGBUS": "a file that it had mapped became shorter, or an address is not aligned",
+    "SIGABRT": "it gave up by itself",
+}
+_LIBRARY = re.compile(r"(?:loading shared libraries: |loading shared library )([^:\s]+)")
+_NO_SPACE = re.compile(r"no space left on device", re.IGNORECASE)
+_DENIED = re.compile(r"permission denied", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A likely cause, and what to do."""
+
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What there is when a program has ended. `jobs`: sizes by path, of each JOB that has come."""
+
+    place: Place
+    acl_json: str
+    asked: Profiler
+    main: Main
+    status: int
+    why: str
+    complaint: str
+    jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    elsewhere: tuple[str, ...] = ()
+    has_npu: bool = True
+    users: tuple[str, ...] = ()
+    """Who else has the NPU open."""
+    free_kib: int | None = None
+
+
+def failure(after: Aftermath) -> Cause | None:
+    """Why a program did not end well, as far as its status and its last words tell; None for status 0."""
+    if after.status == 0:
+        return None
+    if after.why:
+        return _kept_from(after)
+    if _NO_SPACE.search(after.complaint) or (after.free_kib is not None and after.free_kib < LEAST_FREE_KIB):
+        return Cause("the board's disk is full", "make room there (`df`), or let --release empty it as the JOB comes")
+    if after.status in (NOT_EXECUTABLE, NOT_FOUND):
+        return _not_executable(after) if after.status == NOT_EXECUTABLE else _not_found(after)
+    return _signalled(after) if after.status > SIGNALLED else _ended(after)
+
+
+def causes(after: Aftermath) -> Iterator[Cause]:
+    """Why less was recorded than was asked for."""
+    if not after.asked.records:
+        return
+    if after.jobs:
+        for job, files in after.jobs.items():
+            yield from _of_job(after, job, files)
+        if len(after.jobs) > 1 or len(after.users) > 1:
+            yield from _several(after)
+    else:
+        yield from _without_job(after)
+
+
+def _ended(after: Aftermath) -> Cause:
+    told = f"{after.place.main} ended with {after.status}"
+    if _DENIED.search(after.complaint):
+        hint = "see who may read and write that on the board, and log in as that user"
+        return Cause(f"{told}: {_last_line(after.complaint)}", hint)
+    return Cause(told, "its own output above says why")
+
+
+def _not_executable(after: Aftermath) -> Cause:
+    name = after.place.main
+    return Cause(
+        f"{name} cannot be run: {_last_line(after.complaint) or 'permission denied'}",
+        f"chmod +x it in the project; on the board: ls -l {name}; mount (a file system may be noexec)",
+    )
+
+
+def _kept_from(after: Aftermath) -> Cause:
+    if after.why == "abandoned":
+        return Cause("the program was ended: this host was away for too long", "keep the link up, and run it again")
+    return Cause(
+        f"the program was not started, for {after.acl_json} cannot be written: {after.why}",
+        "name another with --acl-json, or log in as a user who may write there",
+    )
+
+
+def _not_found(after: Aftermath) -> Cause:
+    library = _LIBRARY.search(after.complaint)
+    if library:
+        return Cause(
+            f"{after.place.main} lacks a library: {library[1]}",
+            "put it beside the program and name its directory: --env LD_LIBRARY_PATH=DIR (a login over SSH reads no"
+            " /etc/profile)",
+        )
+    return Cause(
+        f"{after.place.main}: not found, though it is there: its loader or interpreter is missing on the board",
+        "build it for the board's C library (glibc or musl), or see its first line (#!)",
+    )
+
+
+def _signalled(after: Aftermath) -> Cause:
+    try:
+        name = signal.Signals(after.status - SIGNALLED).name
+    except ValueError:
+        return _ended(after)
+    meant = f": {_MEANT[name]}" if name in _MEANT else ""
+    return Cause(
+        f"{after.place.main} was ended by signal {name}{meant}",
+        "what was recorded until then is kept; on the board: dmesg | tail",
+    )
+
+
+def _of_job(after: Aftermath, job: str, files: Mapping[str, int]) -> Iterator[Cause]:
+    for finding in job_data(files):
+        if finding.mark is Mark.BAD:
+            yield Cause(f"{job}: {finding.evidence}", finding.remedy)
+        elif finding.mark is Mark.UNKNOWN and after.asked.interval == 0:
+            yield Cause(
+                f"{job}: interval 0 records only the first inference after each load of a model",
+                "for every inference: --interval 1",
+            )
+    if _is_unfinished(files):
+        named = "; it does not name svp_acl_finalize" if after.main.lacks("svp_acl_finalize") else ""
+        yield Cause(
+            f"{job} was not finished: the program did not unload its models and call svp_acl_finalize{named}. What it"
+            " recorded last is lost, by the manual up to 1 s and 2 MB",
+            "call svp_acl_mdl_unload and svp_acl_finalize before the end, also on SIGTERM",
+        )
+
+
+def _is_unfinished(files: Mapping[str, int]) -> bool:
+    """Whether calls were recorded, and the record that an unload leaves is missing."""
+    names = {path: name for path in files if (name := parse_log_name(path)) is not None}
+    calls = [path for path, name in names.items() if name.kind is LogKind.ACL_API and not name.is_done]
+    return any(files[path] and f"{path}.done" not in files for path in calls)
+
+
+def _several(after: Aftermath) -> Iterator[Cause]:
+    who = f" ({', '.join(after.users)} have the NPU open)" if after.users else ""
+    yield Cause(
+        f"{len(after.jobs)} JOBs came of one run{who}: by the manual figures are wrong when several tasks profile",
+        "profile one process at a time",
+    )
+
+
+def _without_job(after: Aftermath) -> Iterator[Cause]:
+    made = [path for path in after.elsewhere if not path.startswith(f"{after.place.output}/")]
+    if made:
+        yield Cause(
+            f"a JOB was made elsewhere: {made[0]}: the program reads another acl.json than {after.acl_json}, or could"
+            " not open the output directory",
+            "name the acl.json that it reads with --acl-json",
+        )
+        return
+    yield from _of_acl_json(after)
+    if not after.has_npu:
+        yield Cause(
+            "there is no /dev/svp_npu: no SDK's driver is loaded, or the board runs the other NPU stack (ot_pqp)",
+            "load the svp_npu driver; profagent doctor tells more",
+        )
+    if not after.main.is_elf:
+        yield Cause("nothing was recorded, and the program is a script: what it runs is not known", _NAME_IT)
+
+
+_NAME_IT = "pass svp_acl_init the path of the acl.json, and name that with --acl-json"
+
+
+def _of_acl_json(after: Aftermath) -> Iterator[Cause]:
+    """What the program's file tells of how it finds its acl.json."""
+    if not after.main.is_elf:
+        return
+    paths = [path for path in after.main.acl_paths if "acl" in posixpath.basename(path)]
+    if after.main.lacks("svp_acl_init"):
+        yield Cause(
+            "nothing was recorded: the program does not name svp_acl_init; a library of it may",
+            "see that it initialises ACL, and with which path",
+        )
+    elif "svp_acl_prof_init" in after.main.calls:
+        yield Cause(
+            "nothing was recorded, and the program names svp_acl_prof_init: while acl.json says anything of profiling"
+            " that call is refused with 148047",
+            "let it use one of the two: run it with `profagent record` beside it, or take the call out",
+        )
+    elif not after.main.is_whole:
+        size = f"{LARGEST_BYTES >> 20} MiB"
+        yield Cause(f"nothing was recorded; the program is larger than {size}, and was not searched", _NAME_IT)
+    elif not paths:
+        told = "nothing was recorded: svp_acl_init seems to be called without a path, so no acl.json is read"
+        yield Cause(told, _NAME_IT)
+    else:
+        yield from _other_paths(after, paths)
+
+
+def _other_paths(after: Aftermath, paths: list[str]) -> Iterator[Cause]:
+    found = [posixpath.normpath(posixpath.join(after.place.main_directory, path)) for path in paths]
+    if after.acl_json not in found:
+        yield Cause(
+            f"nothing was recorded: the program names {', '.join(paths)}, which is {found[0]}, not {after.acl_json}",
+            f"--acl-json {found[0]}",
+        )
+    else:
+        yield Cause(
+            "nothing was recorded: the program did not come as far as svp_acl_init, or that failed",
+            "its own output above says why; svp_acl_init must return 0",
+        )
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

@@ -1,0 +1,259 @@
+"""`collect`: bring a project to a board, run its program there with profiling, and record what it makes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profagent.collect.explain import Cause, causes, failure
+from profagent.collect.run_steps import jobs_in, released
+from profagent.commands.board_record import exit_code_of
+from profagent.commands.board_run import BoardRun
+from profagent.commands.collect_daemon import CollectDaemon
+from profagent.commands.collect_look import aftermath, placed, prepared
+from profagent.commands.collect_results import deliver_job, export_job, job_files
+from profagent.commands.interruption import interrupted_by
+from profagent.commands.made_jobs import MadeJobs
+from profagent.commands.patient_ssh import PatientSsh
+from profagent.commands.project_labels import project_labels
+from profagent.commands.project_upload import upload_project
+from profagent.commands.record import RecordOptions, record
+from profagent.commands.recording_options import own_consumer
+from profagent.deploy.layout import Layout
+from profagent.formats.names import is_job_name
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from profagent.collect.acl_edit import Profiler
+    from profagent.collect.place import Place
+    from profagent.commands.board_run import RunEnd
+    from profagent.commands.boards_file import BoardEntry
+    from profagent.commands.collect_look import Prepared
+    from profagent.commands.workspace import Workspace
+    from profagent.formats.countermap import CounterMap
+    from profagent.ssh.passwords import Asker
+
+__all__ = ["CollectOptions", "Collected", "collect"]
+
+_STARTED = "the program was started"
+
+
+@dataclass(frozen=True, slots=True)
+class CollectOptions:
+    """What to run, on which board, and where what it makes goes.
+
+    `board` is what links and people call it, `target` what `ssh` does. Without a project nothing is uploaded.
+    """
+
+    board: str
+    target: str
+    asker: Asker
+    main: str
+    profiler: Profiler
+    output: Path
+    workspace: Workspace
+    remote_dir: str
+    entry: BoardEntry | None = None
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    project: Path | None = None
+    acl_json: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    counter_map: CounterMap | None = None
+    layout: Layout = field(default_factory=Layout.of)
+    bundle: Path | None = None
+    exports: bool = False
+    releases: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What came of it. `summary` is the session's, None where nothing was to be recorded."""
+
+    status: int
+    jobs: tuple[Path, ...]
+    causes: tuple[Cause, ...]
+    summary: dict[str, Any] | None
+
+    @property
+    def exit_code(self) -> int:
+        """The program's; where that is 0: 1 when nothing came that was to come, else what `record` would say."""
+        if self.status or self.summary is None:
+            return self.status
+        return exit_code_of(self.summary) if self.jobs else 1
+
+
+async def collect(
+    options: CollectOptions,
+    show: Callable[[bytes, bool], None],
+    tell: Callable[[str], None],
+    on_progress: Callable[[int, int], None],
+    stop: asyncio.Event,
+) -> Collected:
+    """Run and record; `show` is given the program's output. At `stop` the program is ended, and what it made fetched.
+
+    Raises UsageError, FormatError, ProfagentError, UnreachableError, RefusedError, StoreError.
+    """
+    async with AsyncExitStack() as stack:
+        async with interrupted_by(stop, _STARTED):
+            ssh = await stack.enter_async_context(PatientSsh(options.target, options.asker, tell))
+        return await _Collect(options, ssh, show, tell, on_progress, stop).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """What is there when the program is gone; `is_whole`: all that it made has come."""
+
+    end: RunEnd
+    names: tuple[str, ...]
+    summary: dict[str, Any] | None
+    is_whole: bool
+
+
+class _Recording:
+    """A capture of what the program makes, which goes on beside it."""
+
+    def __init__(self, made: MadeJobs, captured: asyncio.Task[dict[str, Any]], ending: asyncio.Event) -> None:
+        self.made = made
+        self.captured = captured
+        self._ending = ending
+
+    async def end(self) -> dict[str, Any]:
+        """The session's summary. Raises what ended the capture."""
+        self._ending.set()
+        return await self.captured
+
+
+class _Collect:
+    def __init__(
+        self,
+        options: CollectOptions,
+        ssh: PatientSsh,
+        show: Callable[[bytes, bool], None],
+        tell: Callable[[str], None],
+        on_progress: Callable[[int, int], None],
+        stop: asyncio.Event,
+    ) -> None:
+        self._options = options
+        self._ssh = ssh
+        self._show = show
+        self._tell = tell
+        self._on_progress = on_progress
+        self._stop = stop
+
+    async def run(self) -> Collected:
+        """As `collect`."""
+        async with AsyncExitStack() as stack:
+            async with interrupted_by(self._stop, _STARTED):
+                place, machine = await placed(self._ssh.remote, self._options.remote_dir, self._options.main)
+                run = BoardRun(self._ssh, place, self._show)
+                async with run.held():
+                    ready = await self._prepared(place, machine)
+                    recording = None
+                    if ready.asked.records:
+                        recording = await stack.enter_async_context(self._recorded(ready))
+                    await run.start(self._options.arguments, self._options.environment, ready.acl_json, ready.text)
+            end = await self._followed(run, recording)
+            self._tell(f"{place.main} has ended with {end.status}")
+            ended = await self._drained(ready, end, recording)
+        done = await self._kept(ready, ended)
+        await run.leave()
+        return done
+
+    async def _prepared(self, place: Place, machine: str) -> Prepared:
+        """Bring the project, and look at what is there."""
+        options = self._options
+        if options.project is not None:
+            brought = await upload_project(
+                self._ssh.remote, options.project, place.directory, (options.output,), self._on_progress
+            )
+            self._tell(
+                f"{options.project}: {len(brought.sent)} of {brought.total} names sent ({brought.sent_bytes} bytes),"
+                f" {len(brought.removed)} removed in {place.directory}"
+            )
+        asked = replace(options.profiler, output=place.output)
+        return await prepared(self._ssh.remote, place, machine, options.acl_json, asked, self._tell)
+
+    @asynccontextmanager
+    async def _recorded(self, ready: Prepared) -> AsyncIterator[_Recording]:
+        """What the program makes is recorded for as long as the context, or until it is told to end."""
+        options = self._options
+        found = await project_labels(options.project, options.main) if options.project else {}
+        daemon = CollectDaemon(self._ssh, ready.place, options.board, options.entry, options.layout, options.asker)
+        serving = daemon.serving(
+            options.bundle, own_consumer(), releases=options.releases, tell=self._tell, stop=self._stop
+        )
+        async with serving as access:
+            made, ending = MadeJobs(ready.place.output, ready.before, ready.told), asyncio.Event()
+            wanted = RecordOptions(
+                (options.board,),
+                options.workspace,
+                new=True,
+                labels={**found, **options.labels},
+                counter_map=options.counter_map,
+                access=access,
+                source="collect",
+                made=made,
+            )
+            captured = asyncio.create_task(record(wanted, self._tell, ending))
+            linking = asyncio.create_task(made.ready())
+            try:
+                await asyncio.wait([captured, linking], return_when=asyncio.FIRST_COMPLETED)
+                if captured.done():
+                    await captured
+                yield _Recording(made, captured, ending)
+            finally:
+                linking.cancel()
+                captured.cancel()
+                await asyncio.wait([captured, linking])
+                # What ended it was raised, or something worse was.
+                if not captured.cancelled():
+                    captured.exception()
+
+    async def _followed(self, run: BoardRun, recording: _Recording | None) -> RunEnd:
+        """Wait until the program has ended; end it when that is asked for, or when nothing records it any more."""
+        following = asyncio.create_task(run.followed())
+        stopping = asyncio.create_task(self._stop.wait())
+        reasons = [following, stopping, *([recording.captured] if recording else [])]
+        try:
+            await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
+            if not following.done():
+                self._tell("ending the program; again to leave at once")
+                await run.stop()
+            return await following
+        finally:
+            for task in (following, stopping):
+                task.cancel()
+            await asyncio.wait([following, stopping])
+
+    async def _drained(self, ready: Prepared, end: RunEnd, recording: _Recording | None) -> _Ended:
+        """Wait until what the program made has come, and see what that is."""
+        listed = await self._ssh.persist(lambda remote: remote.run(jobs_in(ready.place.output)))
+        names = [name for name in listed.text.splitlines() if is_job_name(name) and name not in ready.before]
+        if recording is None:
+            return _Ended(end, tuple(names), None, is_whole=False)
+        hurried = asyncio.Event() if self._stop.is_set() else self._stop
+        is_whole = await recording.made.settled(names, hurried, self._tell)
+        return _Ended(end, tuple(names), await recording.end(), is_whole=is_whole)
+
+    async def _kept(self, ready: Prepared, ended: _Ended) -> Collected:
+        """Bring JOBs to where they were asked for, release those on the board, and say what is odd."""
+        options, summary = self._options, ended.summary
+        jobs: list[Path] = []
+        if summary is not None:
+            mirror = Path(summary["mirror"])
+            jobs = [await asyncio.to_thread(deliver_job, mirror / name, options.output) for name in summary["jobs"]]
+        files = {job.name: await asyncio.to_thread(job_files, job) for job in jobs}
+        if options.exports:
+            for job in jobs:
+                await export_job(job, options.counter_map, ready.told)
+        if options.releases and summary is not None and ended.is_whole and summary["complete"]:
+            await self._ssh.persist(lambda remote: remote.run(released(ready.place.output, list(summary["jobs"]))))
+        after = await self._ssh.persist(lambda remote: aftermath(remote, ready, ended.end, files))
+        failed = failure(after)
+        odd = (*([failed] if failed else []), *causes(after))
+        return Collected(ended.end.status, tuple(jobs), odd, summary)

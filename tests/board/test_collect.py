@@ -1,0 +1,187 @@
+"""`profagent collect` through a real OpenSSH server, with a program that writes JOBs through the simulator."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from profagent.collect.run_steps import LOCK
+from tests.board.busybox_path import login_settings
+from tests.board.sshd import Sshd, running_sshd
+from tests.integration.board import content, eventually
+from tests.integration.host import COMMAND, ENVIRONMENT, TIMEOUT_S, Host, profagent, started
+
+if TYPE_CHECKING:
+    from tests.board.bench import Bench
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """A board whose Python is the tests' own."""
+    folder = tmp_path_factory.mktemp("sshd")
+    with running_sshd(folder, settings=login_settings(folder, "gnu")) as server:
+        yield server
+
+
+def test_a_job_lands_byte_for_byte(bench: Bench) -> None:
+    ended = bench.collect("--interval", "1", "--label", "build=7")
+    assert ended.code == 0, ended.err
+    (job,), (board_job,) = bench.jobs, bench.board_jobs
+    assert content(job) == content(board_job)
+    assert ended.out == "up\ninference 0\ninference 1\ninference 2\n"
+    assert "to stderr" in ended.err
+    assert eventually(bench.is_tidy)
+    listed = profagent("sessions", "--json", "--workspace", bench.workspace, **bench.variables).document
+    assert [(each["source"], each["inferences"], each["labels_by_key"]["build"]) for each in listed] == [
+        ("collect", 3, "7")
+    ]
+    assert listed[0]["labels_by_key"].keys() >= {"build", "main"}
+    assert "interval 1, from acl.json" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "profiler"),
+    [
+        ((), {"interval": "0", "acl_api": "on", "aicpu": "on", "aic_metrics": "ArithmeticUtilization", "switch": "on"}),
+        (("--interval", "2"), {"interval": "2"}),
+        (("--acl_api", "off"), {"acl_api": "off"}),
+        (("--aacpu", "off"), {"aicpu": "off", "aacpu": "off"}),
+        (("--aac_metrics", "none"), {"aic_metrics": "none", "aac_metrics": "none"}),
+    ],
+)
+def test_the_program_reads_what_was_asked_for(served: Bench, flags: tuple[str, ...], profiler: dict[str, str]) -> None:
+    ended = served.collect(*flags)
+    assert ended.code == 0, ended.err
+    seen = json.loads((served.remote / "seen.json").read_text())
+    assert seen["other"] == "stays"
+    assert seen["profiler"].items() >= {**profiler, "output": f"{served.remote}/profiling"}.items()
+    assert ("only the first inference" in ended.err) is (not flags or "--interval" not in flags)
+
+
+def test_with_the_switch_off_the_program_just_runs(served: Bench) -> None:
+    ended = served.collect("--switch", "off", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads((served.remote / "seen.json").read_text())["profiler"]["switch"] == "off"
+    assert (ended.document["session"], ended.document["jobs"], ended.document["causes"]) == (None, [], [])
+    assert "up\n" in ended.err
+
+
+def test_all_imports_and_exports(served: Bench) -> None:
+    ended = served.collect("--interval", "1", "--all", "--json")
+    assert ended.code == 0, ended.err
+    (job,) = served.jobs
+    assert ended.document["jobs"] == [str(job)]
+    assert (job / "sqlite" / "profagent.db").is_file()
+    for folder, prefix in (("timeline", "task_time"), ("timeline", "acl"), ("summary", "op_summary")):
+        assert list((job / folder).glob(f"{prefix}*")), folder
+    assert len(list((job / "summary").glob("op_summary*"))) == 3
+    assert "summary" in profagent("show", "-dir", job, **served.variables).out or ended.document["session"]["complete"]
+
+
+def test_release_deletes_what_has_come(bench: Bench) -> None:
+    ended = bench.collect("--interval", "1", "--release", "--", "30", "0.1", "unload")
+    assert ended.code == 0, ended.err
+    (job,) = bench.jobs
+    assert len(list((job / "data").glob("aicore*.done"))) == 30
+    assert not bench.board_jobs
+
+
+def test_a_second_time_only_what_changed_is_sent(served: Bench) -> None:
+    assert "2 of 2 names sent" in served.collect().err
+    (served.project / "more").write_text("x")
+    assert "1 of 3 names sent" in served.collect().err
+    assert len(served.jobs) == len(served.board_jobs) == 2
+
+
+def test_ctrl_c_ends_the_program_and_fetches_what_it_made(served: Bench) -> None:
+    with started(*served.arguments("--interval", "1", "--", "1000", "0.1", "unload"), **served.variables) as host:
+        host.out.until("inference 3")
+        ended = host.interrupt()
+    assert ended.code == 0, ended.err
+    (job,), (board_job,) = served.jobs, served.board_jobs
+    assert content(job) == content(board_job)
+    assert len(list((job / "data").glob("acl_api*.done"))) == 1
+    assert eventually(served.is_tidy)
+
+
+def test_a_second_ctrl_c_leaves_at_once(served: Bench) -> None:
+    with started(*served.arguments("--", "1000", "0.1", "nothing"), **served.variables) as host:
+        host.out.until("inference 3")
+        host.process.send_signal(signal.SIGINT)
+        host.err.until("ending the program")
+        assert host.interrupt().code == 130
+    assert eventually(lambda: (served.remote / "acl.json").read_text() == '{"other": "stays"}\n')
+    assert eventually(lambda: not (served.friend.folder / "tmp" / LOCK).exists())
+
+
+def drop_links(friend: Sshd, host: Host) -> None:
+    """Both of them, the program's and the daemon's."""
+    for session in friend.sessions():
+        os.kill(session, signal.SIGKILL)
+    host.err.until("is lost")
+
+
+def test_a_link_that_drops_costs_nothing(bench: Bench) -> None:
+    with started(*bench.arguments("--interval", "1", "--", "60", "0.1", "unload"), **bench.variables) as host:
+        host.out.until("inference 5")
+        drop_links(bench.friend, host)
+        ended = host.ended()
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines() == ["up", *(f"inference {number}" for number in range(60))]
+    (job,), (board_job,) = bench.jobs, bench.board_jobs
+    assert content(job) == content(board_job)
+    assert len(list((job / "data").glob("aicore*.done"))) == 60
+    assert eventually(bench.is_tidy)
+
+
+def test_a_crash_is_told_and_what_was_recorded_is_kept(served: Bench) -> None:
+    ended = served.collect("--interval", "1", "--all", "--", "4", "0", "crash")
+    assert ended.code == 139
+    assert "was ended by signal SIGSEGV" in ended.err
+    assert "was not finished" in ended.err
+    (job,), (board_job,) = served.jobs, served.board_jobs
+    assert {path: data for path, data in content(job).items() if path in content(board_job)} == content(board_job)
+    assert len(list((job / "summary").glob("op_summary*"))) == 4
+    assert eventually(served.is_tidy)
+
+
+def test_two_collects_at_once(served: Bench) -> None:
+    with started(*served.arguments("--", "1000", "0.1", "unload"), **served.variables) as host:
+        host.out.until("up")
+        ended = served.collect()
+        assert ended.code == 1
+        assert "is taken: another collect runs there" in ended.err
+        assert f"pid {host.process.pid}" in ended.err
+        assert host.interrupt().code == 0
+
+
+def test_the_vendors_ini(served: Bench, tmp_path: Path) -> None:
+    ini = tmp_path / "ssh.ini"
+    ini.write_text(
+        f"[ssh_config]\nip = 127.0.0.1\nusername = {served.friend.user}\npwd =\nport = {served.friend.port}\n"
+    )
+    ini.chmod(0o644)
+    ended = served.collect("--config", ini)
+    assert ended.code == 0, ended.err
+    assert "mode 0644" in ended.err
+    assert "boards add" in ended.err
+    assert len(served.jobs) == 1
+
+
+def test_whoever_reads_no_more_ends_the_program(served: Bench) -> None:
+    command = [*COMMAND, *map(str, served.arguments("--", "1000", "0.1", "nothing"))]
+    variables = {**ENVIRONMENT, **served.variables}
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.stdout.close()
+        process.wait(TIMEOUT_S)
+    assert eventually(lambda: not (served.friend.folder / "tmp" / LOCK).exists())
+    assert eventually(lambda: (served.remote / "acl.json").read_text() == '{"other": "stays"}\n')

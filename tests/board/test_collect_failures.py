@@ -1,0 +1,145 @@
+"""What goes wrong with a `collect` has a line of its own, and leaves nothing on the board."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.board.busybox_path import login_settings
+from tests.board.sshd import Sshd, running_sshd
+from tests.integration.board import eventually
+from tests.integration.host import started
+
+if TYPE_CHECKING:
+    from tests.board.bench import Bench
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """A board whose Python is the tests' own."""
+    folder = tmp_path_factory.mktemp("sshd")
+    with running_sshd(folder, settings=login_settings(folder, "gnu")) as server:
+        yield server
+
+
+def script(bench: Bench, text: str) -> None:
+    (bench.project / "main").write_text(text)
+
+
+def test_a_program_that_is_not_there(bench: Bench) -> None:
+    ended = bench.collect("-m", "none")
+    assert ended.code == 2
+    assert f"there is no program {bench.remote}/none" in ended.err
+    assert bench.collect("-m", "../main").code == 2
+    assert eventually(bench.is_tidy)
+
+
+def test_a_program_that_is_not_executable(bench: Bench) -> None:
+    (bench.project / "main").chmod(0o644)
+    ended = bench.collect()
+    assert ended.code == 1
+    assert "is not executable" in ended.err
+    assert "chmod +x" in ended.err
+
+
+def test_a_program_for_another_machine(bench: Bench) -> None:
+    number = 62 if os.uname().machine == "aarch64" else 183
+    (bench.project / "main").write_bytes(b"\x7fELF\2\1".ljust(18, b"\0") + struct.pack("<H", number) + bytes(100))
+    ended = bench.collect()
+    assert ended.code == 1
+    assert "is built for" in ended.err
+    assert os.uname().machine in ended.err
+
+
+def test_a_program_whose_interpreter_is_missing(bench: Bench) -> None:
+    script(bench, "#!/none/such\n")
+    ended = bench.collect("--switch", "off")
+    assert ended.code in (126, 127)
+    assert "interpreter" in ended.err
+
+
+def test_a_program_that_reads_another_acl_json(served: Bench) -> None:
+    script(served, '#!/bin/sh\nmkdir "JOB$(printf A%.0s $(seq 29))"\n')
+    ended = served.collect()
+    assert ended.code == 1
+    assert "a JOB was made elsewhere" in ended.err
+    assert "\n  → name the acl.json" in ended.err
+    assert "--acl-json" in ended.err
+
+
+def test_a_program_that_records_nothing(served: Bench) -> None:
+    script(served, "#!/bin/sh\nexit 0\n")
+    ended = served.collect("--json")
+    assert ended.code == 1
+    assert "nothing was recorded, and the program is a script" in ended.document["causes"][-1]["text"]
+    assert ended.document["exit_code"] == 1
+
+
+def test_an_acl_json_that_is_none(bench: Bench) -> None:
+    (bench.project / "acl.json").write_text("{")
+    ended = bench.collect()
+    assert ended.code == 1
+    assert "aclconfig check" in ended.err
+    assert (bench.remote / "acl.json").read_text() == "{"
+
+
+def test_a_dump_is_left_out_and_told(served: Bench) -> None:
+    (served.project / "acl.json").write_text('{"dump": {"dump_path": "/d"}}')
+    ended = served.collect()
+    assert ended.code == 0, ended.err
+    assert "a Dump, which excludes profiling" in ended.err
+    assert "dump" not in json.loads((served.remote / "seen.json").read_text())
+    assert eventually(lambda: "dump" in (served.remote / "acl.json").read_text())
+
+
+def test_a_link_that_drops_before_the_program_runs_leaves_nothing(bench: Bench) -> None:
+    (bench.project / "large").write_bytes(os.urandom(30_000_000))
+    with started(*bench.arguments(), **bench.variables) as host:
+        assert eventually((bench.remote / ".profagent" / "run" / "keeper").exists)
+        for session in bench.friend.sessions():
+            os.kill(session, signal.SIGKILL)
+        ended = host.ended()
+    assert ended.code == 3, ended.err
+    assert eventually(lambda: not (bench.remote / ".profagent" / "run").exists())
+    assert not (bench.remote / "seen.json").exists()
+
+
+def test_a_stop_before_the_program_runs(bench: Bench) -> None:
+    (bench.project / "large").write_bytes(os.urandom(30_000_000))
+    with started(*bench.arguments(), **bench.variables) as host:
+        assert eventually((bench.remote / ".profagent" / "run" / "keeper").exists)
+        ended = host.interrupt()
+    assert ended.code == 3
+    assert "stopped before the program was started" in ended.err
+    assert eventually(lambda: not (bench.remote / ".profagent" / "run").exists())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--board", "x", "--config", "y"), "--board or --config"),
+        (("--env", "1=2"), "is no variable"),
+        (("--label", "x"), "is no label"),
+        (("--config", "none.ini"), "cannot read none.ini"),
+        (("--acl_api", "maybe"), "maybe"),
+    ],
+)
+def test_what_cannot_be_right(bench: Bench, arguments: tuple[str, ...], told: str) -> None:
+    ended = bench.collect(*arguments)
+    assert ended.code == 2
+    assert told in ended.err
+    assert not bench.remote.exists()
+
+
+def test_a_directory_that_cannot_be_made(bench: Bench, tmp_path: Path) -> None:
+    bench.remote = bench.project / "main" / "x"
+    ended = bench.collect()
+    assert ended.code == 1
+    assert "mkdir" in ended.err

@@ -1,0 +1,126 @@
+"""What came of a run, or did not, is told with its likely cause and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from profagent.collect.acl_edit import DEFAULTS
+from profagent.collect.explain import Aftermath, causes, failure
+from profagent.collect.place import Place
+from profagent.collect.program import CALLS, Main
+
+JOB = "JOB" + "A" * 29
+ALL = Main(is_elf=True, machine="aarch64", calls=frozenset(CALLS[:2]), acl_paths=("../acl.json",), is_whole=True)
+AFTER = Aftermath(
+    Place.of("/app", "out/main"), "/app/acl.json", replace(DEFAULTS, interval=1), ALL, status=0, why="", complaint=""
+)
+INFO = {"info.json.0": 42, "data/m.0.net.info": 9, "data/m.0.layer.info": 9}
+LAYERS = {"data/aicore.0.m.1.0.1.1.0": 256, "data/aicore.0.m.1.0.1.1.0.done": 50}
+CALLS_MADE = {"data/acl_api.0.m.0": 64, "data/acl_api.0.m.0.done": 50}
+WHOLE = {**INFO, **LAYERS, **CALLS_MADE, "data/aicore.0.m.1.0.1.1.1": 256}
+
+
+def told(after: Aftermath) -> str:
+    return "\n".join(f"{cause.text} -> {cause.remedy}" for cause in causes(after))
+
+
+def ended(status: int, complaint: str = "", **more: object) -> str:
+    cause = failure(replace(AFTER, status=status, complaint=complaint, **more))  # type: ignore[arg-type]
+    return "" if cause is None else f"{cause.text} -> {cause.remedy}"
+
+
+@pytest.mark.parametrize(
+    ("status", "complaint", "wanted"),
+    [
+        (0, "Permission denied", ""),
+        (126, "sh: 3: exec: ./main: Permission denied", "cannot be run: sh: 3"),
+        (
+            127,
+            "main: error while loading shared libraries: libsvp_acl.so: cannot open",
+            "lacks a library: libsvp_acl.so",
+        ),
+        (127, "Error loading shared library libc.so.6: No such file", "lacks a library: libc.so.6"),
+        (127, "sh: exec: main: not found", "its loader or interpreter is missing"),
+        (1, "write: No space left on device", "disk is full"),
+        (2, "open /dev/svp_npu: Permission denied\n", "ended with 2: open /dev/svp_npu"),
+        (3, "", "ended with 3"),
+        (139, "", "signal SIGSEGV"),
+        (137, "", "signal SIGKILL: the kernel kills what takes too much memory"),
+        (143, "", "signal SIGTERM"),
+        (255, "", "ended with 255"),
+    ],
+)
+def test_how_a_program_ended(status: int, complaint: str, wanted: str) -> None:
+    assert wanted in ended(status, complaint)
+    assert bool(ended(status, complaint)) is bool(wanted)
+
+
+def test_a_program_that_was_not_started_or_was_ended() -> None:
+    assert "acl.json cannot be written: cp: denied" in ended(125, why="cp: denied")
+    assert "away for too long" in ended(143, why="abandoned")
+    assert "disk is full" in ended(1, free_kib=3)
+
+
+def test_a_whole_job_has_no_cause() -> None:
+    assert told(replace(AFTER, jobs={JOB: WHOLE})) == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        ({"info.json.0": 42}, "no model that is built for profiling"),
+        ({"info.json.0": 42, "data/acl_api.0.m.0": 0}, "--online_model_type=2"),
+        ({**INFO, **CALLS_MADE}, "no layer was recorded"),
+        ({**WHOLE, "data/acl_api.0.other.1": 64}, "was not finished"),
+    ],
+)
+def test_what_a_job_lacks(files: dict[str, int], wanted: str) -> None:
+    assert wanted in told(replace(AFTER, jobs={JOB: files}))
+
+
+def test_a_program_without_finalize_is_named() -> None:
+    unfinished = {path: size for path, size in WHOLE.items() if path != "data/acl_api.0.m.0.done"}
+    after = replace(AFTER, jobs={JOB: unfinished})
+    assert "does not name svp_acl_finalize" not in told(after)
+    assert "up to 1 s and 2 MB" in told(after)
+    assert "does not name svp_acl_finalize" in told(replace(after, main=replace(ALL, calls=frozenset())))
+
+
+def test_an_interval_of_0_is_named_where_one_inference_came() -> None:
+    files = {path: size for path, size in WHOLE.items() if not path.endswith(".1.1")}
+    asked = replace(AFTER.asked, interval=0)
+    assert "--interval 1" in told(replace(AFTER, asked=asked, jobs={JOB: files}))
+    assert told(replace(AFTER, jobs={JOB: files})) == ""
+
+
+def test_several_jobs_are_several_tasks() -> None:
+    after = replace(AFTER, jobs={JOB: WHOLE, JOB[:-1] + "B": WHOLE}, users=("main /proc/7",))
+    assert "2 JOBs came of one run (main /proc/7" in told(after)
+
+
+@pytest.mark.parametrize(
+    ("main", "wanted"),
+    [
+        (replace(ALL, calls=frozenset()), "does not name svp_acl_init"),
+        (replace(ALL, calls=frozenset(CALLS)), "148047"),
+        (replace(ALL, acl_paths=()), "called without a path"),
+        (replace(ALL, acl_paths=("../src/acl.json",)), "which is /app/src/acl.json, not /app/acl.json"),
+        (ALL, "did not come as far as svp_acl_init"),
+        (replace(ALL, is_whole=False, acl_paths=()), "larger than 8 MiB"),
+        (Main(is_elf=False, machine="", calls=frozenset(), acl_paths=(), is_whole=True), "is a script"),
+    ],
+)
+def test_why_there_is_no_job(main: Main, wanted: str) -> None:
+    assert wanted in told(replace(AFTER, main=main))
+
+
+def test_a_job_elsewhere_and_a_board_without_the_npu() -> None:
+    assert f"made elsewhere: /app/out/{JOB}" in told(replace(AFTER, elsewhere=(f"/app/out/{JOB}",)))
+    assert "other NPU stack" in told(replace(AFTER, has_npu=False))
+    assert "other NPU stack" not in told(AFTER)
+
+
+def test_nothing_is_missed_where_nothing_was_switched_on() -> None:
+    assert told(replace(AFTER, asked=replace(DEFAULTS, switch="off"))) == ""
