@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from profagentd.changes import Touch
 from profagentd.clock import Clock, moment
 from profagentd.disks import Patience, on_disk
-from profagentd.npu import is_npu_open
+from profagentd.npu import is_npu_open, since_boot_us
 from profagentd.state import Activity
 from profagentd.survey import Survey
 
@@ -64,6 +64,8 @@ class Job:
         self.place = place
         self.name = os.path.basename(place.path).decode("ascii")
         self.made_wall_us = made_wall_us
+        # By the clock that dated it: a board may wake in 1970 and have its clock set while the program runs.
+        self.made_since_boot_us = since_boot_us(made_wall_us)
         self.changed_wall_us = changed_wall_us
         self.activity = activity
         self.is_scanned = is_scanned  # its changes are found by looking: between two looks a file may be replaced
@@ -206,7 +208,7 @@ class Board:
         if job.activity.wants_survey and now >= job.next_survey:
             await self._survey(job)
         if job.activity.wants_npu(now):
-            is_open = await asyncio.to_thread(is_npu_open, job.made_wall_us)
+            is_open = await asyncio.to_thread(is_npu_open, job.made_since_boot_us)
             job.activity.npu(is_open=bool(is_open), at=now)
         self._tell_state(job)
         self._note_known(job)

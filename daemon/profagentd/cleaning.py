@@ -150,7 +150,7 @@ class Cleaner:
     # Both
 
     async def _is_over(self, job: Job) -> bool:
-        npu_is_open = await asyncio.to_thread(is_npu_open, job.made_wall_us) if self._has_npu else False
+        npu_is_open = await asyncio.to_thread(is_npu_open, job.made_since_boot_us) if self._has_npu else False
         return is_over(job.state, self._board.rest_s(job), self._board.quiet_after_s, npu_is_open)
 
     async def _facts(self, job: Job, *, is_over: bool) -> JobFacts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,14 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _US_PER_S = 1_000_000
 
 
-def is_npu_open(before_wall_us: int, proc: Path = Path("/proc"), device: str = DEVICE) -> bool | None:
-    """Whether a process that started before then has the NPU open; None where that cannot be seen.
+def since_boot_us(wall_us: int) -> int:
+    """How long after the boot that was, by the wall clock as it is; it stays so when that clock is set."""
+    return wall_us - (time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) // 1000
 
-    Start times follow the wall clock as it is now; a JOB made before the clock was set looks older than its program.
-    """
+
+def is_npu_open(before_us: int, proc: Path = Path("/proc"), device: str = DEVICE) -> bool | None:
+    """Whether a process that started before then, since the boot, has the NPU open; None where that cannot be seen."""
     try:
-        booted_us = _booted_wall_us(proc)
         processes = [each for each in proc.iterdir() if each.name.isdigit()]
     except OSError:
         return None
@@ -31,7 +33,7 @@ def is_npu_open(before_wall_us: int, proc: Path = Path("/proc"), device: str = D
         try:
             if process is None:
                 can_see = False
-            elif booted_us + _started_us(process) <= before_wall_us:
+            elif _started_us(process) <= before_us:
                 return True
         except OSError:
             continue  # it has just ended

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from profagentd.npu import is_npu_open
+from profagentd.npu import is_npu_open, since_boot_us
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PTRACE_SEIZE = 0x4206
@@ -91,7 +91,7 @@ def main() -> None:
             results[name] = error.strerror
         else:
             results[name] = "done"
-    results["who has the NPU open"] = is_npu_open(time.time_ns() // 1000)
+    results["who has the NPU open"] = is_npu_open(since_boot_us(time.time_ns() // 1000))
     Path("/var/lib/profagentd/probe.json").write_text(json.dumps(results))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from profagentd import board as module
 from profagentd.board import Board, Job
 from profagentd.changes import Touch
+from profagentd.npu import since_boot_us
 from profagentd.opening import Place
 from profagentd.state import JobState
 from tests.daemon.clocks import WALL_US, FakeClock
@@ -19,6 +21,7 @@ from tests.daemon.daemon_process import API_DONE, make_job
 from tests.daemon.waiting import run_until
 
 QUIET_S = 60.0
+YEAR_NS = 365 * 86_400 * 1_000_000_000
 
 
 class Listening:
@@ -162,17 +165,29 @@ async def test_a_job_that_is_looked_at_rests_only_as_far_as_it_was_seen(bench: B
 
 async def test_a_program_with_the_npu_open_keeps_a_job_open(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [True, True, False]
-    asked: list[int] = []
-
-    def is_open(before_wall_us: int) -> bool:
-        asked.append(before_wall_us)
-        return answers.pop(0)
-
-    monkeypatch.setattr(module, "is_npu_open", is_open)
+    monkeypatch.setattr(module, "is_npu_open", lambda _before: answers.pop(0))
     job = bench.find()
     await bench.until(lambda: job.state is JobState.QUIET)
-    assert asked == [WALL_US] * 3
+    assert answers == []
     assert bench.clock.now - 100.0 >= QUIET_S + 10.0
+
+
+async def test_a_clock_that_is_set_makes_no_program_younger_than_its_job(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def is_open(before_us: int) -> bool:
+        asked.append(before_us)
+        return False
+
+    monkeypatch.setattr(module, "is_npu_open", is_open)
+    job, other = bench.find(0), bench.find(1)
+    expected = since_boot_us(WALL_US)
+    now_ns = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns + YEAR_NS)
+    await bench.until(lambda: job.state is other.state is JobState.QUIET)
+    assert asked == [pytest.approx(expected, abs=1_000_000, rel=0)] * 2
 
 
 async def test_a_client_waits_until_all_jobs_were_looked_at(bench: Bench) -> None:
