@@ -47,11 +47,17 @@ def test_an_unreadable_directory_is_told_once_until_it_is_readable(selection: Se
     assert len(details(selection, Page(unreadable="Permission denied"))) == 1
 
 
-def test_an_ended_selection_wants_nothing(selection: Selection) -> None:
+def test_an_ended_selection_tells_what_nobody_looked_at_and_then_wants_nothing(selection: Selection) -> None:
     selection.changes.note(b"a", Touch.WRITTEN)
     selection.end()
-    assert not selection.wants_look
     assert selection.is_over
+    names = selection.next_names(10)
+    page = Page(missing=[b"a"])
+    selection.looked(names, page)
+    told = [loss.detail for loss in selection.losses(page, names.touches)]
+    assert told == ["the JOB was removed before all of it was looked at", "a was removed before it was read"]
+    assert not selection.wants_look
+    assert selection.is_looked_at
 
 
 def test_touched_names_are_looked_at(tmp_path: Path) -> None:

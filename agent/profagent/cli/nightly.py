@@ -40,7 +40,10 @@ DEFAULT_TIME = "*-*-* 02:00"
 
 @click.group("nightly")
 def command() -> None:
-    """Capture boards headless, compare with what was, and tell the verdict."""
+    """Capture boards headless, compare with what was, and tell the verdict.
+
+    Example: profagent nightly init, then profagent nightly run
+    """
 
 
 @command.command("init")
