@@ -9,7 +9,7 @@ import numpy as np
 
 from profagent.analyse.alignment import align
 from profagent.analyse.counters_moved import counters_moved
-from profagent.analyse.dependence import different_rows, inflation
+from profagent.analyse.dependence import different_rows, in_blocks, inflation, wander
 from profagent.analyse.figures import MAD_TO_SIGMA, Figures, figures_of, mad
 from profagent.analyse.permutation import FEWEST_ROWS, permutation_test
 
@@ -29,6 +29,8 @@ Scope = Literal["total", "model", "layer", "type", "api"]
 ALPHA = 0.03
 # A change that is so many standard errors above the critical one is found in 80 % of comparisons.
 POWER_SIGMA = 0.84
+# Successive inferences are averaged as long as so many averages are left.
+FEWEST_BLOCKS = 10
 # Layers with records in fewer of the inferences are not tested.
 LEAST_KNOWN = 0.5
 # So many equal values in each run are no chance: the unit has no noise there.
@@ -123,11 +125,12 @@ class _Compared:
         rows = [different_rows(run.times) for run in (base, new)]
         self._sizes = [len(each) for each in rows]
         one, other = (_filled(columns[row]) for columns, row in zip(self._columns, rows, strict=True))
-        # Of the difference of means, 1/n + 1/n for independent rows.
-        self._size = inflation(one) / len(one) + inflation(other) / len(other)
         self.tested = None
         if min(self._sizes) >= FEWEST_ROWS:
-            stretch = self._size / sum(1 / size for size in self._sizes)
+            length = _block_length(one, other)
+            one, other = in_blocks(one, length), in_blocks(other, length)
+            stretch = _stretch(one, other)
+            self._size = stretch * (1 / len(one) + 1 / len(other)) / length
             self.tested = permutation_test(one, other, stretch, ALPHA)
 
     def p(self, column: int) -> float | None:
@@ -190,6 +193,26 @@ def _diff(compared: _Compared, base: ModelRun, new: ModelRun, comparisons: int, 
     layers = dict(zip(compared.paired, changes[1 : 1 + len(names)], strict=True))
     types, seen = changes[1 + len(names) :], compared.smallest_seen()
     return ModelDiff(new.name, base, new, compared.matches, changes[0], layers, types, seen)
+
+
+def _block_length(base: NDArray[np.float64], new: NDArray[np.float64]) -> int:
+    """How many successive inferences to average so that neighbours are hardly alike any more."""
+    wanted = max(float(inflation(columns).min()) for columns in (base, new))
+    return max(1, min(round(wanted), min(len(base), len(new)) // FEWEST_BLOCKS))
+
+
+def _stretch(base: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By how much the variance of each difference is larger than that of independent rows.
+
+    Rows may still be alike, and each run may be off as a whole, which is the first column.
+    """
+    independent = 1 / len(base) + 1 / len(new)
+    alike = (inflation(base) / len(base) + inflation(new) / len(new)) / independent
+    spread = np.array([(mad(one) + mad(other)) / 2 for one, other in zip(base.T, new.T, strict=True)]) * MAD_TO_SIGMA
+    off = (wander(base[:, 0]) + wander(new[:, 0])) * np.median(base, axis=0) ** 2
+    own = np.where(spread > 0, spread, np.inf)
+    stretch: NDArray[np.float64] = alike + off / own**2 / independent
+    return stretch
 
 
 def _filled(columns: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from profagent.analyse.dependence import in_blocks
 from profagent.analyse.figures import MAD_TO_SIGMA
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def permutation_test(
     `stretch`: by how much the variance of the difference of a column's means is larger than that of independent rows.
     The deals are the same each time. Either run must have FEWEST_ROWS.
     """
-    base, new = _clipped(_in_blocks(base), _in_blocks(new))
+    base, new = _clipped(*(in_blocks(rows, -(-len(rows) // MOST_ROWS)) for rows in (base, new)))
     rows = np.concatenate([base, new])
     rows = rows - rows.mean(axis=0)
     found = _t(np.arange(len(rows)) < len(base), rows)[0] / np.sqrt(stretch)
@@ -74,14 +75,6 @@ def _t(is_base: NDArray[np.bool_], rows: NDArray[np.float64]) -> NDArray[np.floa
     with np.errstate(divide="ignore", invalid="ignore"):
         t = distance / np.sqrt(within * (1 / count + 1 / others))
     return np.where(is_flat, np.where(distance > 0, np.inf, 0.0), t)
-
-
-def _in_blocks(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    length = -(-len(rows) // MOST_ROWS)
-    if length == 1:
-        return rows
-    starts = np.arange(0, len(rows) - length + 1, length)
-    return np.stack([rows[start : start + length].mean(axis=0) for start in starts])
 
 
 def _clipped(base: NDArray[np.float64], new: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.analyse.dependence import different_rows, inflation
-from tests.unit.analyse.noisy_runs import alike, independent
+from profagent.analyse.dependence import different_rows, in_blocks, inflation, wander
+from tests.unit.analyse.noisy_runs import NOISE, alike, independent
 
 
 def test_rows_that_repeat_an_earlier_one_in_all_are_left_out() -> None:
@@ -31,3 +31,17 @@ def test_one_column_that_drifts_alone_is_inflated_most() -> None:
 def test_few_rows_and_equal_values_tell_nothing() -> None:
     assert inflation(np.arange(14.0).reshape(7, 2)).tolist() == [1.0, 1.0]
     assert inflation(np.ones((100, 2))).tolist() == [1.0, 1.0]
+
+
+def test_blocks_are_means_and_what_is_left_over_is_left_out() -> None:
+    assert in_blocks(np.arange(14.0).reshape(7, 2), 3).tolist() == [[2.0, 3.0], [8.0, 9.0]]
+
+
+def test_a_whole_run_that_wanders_may_be_off_by_more_and_by_no_more_than_its_spread() -> None:
+    rng = np.random.default_rng(5)
+    steady = 100 * (1 + independent(rng, 100, 1)[:, 0])
+    slow = 100 * (1 + alike(rng, 100, 1, 0.9)[:, 0])
+    assert wander(steady) == pytest.approx(NOISE**2 / 100, rel=0.8)
+    assert 5 * wander(steady) < wander(slow) <= (2 * NOISE) ** 2
+    assert wander(np.linspace(99, 101, 20)) < 0.01**2
+    assert wander(np.full(50, 7.0)) == wander(np.arange(5.0)) == 0.0
