@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -215,7 +216,7 @@ def test_a_daemon_that_lost_its_watcher_gives_way_to_one_that_has_one(initd: Ini
 
 @pytest.mark.parametrize("born", ["", " 1"], ids=["of another name", "begun at another time"])
 def test_a_process_that_only_has_the_number_of_ours_is_left_alone(initd: Initd, born: str) -> None:
-    other = subprocess.Popen(["sleep", "1000"] if not born else ["sh", "-c", "sleep 1000; :", "profagentd"])
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)", *(["profagentd"] if born else [])])
     try:
         for name in ("profagentd.pid", "profagentd.daemon.pid"):
             (initd.directory / "run" / name).write_text(f"{other.pid}{born}\n")
