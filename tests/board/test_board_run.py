@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -225,7 +226,7 @@ async def test_what_a_killed_keeper_left_is_put_right_by_the_next(board: Board, 
         os.kill(int(lock.joinpath("owner").read_text().split()[0]), signal.SIGKILL)
         with pytest.raises(ProfagentError, match=r"nobody on .* knows how the program ended"):
             await following
-    os.killpg(int((board.run_folder / "pid").read_text()), signal.SIGKILL)
+    os.killpg(int((board.run_folder / "pid").read_text().split()[0]), signal.SIGKILL)
     assert board.acl.read_text() == "changed"
     assert lock in lock.parent.iterdir()
     board.program("echo again; cat ../acl.json")
@@ -245,3 +246,15 @@ async def test_a_program_that_nobody_follows_is_ended(board: Board, monkeypatch:
         await until((board.directory / "bin" / "up").exists)
     await until(lambda: board.acl.read_text() == "original")
     await until(lambda: not board.run_folder.exists())
+
+
+async def test_nobody_minds_a_program_that_has_ended(board: Board) -> None:
+    """A number that is watched for longer becomes another process's."""
+    board.program("exit 0")
+    await board.ran()
+
+    def minding() -> bool:
+        shown = subprocess.run(["ps", "-eo", "args"], capture_output=True, check=True).stdout
+        return any(b"keeper" in line and os.fsencode(board.place.own) in line for line in shown.splitlines())
+
+    await until(lambda: not minding())

@@ -29,11 +29,13 @@ REPLACED = 8
 # An acl.json is kept beside itself: under the first name, or, where there was none, as an empty file of the second.
 BEFORE, NONE_BEFORE = ".before-profagent", ".none-before-profagent"
 _NOW = "read -r now rest </proc/uptime; now=${now%%.*}"
+# When a process began, in ticks since the boot: a number alone may be another's by then.
+_BEGUN = """begun() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }"""
 _KEEPER = """umask 077
 lock=${TMPDIR:-/tmp}/$1 own=$2 who=$3 leash=$4 abandoned=$5 grace=$6
 run=$own/run
 read -r boot </proc/sys/kernel/random/boot_id
-begun() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
+@BEGUN@
 lives() { [ "$3" = "$boot" ] && [ -n "$2" ] && [ "$(begun "$1")" = "$2" ]; }
 put_back() {
     [ -n "$1" ] || return 0
@@ -81,7 +83,8 @@ while [ ! -e "$run/go" ]; do
 done
 acl=$(cat "$run/acl")
 finish() { put_back "$acl"; rm -f "$own/acl"; unlock; }
-end() { kill "-$1" "-$pid" 2>/dev/null || kill "-$1" "$pid" 2>/dev/null; }
+runs() { [ -n "$since" ] && [ "$(begun "$pid")" = "$since" ]; }
+end() { runs && { kill "-$1" "-$pid" 2>/dev/null || kill "-$1" "$pid" 2>/dev/null; }; }
 if [ -n "$acl" ]; then
     put_back "$acl"
     echo "$acl" >"$own/acl" && cp "$own/acl" "$lock/acl" && keep "$acl" && cp "$run/acl.json" "$acl.part" &&
@@ -100,10 +103,11 @@ if [ ! -e "$run/status" ]; then
     $with sh "$run/main.sh" </dev/null >"$run/stdout" 2>"$run/stderr" &
     pid=$!
     umask 077
-    echo "$pid" >"$run/pid"
+    since=$(begun "$pid")
+    echo "$pid $since" >"$run/pid"
     trap 'end TERM; finish; exit 143' TERM INT HUP
     ( trap - TERM EXIT
-    while sleep 5; do
+    while sleep 5 && runs; do
         if [ ! -e "$run/stop" ]; then
             heard "$abandoned" && continue
             true >"$run/abandoned"
@@ -161,7 +165,12 @@ done
 
 def keeper(place: Place, who: str) -> str:
     """Starts the keeper; prints `ready`, or `held` (`stale` for one that cannot be taken) `PID BEGUN BOOT WHO`."""
-    text = _KEEPER.replace("@BEFORE@", BEFORE).replace("@NONE@", NONE_BEFORE).replace("@NOW@", _NOW)
+    text = (
+        _KEEPER.replace("@BEFORE@", BEFORE)
+        .replace("@NONE@", NONE_BEFORE)
+        .replace("@NOW@", _NOW)
+        .replace("@BEGUN@", _BEGUN)
+    )
     given = ("keeper", LOCK, place.own, who, str(LEASH_S), str(ABANDONED_S), str(GRACE_S))
     return (
         "with=; command -v setsid >/dev/null && with=setsid;"
@@ -192,8 +201,12 @@ def main_script(place: Place, arguments: Sequence[str], environment: Mapping[str
 def stopped(place: Place) -> str:
     """Ends the program: asks it to, and makes it after a grace. Where it was not started it never is."""
     return f"""cd {shlex.quote(place.run)} 2>/dev/null || exit 0
-if ! read -r pid 2>/dev/null <pid; then true >leave; exit 0; fi
-end() {{ kill "-$1" "-$pid" 2>/dev/null || kill "-$1" "$pid" 2>/dev/null; }}
+if ! read -r pid since 2>/dev/null <pid; then true >leave; exit 0; fi
+{_BEGUN}
+end() {{
+    [ -n "$since" ] && [ "$(begun "$pid")" = "$since" ] || return 0
+    kill "-$1" "-$pid" 2>/dev/null || kill "-$1" "$pid" 2>/dev/null
+}}
 [ -e status ] || end TERM
 left={GRACE_S}
 while [ ! -e status ] && [ "$left" -gt 0 ]; do sleep 1; left=$((left - 1)); done
