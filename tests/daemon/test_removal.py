@@ -86,8 +86,14 @@ def test_what_is_written_in_the_last_moment_is_told(job: Path, monkeypatch: pyte
     assert remove(place_of(job), [seen(job, DATA)]).late_bytes == len(b"late")
 
 
-def test_nothing_is_deleted_on_a_file_system_of_others(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "is_local", lambda _descriptor: False)
+@pytest.mark.parametrize("mounted", [".", "data"])
+def test_nothing_is_deleted_on_a_file_system_of_others(
+    job: Path, mounted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = job / mounted
+    monkeypatch.setattr(
+        removal, "is_local", lambda descriptor: not os.path.samestat(os.fstat(descriptor), theirs.stat())
+    )
     before = content(job)
     for deleting in (lambda: check(place_of(job)), lambda: remove(place_of(job), [seen(job, DATA, DONE)])):
         with pytest.raises(NotOurs):
