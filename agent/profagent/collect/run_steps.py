@@ -125,7 +125,7 @@ if [ ! -e "$run/status" ]; then
 fi
 @NOW@
 last=$now
-while [ ! -e "$run/leave" ] && heard "$abandoned"; do
+while [ ! -e "$run/leave" ] && [ ! -e "$run/stop" ] && heard "$abandoned"; do
     read -r holder rest 2>/dev/null <"$run/keeper" && [ "$holder" = "$$" ] || exit
     sleep 1
 done
