@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -135,6 +136,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.deleted: set[tuple[str, int]] = set()  # files that went because they were delivered
         self.is_removed = False  # the whole JOB
         self.gone_with_job: set[str] = set()
+        self.is_heard_of = False  # a host has heard of the JOB, and no later one forgets it
         # Files of which something was in the mirror, committed.
         self.arrived: dict[tuple[str, int], int] = {}
         self.said: deque[wire.ServerMessage] = deque()
@@ -289,12 +291,13 @@ class LinkMachine(RuleBasedStateMachine):
         offsets = dict(self._query("SELECT CAST(path AS TEXT), offset FROM log"))
         told = set(self._query("SELECT CAST(path AS TEXT), reason FROM ledger_entry LEFT JOIN log USING (log)"))
         noted = {path for path, _ in told}
+        # What went with its JOB unseen is told of the JOB, by who has heard of it.
+        unseen = self.gone_with_job if self.is_heard_of else set()
         for path, files in self.files.items():
             mirrored = self._mirrored(path) or b""
             if path not in self.gone:
                 assert mirrored[bases[path] :] == bytes(files[-1]), path
-            elif (path in bases or path in self.gone_with_job) and not mirrored.endswith(bytes(files[-1])):
-                # What went with its JOB unseen is told of the JOB.
+            elif (path in bases or path in unseen) and not mirrored.endswith(bytes(files[-1])):
                 assert noted & {path, None}, f"{path}: {len(files[-1])} bytes were removed, and nobody says so"
             if path in DATA[:2]:
                 # What a host that died had mirrored and not committed stays there when its log never comes again.
@@ -397,6 +400,7 @@ class LinkMachine(RuleBasedStateMachine):
         if not self.said:
             return False
         said = self.said.popleft()
+        self.is_heard_of |= said.WhichOneof("message") == "job_status"
         if said.WhichOneof("message") == "batch":
             self.last_batch = said
         message = from_wire(said)
@@ -455,3 +459,13 @@ class LinkMachine(RuleBasedStateMachine):
 
 LinkMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None, derandomize=True)
 TestLinkMachine = LinkMachine.TestCase
+
+
+@pytest.mark.parametrize("heard", [0, 2])
+def test_a_job_that_is_removed_while_nobody_listens_is_told_by_who_had_heard_of_it(heard: int) -> None:
+    machine = LinkMachine()
+    machine.grow(DATA[0], 1, heard)
+    machine.die()
+    machine.remove_job(0)
+    assert machine.is_heard_of == (heard > 0)
+    machine.teardown()
