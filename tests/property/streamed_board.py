@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from profagentd import messages, requests
 from profagentd.board import Job
 from profagentd.budget import Budgets
 from profagentd.changes import Touch
-from profagentd.clock import Moment
+from profagentd.clock import US_PER_S, Moment
 from profagentd.deleted import Deleted
 from profagentd.delivery import SETTLE_S, Deliveries
 from profagentd.opening import Place
@@ -29,15 +29,18 @@ if TYPE_CHECKING:
 JOB = "JOB" + "A" * 29
 CONSUMER = "test"
 LOGS_AT_A_TIME = 3
+# The board's clocks go on by themselves as little as this, at each change and each turn.
+TICK_S = 0.001
+BEGUN_S = 1_800_000_000.0
 
 
 class StreamedBoard:
-    """The JOB's directory, and at most one stream about it."""
+    """The JOB's directory, and at most one stream about it. How fast this machine is changes nothing."""
 
     def __init__(self, root: Path) -> None:
         self.directory = root / JOB
         (self.directory / "data").mkdir(parents=True)
-        self._skew_s = 0.0
+        self._passed_s = 0.0
         self._job = self._new_job(root)
         self._stream: Stream | None = None
         self._deliveries = Deliveries((CONSUMER,))
@@ -72,10 +75,13 @@ class StreamedBoard:
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass on the board."""
-        self._skew_s += seconds
+        self._passed_s += seconds
 
     def touch(self, path: str, touch: Touch) -> None:
-        """What the kernel tells of a name."""
+        """What the kernel tells of a name, and notes of its file."""
+        self.pass_time(TICK_S)
+        if (file := self.directory / path).exists():
+            os.utime(file, ns=(self._now.wall_us * 1000,) * 2)
         self._deliveries.names_changed(self._job, {path.encode(): touch})
         if self._stream is not None:
             self._stream.names_changed(self._job, {path.encode(): touch})
@@ -109,6 +115,7 @@ class StreamedBoard:
         """What the daemon does in one turn, as its conversation does it."""
         stream = self._stream
         assert stream is not None, "nobody follows"
+        self.pass_time(TICK_S)
         said = [*self._statuses(stream), *self._announced(stream), *self._sent(stream)]
         if stream.window.has_released:
             released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
@@ -149,7 +156,7 @@ class StreamedBoard:
 
     @property
     def _now(self) -> Moment:
-        return Moment(time.monotonic() + self._skew_s, time.time_ns() // 1000 + int(self._skew_s * 1e6))
+        return Moment(self._passed_s, int((BEGUN_S + self._passed_s) * US_PER_S))
 
     def _new_job(self, root: Path) -> Job:
         now = self._now
