@@ -54,13 +54,14 @@ def export_call(kind: str, session: int, workspace: Path) -> list[str]:
 
 def captured(code: int, document: Mapping[str, Any] | None, said: str) -> Captured:
     """Read what a capture ended with: its exit code, its JSON (None: none), and the last that it said."""
-    if code == UNREACHABLE and _session(document) is None:
+    if code == UNREACHABLE and document is None:
         return Captured(None, said or "the board cannot be reached", is_away=True)
     session = _session(document)
     if document is None or session is None:
         return Captured(None, said or f"the capture ended with exit code {code} and no session")
     causes = [str(cause["text"]) for cause in document.get("causes", [])]
-    if code == INCOMPLETE:
+    # A program's own exit code may be any number.
+    if code == INCOMPLETE and not document.get("status"):
         return Captured(session, said or "data is missing", is_incomplete=True)
     if code:
         return Captured(session, "; ".join(causes) or f"the program ended with exit code {code}")

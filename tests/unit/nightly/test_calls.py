@@ -46,3 +46,8 @@ def test_what_came_of_a_program() -> None:
         3, "the program ended with exit code 7"
     )
     assert captured(1, {"session": None, "causes": []}, "nothing came") == Captured(None, "nothing came")
+    own = {"session": {"session": 3}, "causes": [], "status": 4}
+    assert captured(4, own, "") == Captured(3, "the program ended with exit code 4")
+    assert not captured(3, {"session": None, "causes": [], "status": 3}, "").is_away
+    lost = {"session": {"session": 3}, "causes": [], "status": 0}
+    assert captured(4, lost, "") == Captured(3, "data is missing", is_incomplete=True)
