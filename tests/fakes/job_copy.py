@@ -140,8 +140,9 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         self.session = self.run(self.store.begin(start))
         mirror = self.folder / "mirror" / self.job
         self.mirror = JobMirror(mirror, incoming=self.folder / "incoming", superseded=self.folder / "superseded")
-        for path, offset in self.query("SELECT path, offset FROM log WHERE kind IN ('aicore', 'aicpu', 'acl_api')"):
-            self.mirror.cut(path, offset)
+        data = "SELECT path, generation, offset FROM log WHERE kind IN ('aicore', 'aicpu', 'acl_api')"
+        for path, generation, offset in self.query(data):
+            self.mirror.restore(path, generation, offset)
         decoder = partial(
             JobDecoder,
             counter_map=self.counter_map,

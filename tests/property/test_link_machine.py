@@ -9,7 +9,7 @@ import asyncio
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -468,4 +468,15 @@ def test_a_job_that_is_removed_while_nobody_listens_is_told_by_who_had_heard_of_
     machine.die()
     machine.remove_job(0)
     assert machine.is_heard_of == (heard > 0)
+    machine.teardown()
+
+
+@pytest.mark.parametrize("fault", [LinkMachine.die_at, LinkMachine.run_out_of_disk])
+def test_rows_are_of_what_was_committed_though_a_file_was_made_anew_and_went(fault: Callable[..., None]) -> None:
+    machine = LinkMachine()
+    machine.grow(DATA[0], 257, 5)
+    machine.remove(DATA[0], 2)
+    fault(machine, Step.MIRRORED)
+    machine.grow(DATA[0], 1000, 5)
+    machine.remove(DATA[0], 0)
     machine.teardown()

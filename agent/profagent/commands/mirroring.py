@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
     from profagent.link.session import FollowedLog, Happened
-    from profagent.store.stored_session import HeldLog
+    from profagent.store.stored_session import HeldLog, UnfinishedLog
 
 # A file that was copied before is not the one that is there now.
 _ANOTHER_FILE = frozenset({"different", "recreated"})
@@ -59,11 +59,12 @@ class BoardMirrors:
         """The intervals of JOBs whose programs' acl.json is known, set before anything of them comes."""
         return self._jobs.intervals
 
-    def cut(self, logs: Iterable[tuple[str, str, int]]) -> None:
-        """Drop bytes past an offset of data logs that still grow, given as JOB, path and offset. Raises StoreError."""
-        for job, path, offset in logs:
-            self._jobs.of(job).mirror.cut(path, offset)
-            self._dropping.arrives(job, path)
+    def restore(self, logs: Iterable[UnfinishedLog]) -> None:
+        """Drop what was not committed of data logs. Raises StoreError."""
+        for job, path, generation, offset, grows in logs:
+            self._jobs.of(job).mirror.restore(path, generation, offset)
+            if grows:
+                self._dropping.arrives(job, path)
 
     def compare(
         self, job: str, by_path: Mapping[str, FollowedLog], held: Mapping[str, HeldLog]
@@ -195,9 +196,8 @@ class BoardMirrors:
                 self._dropping.has_arrived(log.job, path)
                 if job.passes_over(path):
                     return [Chosen(path, kept=False), LogRemoved(path)]
-                entries = removal_entry(event.sent, event.size)
-                settled = self._lost.settle(log, path, event, job.mirror)
-                return [LogRemoved(path), *(LinkLedger(path, entry) for entry in entries), *settled]
+                entries = [LinkLedger(path, entry) for entry in removal_entry(event.sent, event.size)]
+                return [LogRemoved(path), *entries, *self._lost.settle(log, path, event, job.mirror)]
         return []
 
     def _is_known(self, handle: int, event: Started | Chunk | Completed | Removed) -> bool:

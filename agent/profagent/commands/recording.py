@@ -57,6 +57,7 @@ class Recording:
         self._session: StoredSession | None = None
         self._jobs = JobRemarks()
         self._begun_jobs: set[str] = set()
+        self._is_torn = False  # a batch was not committed, and may be in the mirrors
 
     async def begin(self, board: Board, address: str) -> None:
         """Begin or go on with the board's session; on a later stream, see that it is the same board."""
@@ -68,6 +69,8 @@ class Recording:
                     hint="check the address; the capture goes on when its own board is back",
                 )
             self._mirrors.begin_stream()
+            if self._is_torn:
+                await self._restore()
             return
         counter_map = self._options.counter_map or (simulated_map() if board.simulated else None)
         start = self._options.session_start(board, identity, address, counter_map)
@@ -77,9 +80,13 @@ class Recording:
         )
         self._session = await self._store.begin(start)
         self._begun_jobs = await self._session.begun_jobs()
-        # Bytes that were written to the mirror and never committed.
-        await asyncio.to_thread(self._opened.cut, await self._session.growing_logs())
+        await self._restore()
         self._identity = identity
+
+    async def _restore(self) -> None:
+        """Undo what was written to the mirrors and never committed: what is gone meanwhile does not come again."""
+        await to_the_end(self._mirrors.restore, await self.session.unfinished_logs())
+        self._is_torn = False
 
     @property
     def refused(self) -> Mapping[str, UnsupportedBoardError]:
@@ -150,6 +157,7 @@ class Recording:
         except BaseException:
             # What was decoded may not have been committed: it is decoded again, from what was.
             self._mirrors.forget()
+            self._is_torn = True
             raise
         await to_the_end(self._mirrors.drop)
         return changes

@@ -127,9 +127,9 @@ class JobMirror:
         with _translated(f"cannot read {path} in the mirror", self.directory):
             return content(self._aside(path), LARGEST_CONTENT_BYTES)
 
-    def cut(self, path: str, offset: int) -> None:
-        """Drop bytes of a data file past `offset`: they were written but not committed."""
-        self._forget(path)
+    def restore(self, path: str, generation: int, offset: int) -> None:
+        """Undo what was done to a data file after `offset` bytes of a generation were committed."""
+        self.take_back(path, generation)
         with _translated(f"cannot cut {path} in the mirror", self.directory):
             self._cut(path, offset)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.ingest.changes import LostCopy
 from profagent.store.logs import path_from_sql, path_to_sql
@@ -36,9 +36,11 @@ _UNTIMED = (
     " AND kind IN ('aicore', 'aicpu') AND NOT EXISTS"
     " (SELECT 1 FROM segment g JOIN inference i USING (inference) WHERE g.log = l.log AND i.complete)"
 )
-_GROWING = (
-    "SELECT j.name, l.path, l.offset FROM log l JOIN job j USING (job)"
-    " WHERE j.board = ? AND l.complete = 0 AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
+# What was removed may have been made anew for a while, and need not come again.
+_UNFINISHED = (
+    "SELECT j.name, l.path, l.generation, l.offset, l.complete = 0 FROM log l JOIN job j USING (job)"
+    " WHERE j.board = ? AND (l.complete = 0 OR l.complete = 2 AND l.digest IS NULL)"
+    " AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
 )
 # As the board's daemon sees it (format page 1): calls that are complete tell an unloading, empty logs are no matter.
 _FINISHED = (
@@ -83,6 +85,16 @@ class HeldJob:
     caught_up: bool
 
 
+class UnfinishedLog(NamedTuple):
+    """What is committed of a data log that its board did not vouch for; it may still grow, or is removed."""
+
+    job: str
+    path: str
+    generation: int
+    offset: int
+    grows: bool
+
+
 class StoredSession:
     """A session of a store; `number` is its own, `board` its board's."""
 
@@ -117,10 +129,10 @@ class StoredSession:
         ((has_finished,),) = await self._store.query(_FINISHED, (self.board, job))
         return bool(has_finished)
 
-    async def growing_logs(self) -> list[tuple[str, str, int]]:
-        """JOB, path and committed size of each of the board's data logs that are not complete."""
-        rows = await self._store.query(_GROWING, (self.board,))
-        return [(job, path_from_sql(path), offset) for job, path, offset in rows]
+    async def unfinished_logs(self) -> list[UnfinishedLog]:
+        """The board's data logs that it never vouched for."""
+        rows = await self._store.query(_UNFINISHED, (self.board,))
+        return [UnfinishedLog(job, path_from_sql(path), *committed) for job, path, *committed in rows]
 
     async def begun_jobs(self) -> set[str]:
         """JOBs of which this session holds a part."""

@@ -17,7 +17,7 @@ from profagent.commands.workspace import Workspace
 from profagent.errors import DiskFullError, ProtocolError, UnreachableError
 from profagent.ingest.changes import LinkLedger
 from profagent.ingest.commit import Step
-from profagent.link.messages import Clocks, Completed, Loss
+from profagent.link.messages import Chunk, Clocks, Completed, LogEvent, Loss, Started
 from profagent.link.session import Happened
 from profagent.store.store import Store
 from tests.unit.commands.link import JOB, Sender, board, changes_of
@@ -94,6 +94,31 @@ async def test_bytes_that_were_never_committed_are_cut_at_the_start(tmp_path: Pa
             file.write(b"torn off by a kill")
     async with keeping(tmp_path) as kept:
         assert (kept.job / aicore_path()).read_bytes() == records(700)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["stream", "restart"])
+async def test_what_was_never_committed_of_a_file_made_anew_is_undone(tmp_path: Path, *, is_restarted: bool) -> None:
+    fails = [False]
+
+    def reached(step: Step) -> None:
+        if fails[0] and step is Step.MIRRORED:
+            raise DiskFullError("full", hint="make room")
+
+    async with keeping(tmp_path, reached=reached) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+        await kept.sender.remove(aicore_path(), 256, 256)
+        fails[0] = True
+        log, _ = await kept.sender.offer(aicore_path())
+        anew: list[LogEvent] = [Started(log.handle, 2, 0, "different"), Chunk(log.handle, 2, 0, records(9, 9), 0)]
+        with pytest.raises(DiskFullError):
+            await kept.sender.happen(*(Happened(JOB, replace(log, generation=2, offset=512), each) for each in anew))
+        if not is_restarted:
+            await kept.sender.open()
+            assert (kept.job / aicore_path()).read_bytes() == records(700)
+    async with keeping(tmp_path) as kept:
+        assert (kept.job / aicore_path()).read_bytes() == records(700)
+        await kept.recording.change_state(JOB, "finished", caught_up=True)
+        assert await kept.rows("SELECT ticks FROM op_records") == [(700,)]
 
 
 async def test_a_mirror_that_lost_bytes_is_told_and_filled_again(tmp_path: Path) -> None:

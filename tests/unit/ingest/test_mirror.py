@@ -81,11 +81,11 @@ def test_going_on_cuts_what_was_not_committed(mirror: JobMirror) -> None:
     mirror.begin(LOG, 1, 4, snapshot=False)
     mirror.append(LOG, 4, b"XY", snapshot=False)
     assert mirror.read(LOG) == b"abcdXY"
-    mirror.cut(LOG, 1)
+    mirror.restore(LOG, 1, 1)
     assert mirror.read(LOG) == b"a"
-    mirror.cut(LOG, 9)
+    mirror.restore(LOG, 1, 9)
     assert mirror.read(LOG) == b"a"
-    mirror.cut("data/none", 0)
+    mirror.restore("data/none", 1, 0)
 
 
 def test_going_on_behind_the_end_is_an_error_and_leaves_no_hole(mirror: JobMirror) -> None:
@@ -171,7 +171,7 @@ def test_a_link_in_a_files_place_is_not_followed(mirror: JobMirror, tmp_path: Pa
     (mirror.directory / LOG).symlink_to(outside)
     assert mirror.read(LOG) is None
     assert mirror.prefix_digest(LOG, 3) is None
-    mirror.cut(LOG, 0)
+    mirror.restore(LOG, 1, 0)
     with pytest.raises(StoreError):
         mirror.begin(LOG, 1, 3, snapshot=False)
     with pytest.raises(StoreError):
