@@ -99,6 +99,11 @@ def board_settings(old: str, asked: Asked, layout: Layout, init: str, identity: 
         document = tomlkit.parse(old)
     except TOMLKitError as error:
         raise ProfagentError(f"{layout.config} on the board: {error}", hint="mend it there, or remove it") from error
+    if asked.listen is None and not isinstance(document.get("listen", ""), str):
+        raise ProfagentError(
+            f"{layout.config} on the board: listen = {document['listen']} is no text",
+            hint="mend it there, or use --listen",
+        )
     for key, value in _changes(document, asked, consumer).items():
         _set(document, key, value)
     has_tls = not is_local(str(document["listen"]))

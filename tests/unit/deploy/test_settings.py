@@ -101,9 +101,14 @@ def test_what_makes_no_sense_is_refused(asked: dict[str, Any]) -> None:
         made(**asked)
 
 
-def test_settings_that_are_broken_are_nobodys_to_overwrite() -> None:
+@pytest.mark.parametrize("old", ["listen =", "listen = 5", "listen = ['127.0.0.1:1']"])
+def test_settings_that_are_broken_are_nobodys_to_overwrite(old: str) -> None:
     with pytest.raises(ProfagentError, match=r"/etc/profagent/profagentd\.toml on the board"):
-        made("listen =")
+        made(old)
+
+
+def test_another_address_takes_the_place_of_one_that_is_none() -> None:
+    assert made("listen = 5", listen="127.0.0.1:1").listen == "127.0.0.1:1"
 
 
 def test_before_they_take_their_places_files_are_called_otherwise() -> None:
