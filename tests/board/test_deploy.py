@@ -132,7 +132,8 @@ def test_settings_with_which_it_does_not_answer_are_taken_back(board: DeployBoar
         ended = board.deploy("--upgrade", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
     assert ended.code == 3
     assert f"{running} runs again" in ended.err
-    assert "its log ends with" in ended.err
+    assert "its log ends with: profagentd: cannot listen on 127.0.0.1" in ended.err
+    assert "another program has it" in ended.err
     assert (board.prefix / "etc/profagentd.toml").read_text() == config
     assert board.version() == running
     assert eventually((board.prefix / "run/profagentd.daemon.pid").exists)

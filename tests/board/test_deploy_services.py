@@ -74,6 +74,7 @@ def leads_back_when_it_does_not_answer(board: DeployBoard) -> None:
         failed = board.deploy("--retain", "delivered", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
     assert failed.code == 1
     assert "runs again" in failed.err
+    assert "its log ends with: profagentd: cannot listen on 127.0.0.1" in failed.err
 
 
 def leads_back_when_the_link_is_lost(board: DeployBoard, root: Path, mute: dict[str, str]) -> None:

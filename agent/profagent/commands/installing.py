@@ -166,17 +166,24 @@ class Installation:
             return UnreachableError(
                 f"{lost}; {self._facts.hostname} leads back by itself within {LOST_S} s: {before} then", hint=lost.hint
             )
-        said = log.stdout.decode("utf-8", "replace").strip().splitlines()
+        said = _last_message(log.stdout)
         kind = type(error) if isinstance(error, (UnreachableError, RefusedError)) else ProfagentError
         return kind(
             f"{name} was started and cannot be used: {error}; {before}"
-            + (f"; its log ends with: {said[-1].strip()}" if said else ""),
+            + (f"; its log ends with: {said}" if said else ""),
             hint=f"{error.hint}; where only SSH gets through, take --listen 127.0.0.1:50151 and --via ssh",
         )
 
     async def tidy(self, current: str, previous: str) -> None:
         """Remove other versions."""
         await self._remote.must(cleared_versions(self._layout, current, previous))
+
+
+def _last_message(log: bytes) -> str:
+    """A log's last line that is not indented, with what to do that stands below it."""
+    lines = [line for line in log.decode("utf-8", "replace").splitlines() if line.strip()]
+    begins = [number for number, line in enumerate(lines) if not line[0].isspace()]
+    return ": ".join(line.strip() for line in lines[begins[-1] :]) if begins else ""
 
 
 async def _pieces(version: DaemonTree) -> AsyncIterator[bytes]:

@@ -138,7 +138,8 @@ def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
         stop="systemctl --quiet disable --now profagentd",
         forget="systemctl daemon-reload; userdel profagentd 2>/dev/null || deluser profagentd 2>/dev/null || :",
         is_active="systemctl --quiet is-active profagentd",
-        log=f"journalctl --unit profagentd --lines {_LOG_LINES} --output cat --no-pager",
+        # What systemd says of it comes after what it says itself.
+        log=f"journalctl _SYSTEMD_UNIT=profagentd.service --lines {_LOG_LINES} --output cat --no-pager",
         starts_at_boot="systemd starts it at boot, and again when it fails",
         owned=(f"{_UNIT}.d", "/var/lib/profagentd"),
     )
@@ -159,7 +160,8 @@ def _script(layout: Layout, *, has_boot: bool) -> Service:
         if has_boot
         else ":",
         is_active=f"{path} status | grep -q process",
-        log=f"tail -n {_LOG_LINES} {layout.log}",
+        # Likewise its watcher.
+        log=f"grep -v ' profagentd.init: ' {layout.log} | tail -n {_LOG_LINES}",
         starts_at_boot=told if has_boot else manual,
         owned=(layout.log, f"{layout.log}.1"),
     )
