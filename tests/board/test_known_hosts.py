@@ -193,3 +193,30 @@ async def test_a_certificate_for_another_name_is_as_good_as_none(
     key = public_key(certified_stranger.folder / "host")
     (home / ".ssh" / "known_hosts").write_text(f"{line}board {key}\n", "ascii")
     assert await whoami(certified_stranger.target) == certified_stranger.user
+
+
+@pytest.mark.parametrize("kinds", ["+ssh-rsa", "-ssh-dss", "+ssh-*", "^ssh-ed25519"])
+async def test_kinds_that_are_added_or_taken_away_leave_the_known_key_first(
+    home: Path, several_keys: Sshd, kinds: str
+) -> None:
+    configure(home, f"HostKeyAlgorithms {kinds}")
+    (home / ".ssh" / "known_hosts").write_text(several_keys.known, "ascii")
+    assert await whoami(several_keys.target) == several_keys.user
+
+
+async def test_a_kind_that_is_taken_away_is_not_asked_for(home: Path, several_keys: Sshd) -> None:
+    configure(home, "HostKeyAlgorithms -ssh-ed*")
+    (home / ".ssh" / "known_hosts").write_text(several_keys.known, "ascii")
+    with pytest.raises(RefusedError, match=r"ssh-rsa .* is not the known"):
+        await whoami(several_keys.target)
+
+
+@pytest.fixture
+def several_keys(home: Path, tmp_path: Path) -> Iterator[Sshd]:
+    """A server that has an RSA key, too."""
+    folder = tmp_path / "several"
+    folder.mkdir()
+    rsa = make_key(folder / "rsa", kind="rsa")
+    with running_sshd(folder, settings=f"HostKey {rsa}") as server:
+        (home / ".ssh" / "id_ed25519").symlink_to(server.key)
+        yield server

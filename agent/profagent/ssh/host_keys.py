@@ -7,10 +7,11 @@ import base64
 import hmac
 import os
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import asyncssh
-from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
+from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs, get_public_key_algs
 
 from profagent.errors import ProfagentError, RefusedError
 from profagent.ssh.settings import ACCEPT, STRICT
@@ -55,12 +56,21 @@ class HostKeys:
 
     @property
     def algorithms(self) -> Sequence[str]:
-        """The kinds that are asked for, those first of which a key is known; empty for what the configuration says."""
-        if self._settings.has_key_kinds:
+        """The kinds that are asked for, those first of which a key is known; empty for what the configuration says.
+
+        As with ssh, kinds that it adds to the usual ones, or takes from them, leave that order.
+        """
+        change, listed = self._settings.key_kinds[:1], self._settings.key_kinds[1:].split(",")
+        if change not in ("", "+", "-"):
             return ()
         certified = get_default_certificate_algs() if self._takes_certificates else ()
         known = [kind for key in (*self._trusted, *self._accepted) for kind in key.sig_algorithms]
-        return [kind.decode("ascii") for kind in dict.fromkeys((*certified, *known, *get_default_public_key_algs()))]
+        usual = dict.fromkeys(each.decode("ascii") for each in (*certified, *known, *get_default_public_key_algs()))
+        possible = (each.decode("ascii") for each in get_public_key_algs())
+        chosen = {each for each in (*usual, *possible) if any(fnmatchcase(each, pattern) for pattern in listed)}
+        if change == "-":
+            return [each for each in usual if each not in chosen]
+        return [*usual, *sorted(chosen - usual.keys())]
 
     async def judge(self, asker: Asker) -> None:
         """Decide about the key that was seen, or have somebody decide. RefusedError unless another login may do."""

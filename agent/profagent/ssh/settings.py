@@ -58,8 +58,8 @@ class Settings:
     """Whether names are hashed there."""
     strictness: str
     """STRICT, ASK or ACCEPT."""
-    has_key_kinds: bool
-    """Whether HostKeyAlgorithms is set."""
+    key_kinds: str
+    """HostKeyAlgorithms; empty where it is not set."""
     keys: tuple[Path, ...]
     """Where keys may be: IdentityFile, else what `ssh` looks for."""
     certificates: tuple[Path, ...]
@@ -103,7 +103,7 @@ class Settings:
             new_known_hosts=users[0] if users else None,
             hashes_names=cast("bool", config.get("HashKnownHosts", False)),
             strictness=_strictness(target, cast("str | None", config.get("StrictHostKeyChecking"))),
-            has_key_kinds=config.get("HostKeyAlgorithms") is not None,
+            key_kinds=cast("str", config.get("HostKeyAlgorithms", "")),
             keys=_paths(config, "IdentityFile", DEFAULT_KEYS),
             certificates=_paths(config, "CertificateFile", ()),
             only_named_keys=cast("bool", config.get("IdentitiesOnly", False)),
