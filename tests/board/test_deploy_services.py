@@ -191,6 +191,6 @@ def test_the_service_of_another_prefix_is_replaced_only_when_that_is_agreed_to(t
             assert not (root / "opt/other/run/profagentd.daemon.pid").exists()
             assert script.read_text() == starts
         finally:
-            removed = [board.deploy("--remove", *way) for way in (("--prefix", "/opt/other"), ())]
+            removed = [board.deploy("--remove", *way) for way in ((), ("--prefix", "/opt/other"))]
         assert [ended.code for ended in removed] == [0, 0], removed
         assert not any((root / path).exists() for path in (*PATHS, "opt/other"))
