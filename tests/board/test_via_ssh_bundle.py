@@ -45,7 +45,8 @@ def test_a_board_without_python_is_told(bare: Sshd, root: Path, variables: dict[
     ended = profagent(*record(tmp_path / "ws", "--root", root), **variables)
     assert ended.code == 1
     assert "has no Python 3.9 or later" in ended.err
-    assert f"profagent bundle --arch {os.uname().machine} -o FILE.tar.gz`, then `--bundle FILE.tar.gz`" in ended.err
+    assert f"profagent bundle --arch {os.uname().machine} --libraries DIR -o FILE.tar.gz`" in ended.err
+    assert "then `--bundle FILE.tar.gz`" in ended.err
 
 
 def test_what_a_boards_python_lacks_is_told(

@@ -480,3 +480,15 @@ def test_rows_are_of_what_was_committed_though_a_file_was_made_anew_and_went(fau
     machine.grow(DATA[0], 1000, 5)
     machine.remove(DATA[0], 0)
     machine.teardown()
+
+
+@pytest.mark.parametrize("heard", [0, 5])
+def test_what_was_vouched_for_comes_back_though_its_file_was_made_anew_and_never_comes_again(heard: int) -> None:
+    machine = LinkMachine()
+    machine.grow(DATA[0], 256, 0)
+    machine.finish(DATA[0], 5)
+    machine.die_at(Step.MIRRORED)
+    machine.make_anew(DATA[0], 1, 5)
+    machine.die()
+    machine.remove_job(heard)
+    machine.teardown()

@@ -12,7 +12,7 @@ from profagent.commands.passing import WANTED_AGAIN, PassingLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.ingest.changes import Chosen, LinkLedger, LogAdvanced, LogRemoved
 from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
-from profagent.ingest.mirror import checked_path, digest_of
+from profagent.ingest.mirror import checked_path, digest_of, logs_set_aside
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
     from profagent.link.session import FollowedLog, Happened
-    from profagent.store.stored_session import HeldLog, UnfinishedLog
+    from profagent.store.stored_session import CommittedLog, HeldLog
 
 # A file that was copied before is not the one that is there now.
 _ANOTHER_FILE = frozenset({"different", "recreated"})
@@ -44,6 +44,7 @@ class BoardMirrors:
     ) -> None:
         """`keeping` chooses inferences; `drops`: what is passed over does not stay in the mirror."""
         self.root = workspace.board_mirror(identity)
+        self._superseded = workspace.superseded(identity)
         self._jobs = OpenJobs(workspace, identity, counter_map, keeping)
         self.refused: dict[str, UnsupportedBoardError] = {}
         # By handle: complete logs of which the board has not sent anything yet that is not held.
@@ -59,7 +60,11 @@ class BoardMirrors:
         """The intervals of JOBs whose programs' acl.json is known, set before anything of them comes."""
         return self._jobs.intervals
 
-    def restore(self, logs: Iterable[UnfinishedLog]) -> None:
+    def set_aside(self) -> list[tuple[str, str]]:
+        """JOB and path of each log of which an earlier generation is kept. Raises StoreError."""
+        return logs_set_aside(self._superseded)
+
+    def restore(self, logs: Iterable[CommittedLog]) -> None:
         """Drop what was not committed of data logs. Raises StoreError."""
         for job, path, generation, offset, grows in logs:
             self._jobs.of(job).mirror.restore(path, generation, offset)

@@ -85,7 +85,9 @@ class Recording:
 
     async def _restore(self) -> None:
         """Undo what was written to the mirrors and never committed: what is gone meanwhile does not come again."""
-        await to_the_end(self._mirrors.restore, await self.session.unfinished_logs())
+        aside = await asyncio.to_thread(self._mirrors.set_aside)
+        logs = [*await self.session.unfinished_logs(), *await self.session.committed_logs(aside)]
+        await to_the_end(self._mirrors.restore, logs)
         self._is_torn = False
 
     @property

@@ -50,14 +50,15 @@ class Workspace:
         name = identity if plain else hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
         return self.root / "mirror" / name
 
+    def superseded(self, identity: str) -> Path:
+        """The folder of what was set aside of a board's JOBs."""
+        return self.root / "superseded" / self.board_mirror(identity).name
+
     def job_mirror(self, identity: str, job: str) -> JobMirror:
         """The mirror of one JOB."""
         board = self.board_mirror(identity)
-        return JobMirror(
-            board / job,
-            incoming=self.root / "incoming" / board.name / job,
-            superseded=self.root / "superseded" / board.name / job,
-        )
+        incoming = self.root / "incoming" / board.name / job
+        return JobMirror(board / job, incoming=incoming, superseded=self.superseded(identity) / job)
 
     def readable_database(self) -> Path:
         """The database, for whoever reads; one of an earlier profagent is brought up to date first, as by a writer.

@@ -68,6 +68,18 @@ def digest_of(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
+def logs_set_aside(superseded: Path) -> list[tuple[str, str]]:
+    """JOB and path of each log of which a generation stands in a board's folder of them. Raises StoreError."""
+    with _translated("cannot look into what was set aside", superseded):
+        files = [
+            os.path.relpath(os.path.join(folder, name), superseded)  # noqa: PTH118 - str paths, one a file
+            for folder, _, names in os.walk(superseded)
+            for name in names
+        ]
+    logs = {file.rpartition(".")[0] for file in files if file.rpartition(".")[2].isdecimal()}
+    return [(job, path) for job, _, path in (log.partition("/") for log in sorted(logs)) if path]
+
+
 class JobMirror:
     """One JOB's files in `directory`; what is not part of it stands in `incoming` and `superseded`, same file system.
 

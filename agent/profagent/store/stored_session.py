@@ -42,6 +42,10 @@ _UNFINISHED = (
     " WHERE j.board = ? AND (l.complete = 0 OR l.complete = 2 AND l.digest IS NULL)"
     " AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
 )
+_AT_PATH = (
+    "SELECT j.name, l.path, l.generation, l.offset, l.complete = 0 FROM log l JOIN job j USING (job)"
+    " WHERE j.board = ? AND j.name = ? AND l.path = ? AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
+)
 # As the board's daemon sees it (format page 1): calls that are complete tell an unloading, empty logs are no matter.
 _FINISHED = (
     "WITH l AS (SELECT kind, model, offset, complete = 1 AS is_complete FROM log JOIN job USING (job)"
@@ -85,8 +89,8 @@ class HeldJob:
     caught_up: bool
 
 
-class UnfinishedLog(NamedTuple):
-    """What is committed of a data log that its board did not vouch for; it may still grow, or is removed."""
+class CommittedLog(NamedTuple):
+    """What is committed of a data log; whether more of it may come."""
 
     job: str
     path: str
@@ -129,10 +133,18 @@ class StoredSession:
         ((has_finished,),) = await self._store.query(_FINISHED, (self.board, job))
         return bool(has_finished)
 
-    async def unfinished_logs(self) -> list[UnfinishedLog]:
+    async def unfinished_logs(self) -> list[CommittedLog]:
         """The board's data logs that it never vouched for."""
         rows = await self._store.query(_UNFINISHED, (self.board,))
-        return [UnfinishedLog(job, path_from_sql(path), *committed) for job, path, *committed in rows]
+        return [CommittedLog(job, path_from_sql(path), *committed) for job, path, *committed in rows]
+
+    async def committed_logs(self, logs: Iterable[tuple[str, str]]) -> list[CommittedLog]:
+        """Of data logs, given by JOB and path, what is committed; those that are not known are left out."""
+        found: list[CommittedLog] = []
+        for job, path in logs:
+            rows = await self._store.query(_AT_PATH, (self.board, job, path_to_sql(path)))
+            found += [CommittedLog(job, path, *committed) for _, _, *committed in rows]
+        return found
 
     async def begun_jobs(self) -> set[str]:
         """JOBs of which this session holds a part."""

@@ -28,7 +28,7 @@ from profagent.ingest.changes import (
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Completed, LogEvent, Loss, Removed, Started
 from profagent.link.session import FollowedLog, Happened
-from profagent.store.stored_session import HeldLog, UnfinishedLog
+from profagent.store.stored_session import HeldLog, CommittedLog
 from tests.encoders import layer_item
 from tests.unit.commands.link import JOB
 from tests.unit.export.arriving_job import aicore_path, records
@@ -198,7 +198,7 @@ def test_what_is_passed_over_before_the_board_goes_on_with_it_stays_until_then(
     if is_restarted:
         mirrors.close()
         mirrors = _keeping_little(tmp_path)
-        mirrors.restore([] if is_complete else [UnfinishedLog(JOB, PATH, 1, len(DATA), grows=True)])
+        mirrors.restore([] if is_complete else [CommittedLog(JOB, PATH, 1, len(DATA), grows=True)])
     mirrors.begin_stream()
     held = HeldLog(1, len(DATA), is_complete, digest_of(DATA))
     if is_announced_first:
@@ -330,7 +330,7 @@ def test_a_log_of_which_nothing_was_committed_may_be_gone(mirrors: BoardMirrors)
 def test_what_was_not_committed_is_cut(mirrors: BoardMirrors) -> None:
     _arrived(mirrors)
     mirrors.restore(
-        [UnfinishedLog(JOB, path, 1, size, grows=True) for path, size in ((PATH, 256), (aicore_path(1), 0))]
+        [CommittedLog(JOB, path, 1, size, grows=True) for path, size in ((PATH, 256), (aicore_path(1), 0))]
     )
     assert (mirrors.root / JOB / PATH).read_bytes() == DATA[:256]
 
