@@ -28,7 +28,7 @@ from profagent.ingest.changes import (
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Completed, LogEvent, Loss, Removed, Started
 from profagent.link.session import FollowedLog, Happened
-from profagent.store.stored_session import HeldLog, CommittedLog
+from profagent.store.stored_session import CommittedLog, HeldLog
 from tests.encoders import layer_item
 from tests.unit.commands.link import JOB
 from tests.unit.export.arriving_job import aicore_path, records
@@ -329,9 +329,7 @@ def test_a_log_of_which_nothing_was_committed_may_be_gone(mirrors: BoardMirrors)
 
 def test_what_was_not_committed_is_cut(mirrors: BoardMirrors) -> None:
     _arrived(mirrors)
-    mirrors.restore(
-        [CommittedLog(JOB, path, 1, size, grows=True) for path, size in ((PATH, 256), (aicore_path(1), 0))]
-    )
+    mirrors.restore([CommittedLog(JOB, path, 1, size, grows=True) for path, size in ((PATH, 256), (aicore_path(1), 0))])
     assert (mirrors.root / JOB / PATH).read_bytes() == DATA[:256]
 
 
