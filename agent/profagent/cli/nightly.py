@@ -38,6 +38,15 @@ DEFAULT_CONFIG = Path("nightly.toml")
 DEFAULT_TIME = "*-*-* 02:00"
 
 
+config_option = click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    metavar="FILE",
+)
+
+
 @click.group("nightly")
 def command() -> None:
     """Capture boards headless, compare with what was, and tell the verdict.
@@ -47,13 +56,7 @@ def command() -> None:
 
 
 @command.command("init")
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    metavar="FILE",
-)
+@config_option
 @click.option(
     "--timer",
     type=click.Choice(["ask", "user", "system", "none"]),
@@ -93,13 +96,7 @@ def _manager(timer: str) -> Manager | None:
 
 
 @command.command("run")
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    metavar="FILE",
-)
+@config_option
 @as_json_option
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option(

@@ -88,7 +88,8 @@ def _clear_group(
         clear_sessions(connection, group, now_us)
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
 
