@@ -45,12 +45,15 @@ def test_doctor_looks_through_a_tunnel(
     with running("--root", root) as board:
         know(home, friend, board.address)
         ended = profagent("doctor", "--board", "euler", "--via", "ssh", "--json", **variables)
+    assert "SSH tunnel" not in ended.err
     (looked_at,) = (each for each in ended.document["sections"] if each["about"].startswith("board euler"))
     marks = {finding["check"]: finding["mark"] for finding in looked_at["findings"]}
     assert (marks["link"], marks["daemon"]) == ("good", "good")
     assert {"clock", "npu-stack", "space"} <= set(marks)
-    ended = profagent("doctor", "--board", "euler", "--via", "ssh", **variables)
+    # Its daemon listens on loopback: nothing but a tunnel leads there.
+    ended = profagent("doctor", "--board", "euler", **variables)
     assert ended.code == 1
+    assert f"an SSH tunnel to {friend.target} leads there" in ended.err
     assert "✗ link" in ended.out
     assert "no daemon listens" in ended.out
 
@@ -70,10 +73,11 @@ def test_no_daemon_and_no_root_is_told(
     home: Path, friend: Sshd, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
 ) -> None:
     know(home, friend, f"127.0.0.1:{unused_tcp_port}")
-    ended = profagent(*record(tmp_path / "ws"), **variables)
-    assert ended.code == 3
-    assert "no daemon listens" in ended.err
-    assert "--root DIR" in ended.err
+    for arguments in (record(tmp_path / "ws"), ("watch", "--board", "euler")):
+        ended = profagent(*arguments, **variables)
+        assert ended.code == 3
+        assert "no daemon listens" in ended.err
+        assert "--root DIR" in ended.err
 
 
 def test_what_says_nothing_of_a_tunnel_is_refused(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from profagent.cli.running import run_until_stopped, tell
+from profagent.commands.boards_file import BoardsFile
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,8 +23,11 @@ def run_on_boards(
     over: OverSsh | None,
     command: Callable[[Access, asyncio.Event], Awaitable[T]],
 ) -> T:
-    """Run a command as `run_until_stopped` does, with the access by which the boards are reached."""
-    if over is None:
+    """Run a command as `run_until_stopped` does, with the access by which the boards are reached.
+
+    `over`: all through tunnels; without it only those to which nothing else leads.
+    """
+    if over is None and not BoardsFile().behind_ssh(boards):
         return run_until_stopped(lambda stop: command(access, stop))
     from profagent.commands.tunnelling import reached  # noqa: PLC0415 - asyncssh takes time to import
 

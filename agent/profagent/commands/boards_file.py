@@ -14,11 +14,11 @@ from tomlkit.exceptions import TOMLKitError
 
 from profagent.commands.atomic import alone_in, make_directory, write_atomically
 from profagent.errors import UsageError
-from profagent.link.credentials import default_keys, full_address, host_of
+from profagent.link.credentials import default_keys, full_address, host_of, is_local
 from profagent.link.known import KnownBoard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
@@ -43,6 +43,11 @@ class BoardEntry:
     def known(self) -> KnownBoard:
         """The board as links take it."""
         return KnownBoard(self.name, self.address, self.uuid, self.fingerprint)
+
+    @property
+    def is_behind_ssh(self) -> bool:
+        """Whether its daemon listens on the board alone, say at a loopback address of its own: only SSH leads there."""
+        return bool(self.ssh) and is_local(full_address(self.address))
 
     def check(self, source: str) -> Self:
         """Raises UsageError, which names `source`, for what cannot be right."""
@@ -81,6 +86,11 @@ class BoardsFile:
         """How SSH calls a board that has a name; another one is called so already. Raises UsageError."""
         entry = self.entries().get(board)
         return board if entry is None else entry.ssh or host_of(full_address(entry.address))
+
+    def behind_ssh(self, boards: Iterable[str]) -> list[BoardEntry]:
+        """Those of the boards to which only SSH leads, each once. Raises UsageError."""
+        entries = self.entries()
+        return [entry for board in dict.fromkeys(boards) if (entry := entries.get(board)) and entry.is_behind_ssh]
 
     def put(self, entry: BoardEntry, *, is_same: bool = False) -> bool:
         """Add a board, or write its keys anew; whether it was there. Raises UsageError, ProfagentError.

@@ -26,7 +26,7 @@ from profagent.doctor.workspace import workspace_checks
 from profagent.errors import ProfagentError, UnreachableError, UsageError
 from profagent.link.certificate import Certificate
 from profagent.link.channel import connected
-from profagent.link.credentials import full_address, is_local
+from profagent.link.credentials import full_address
 from profagent.link.examination import Examination
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ async def _known_boards(options: DoctorOptions, answered: str) -> list[network.K
 
 async def _known_board(access: Access, board: BoardEntry) -> network.Known:
     address = full_address(board.address)
-    if board.ssh and is_local(address):
-        # Its own loopback address, not this host's: only a tunnel leads there.
+    if board.is_behind_ssh:
         return network.Known(board.name, f"{address} of {board.ssh}", board.uuid)
     # By its address: who answers there is wanted, whoever should.
     anybody = replace(access, known={})
@@ -137,13 +136,12 @@ async def _board_sections(
     address = options.access.named(board).address
     about = f"board {board}" if board == address else f"board {board} at {address}"
     findings: list[Finding] = []
-    if not address.startswith("unix:") and options.over is None:
+    is_direct = options.over is None and not BoardsFile().behind_ssh([board])
+    if is_direct and not address.startswith("unix:"):
         findings.append(network.name_resolution(await resolved(address)))
     try:
         async with AsyncExitStack() as stack:
-            access = options.access
-            if options.over is not None:
-                access = await stack.enter_async_context(reached([board], access, options.over, tell, stop))
+            access = await stack.enter_async_context(reached([board], options.access, options.over, tell, stop))
             channel = await stack.enter_async_context(connected(board, access))
             description = await channel.describe()
             findings.append(network.link(address, "", ""))

@@ -53,15 +53,20 @@ class OverSsh:
 
 @asynccontextmanager
 async def reached(
-    boards: Sequence[str], access: Access, over: OverSsh, tell: Callable[[str], None], stop: asyncio.Event
+    boards: Sequence[str], access: Access, over: OverSsh | None, tell: Callable[[str], None], stop: asyncio.Event
 ) -> AsyncIterator[Access]:
-    """How boards are reached through tunnels, which last as long as the context.
+    """How boards are reached: through tunnels, which last as long as the context; without `over` where it takes one.
 
     Raises UsageError, UnreachableError, RefusedError, ProfagentError of the first way to each board; one that is lost
     later is made again. Of several boards, one that is away holds up no other.
     """
+    tunnelled = list(dict.fromkeys(boards)) if over else _behind_ssh(boards, tell)
+    if not tunnelled:
+        yield access
+        return
+    over = over or OverSsh()
     if access.insecure:
-        raise UsageError("--insecure says nothing of a tunnel", hint="leave it out with --via ssh")
+        raise UsageError("--insecure says nothing of a tunnel", hint="leave it out: SSH leads to that board")
     if access.keys and over.roots:
         raise UsageError("--keys says nothing of a temporary daemon", hint="leave it out with --root")
     async with AsyncExitStack() as stack:
@@ -69,13 +74,20 @@ async def reached(
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         # What a tunnel leads to is found out when it stands, anew each time.
         known = dict(access.known)
-        tunnelled = replace(access, known=known)
+        by_tunnel = replace(access, known=known)
         async with interrupted_by(stop, "the board was reached"):
-            for number, board in enumerate(dict.fromkeys(boards)):
-                tunnel = Tunnel(board, folder / str(number), over, tunnelled, tell)
+            for number, board in enumerate(tunnelled):
+                tunnel = Tunnel(board, folder / str(number), over, by_tunnel, tell)
                 known[board] = tunnel.board
                 await stack.enter_async_context(tunnel.kept(known, is_patient=len(boards) > 1))
-        yield tunnelled
+        yield by_tunnel
+
+
+def _behind_ssh(boards: Sequence[str], tell: Callable[[str], None]) -> list[str]:
+    found = BoardsFile().behind_ssh(boards)
+    for entry in found:
+        tell(f"{entry.name} listens at {entry.address} of its own: an SSH tunnel to {entry.ssh} leads there")
+    return [entry.name for entry in found]
 
 
 class Tunnel:

@@ -38,6 +38,14 @@ def test_boards_are_read_in_their_order(file: BoardsFile) -> None:
     assert file.known()["euler"].fingerprint == FINGERPRINT
 
 
+def test_only_ssh_leads_to_what_listens_on_the_board_alone(file: BoardsFile) -> None:
+    file.put(BoardEntry("near", "127.0.0.1"))
+    file.put(BoardEntry("inside", "127.0.0.1", ssh="root@inside"))
+    file.put(BoardEntry("socket", "unix:/run/profagentd/socket", ssh="root@socket"))
+    found = file.behind_ssh(["socket", "euler", "near", "inside", "192.0.2.3", "inside"])
+    assert [entry.name for entry in found] == ["socket", "inside"]
+
+
 def test_no_file_is_no_board(tmp_path: Path) -> None:
     assert BoardsFile(tmp_path / "none.toml").entries() == {}
 
