@@ -78,6 +78,20 @@ def test_net_info_begins_inside_its_first_container() -> None:
     assert data[:2] == b"\x41\x40"
 
 
+def test_net_info_can_begin_elsewhere() -> None:
+    whole = encode.net_info(NETWORK, "container")
+    assert items(whole)[0][0] == 0xA040
+    assert encode.net_info(NETWORK, "length")[:4] == b"\0\0\x41\x40"
+    assert encode.net_info(NETWORK, "elsewhere").endswith(whole)
+    assert not encode.net_info(NETWORK, "elsewhere").startswith(whole[:2])
+
+
+def test_layer_info_in_the_other_form_and_without_nul() -> None:
+    containers = items(encode.layer_info(NETWORK, form=encode.BYTES16, with_nul=False))
+    assert [tag for tag, _ in containers] == [0xA111] * 6
+    assert dict(items(containers[0][1]))[0x8114] == b"conv1"
+
+
 def test_a_long_name_that_is_not_ascii_keeps_its_length() -> None:
     network = Network("n", (Segment(AICORE, (Run((Layer("层" * 50, "卷" * 50),), 1.0),)),))
     ((_, container),) = items(encode.layer_info(network))

@@ -9,6 +9,7 @@ import pytest
 
 from profagentd.simulate.counters import load_counters
 from profagentd.simulate.draw import Drawing, InferenceDraw, SegmentDraw
+from profagentd.simulate.facts import Facts
 from profagentd.simulate.job import JobWriter
 from profagentd.simulate.loaded import LoadedModel, call_us
 from profagentd.simulate.model_file import load_network
@@ -24,7 +25,7 @@ class Loaded:
         self.job = JobWriter.create(tmp_path, Random(0))
         self.data = self.job.directory / "data"
         self.draw = Drawing(network, pictures, load_counters(), Random(0), gaps=False).variants()[0]
-        self.model = LoadedModel(self.job, network, pictures, Sampling(interval), pid=77)
+        self.model = LoadedModel(self.job, network, pictures, Sampling(interval), 77, Facts())
         self.model.load(1_000, 2_000)
 
     def read(self, name: str) -> bytes:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from profagentd.simulate import encode
 from profagentd.simulate.counters import WORDS_BYTES, Counter, pack_words
-from profagentd.simulate.network import AICORE, Network, Run, Segment, batch_sizes, run_order
+from profagentd.simulate.facts import Facts
+from profagentd.simulate.network import AICORE, Network, Run, Segment, batch_sizes
+from profagentd.simulate.numbering import numbered_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +26,6 @@ MAX_JUMP = 10
 LAUNCH_US = 12
 """Time before each segment; invented."""
 
-_TICKS_PER_US = FREQUENCY_MHZ / 100
 _TIME_JITTER, _COUNTER_JITTER = 0.02, 0.01
 _DISTURBED = 1 / 400
 _STALE_BY, _FAR_BY = 3, 50
@@ -95,18 +96,27 @@ class Drawing:
     """
 
     def __init__(
-        self, network: Network, pictures: int, counters: tuple[Counter, ...], rng: Random, *, gaps: bool = True
+        self,
+        network: Network,
+        pictures: int,
+        counters: tuple[Counter, ...],
+        rng: Random,
+        facts: Facts | None = None,
+        *,
+        gaps: bool = True,
     ) -> None:
         self._network = network
         self._pictures = pictures
         self._sizes = batch_sizes(network.batch_num, pictures)
         self._counters = counters
         self._rng = rng
+        self._facts = facts or Facts()
+        self._ticks_per_us = self._facts.ticks_per_us(FREQUENCY_MHZ)
         self._gaps = gaps
 
     def variants(self) -> tuple[InferenceDraw, ...]:
         """So many different inferences that a steady state looks alive, and so few that drawing them is quick."""
-        records = sum(len(self._order(segment)) for segment in self._network.segments)
+        records = sum(len(segment.runs) * segment.loops for segment in self._network.segments) * self._pictures
         count = min(max(_RECORDS_DRAWN // records, _MIN_VARIANTS), _MAX_VARIANTS)
         return tuple(self._inference() for _ in range(count))
 
@@ -120,26 +130,22 @@ class Drawing:
         return InferenceDraw(segments, (hits, misses))
 
     def _aicore(self, number: int, segment: Segment) -> SegmentDraw:
-        records = [self._record(run, pictures) for run, pictures in self._order(segment)]
-        numbered = [(self._sequence(position), *record) for position, record in enumerate(records)]
+        order = numbered_order([run.is_batch for run in segment.runs], self._sizes, segment.loops, self._facts)
+        records = [self._record(segment.runs[index], pictures) for index, pictures, _ in order]
+        numbered = [(self._sequence(number), *record) for (_, _, number), record in zip(order, records)]
         data = b"".join(encode.aicore_record(*record, number) for record in kept(numbered))
         ticks = sum(ticks for ticks, _ in records)
-        return SegmentDraw(number, segment.unit, math.ceil(ticks / _TICKS_PER_US), data=data)
+        return SegmentDraw(number, segment.unit, math.ceil(ticks / self._ticks_per_us), data=data)
 
     def _aicpu(self, number: int, segment: Segment) -> SegmentDraw:
-        ends_us = list(accumulate(round(self._time_us(run, 1)) for run, _ in self._order(segment)))
+        # An AICPU goes through its layers once for each picture.
+        runs = segment.runs * (self._pictures * segment.loops)
+        ends_us = list(accumulate(round(self._time_us(run, 1)) for run in runs))
         begins_us = [0, *ends_us[:-1]]
         return SegmentDraw(number, segment.unit, ends_us[-1], layers_us=tuple(zip(begins_us, ends_us)))
 
-    def _order(self, segment: Segment) -> list[tuple[Run, int]]:
-        """Runs and the pictures of each, in order; an AICPU goes through its layers once for each picture."""
-        if segment.unit == AICORE:
-            order = run_order([run.is_batch for run in segment.runs], self._sizes)
-            return [(segment.runs[index], pictures) for index, pictures in order]
-        return [(run, 1) for _ in range(self._pictures) for run in segment.runs]
-
     def _record(self, run: Run, pictures: int) -> tuple[int, bytes]:
-        ticks = max(round(self._time_us(run, pictures) * _TICKS_PER_US), 0 if self._gaps else 1)
+        ticks = max(round(self._time_us(run, pictures) * self._ticks_per_us), 0 if self._gaps else 1)
         return ticks, pack_words(self._counters, self._values(run, ticks), ticks, self._noise())
 
     def _values(self, run: Run, ticks: int) -> Mapping[str, float]:
@@ -147,7 +153,7 @@ class Drawing:
         for counter in self._counters:
             name = counter.name
             drawn = run.counters.get(name, 0.0) * self._factor(_COUNTER_JITTER)
-            values[name] = drawn * ticks / _TICKS_PER_US if name.endswith("_bytes") else min(drawn, 1.0)
+            values[name] = drawn * ticks / self._ticks_per_us if name.endswith("_bytes") else min(drawn, 1.0)
         for unit in ("mac", "vec"):
             values[f"{unit}_ppen"] = min(values[f"{unit}_ppen"], values[f"{unit}_busy"])
         return values
@@ -157,11 +163,11 @@ class Drawing:
         noise = self._rng.getrandbits(8 * _NOISE_BYTES).to_bytes(_NOISE_BYTES, "little")
         return (bytes(_NOISE_OFFSET_BYTES) + noise).ljust(WORDS_BYTES, b"\0")
 
-    def _sequence(self, position: int) -> int:
+    def _sequence(self, number: int) -> int:
         """The record's own number, now and then a stale one or one far ahead, which the library drops."""
-        if not self._gaps or position < _STALE_BY or self._rng.random() >= _DISTURBED:
-            return position
-        return position - _STALE_BY if self._rng.random() < 1 / 2 else position + _FAR_BY
+        if not self._gaps or number < _STALE_BY or self._rng.random() >= _DISTURBED:
+            return number
+        return number - _STALE_BY if self._rng.random() < 1 / 2 else number + _FAR_BY
 
     def _time_us(self, run: Run, pictures: int) -> float:
         return run.time_us * pictures * self._factor(_TIME_JITTER)

@@ -19,14 +19,16 @@ API_LOAD, API_UNLOAD, API_EXECUTE, API_AICPU = 0, 1, 2, 5
 
 _API_MAGIC = 0x5A5A
 
-_U8, _U16, _BYTES8, _BYTES16, _BYTES32 = 0x2000, 0x4000, 0x8000, 0xA000, 0xC000
+_U8, _U16, _BYTES8, BYTES16, BYTES32 = 0x2000, 0x4000, 0x8000, 0xA000, 0xC000
 """The encoding bits of a TLV tag (format page 2.4)."""
 
-_FORMS = {_U8: "<HB", _U16: "<HH", _BYTES8: "<HB", _BYTES16: "<HH", _BYTES32: "<HI"}
+_FORMS = {_U8: "<HB", _U16: "<HH", _BYTES8: "<HB", BYTES16: "<HH", BYTES32: "<HI"}
 
 _INFO_JSON = '{"DeviceInfo": [{"aic_frequency": "%d"}]}'
 # The library cuts net.info four bytes into the first container: its tag and its 16-bit length (format page 2.4).
 _CUT_HEAD_BYTES = 4
+# A text that began before the file, and a number: what some compilers put before the containers (format page 2.4).
+_CUT_ITEM = b"nfo\0" + struct.pack("<HB", _U8 | 0x00B, 2)
 
 
 def aicore_record(sequence: int, ticks: int, words: bytes, segment: int) -> bytes:
@@ -69,41 +71,55 @@ def api_done(file_len: int, span_us: tuple[int, int], pid: int, tid: int) -> byt
     return (_done(file_len, span_us) + f"pid:{pid}\ntid:{tid}\n").encode("ascii")
 
 
-def layer_info(network: Network) -> bytes:
-    """`.layer.info`: a container for each output of each layer, back to back (format page 2.4)."""
+def layer_info(network: Network, *, form: int = BYTES32, with_nul: bool = True) -> bytes:
+    """`.layer.info`: a container for each output of each layer, back to back (format page 2.4).
+
+    `form` is that of the containers' length; `with_nul` says whether a NUL ends each name, counted in its length.
+    """
     layer_id = 0
     containers = []
     for number, segment in enumerate(network.segments):
         for profile_id, run in enumerate(segment.runs):
             for layer in run.layers:
-                containers += [
-                    _layer(layer, layer_id, profile_id, number, output, run.is_batch) for output in range(layer.outputs)
-                ]
+                nul = b"\0" * with_nul
+                numbers = (layer_id, profile_id, number, int(run.is_batch))
+                items = [_layer(layer, numbers, output, nul) for output in range(layer.outputs)]
+                containers += [_bytes(form, 0x111, each) for each in items]
                 layer_id += 1
     return b"".join(containers)
 
 
-def net_info(network: Network) -> bytes:
-    """`.net.info`: a container for each segment, the first one without its head (format page 2.4)."""
-    nets = [_bytes(_BYTES16, 0x040, _net(number, segment)) for number, segment in enumerate(network.segments)]
-    return b"".join(nets)[_CUT_HEAD_BYTES:]
+def net_info(network: Network, start: str = "items") -> bytes:
+    """`.net.info`: a container for each segment (format page 2.4).
+
+    It starts four bytes into the first one, where that one's `items` are, or the rest of its 32-bit `length`; or with
+    the whole `container`; or `elsewhere`, in the middle of another item.
+    """
+    nets = [_bytes(BYTES16, 0x040, _net(number, segment)) for number, segment in enumerate(network.segments)]
+    if start == "length":
+        nets[0] = _bytes(BYTES32, 0x040, _net(0, network.segments[0]))
+    if start == "elsewhere":
+        return _CUT_ITEM + b"".join(nets)
+    return b"".join(nets)[0 if start == "container" else _CUT_HEAD_BYTES :]
 
 
 def _done(file_len: int, span_us: tuple[int, int]) -> str:
     return f"file_len:{file_len}\nstart_time:{span_us[0]}\nend_time:{span_us[1]}\n"
 
 
-def _layer(layer: Layer, layer_id: int, profile_id: int, segment: int, output: int, is_batch: bool) -> bytes:
+def _layer(layer: Layer, numbers: tuple[int, int, int, int], output: int, nul: bytes) -> bytes:
+    """One layer's items; `numbers` are layer id, prof_layer_id, segment, and 1 for a batch layer."""
+    layer_id, profile_id, segment, is_batch = numbers
     items = (
         _number(_U16, 0x112, layer_id),
-        _bytes(_BYTES8, 0x114, _text(layer.name)),
-        _number(_U8, 0x121, int(is_batch)),
-        _bytes(_BYTES8, 0x152, _text(layer.type)),
+        _bytes(_BYTES8, 0x114, _text(layer.name, nul)),
+        _number(_U8, 0x121, is_batch),
+        _bytes(_BYTES8, 0x152, _text(layer.type, nul)),
         _number(_U16, 0x157, profile_id),
         _number(_U16, 0x14B, segment),
         _number(_U16, 0x15B, output),
     )
-    return _bytes(_BYTES32, 0x111, b"".join(items))
+    return b"".join(items)
 
 
 def _net(number: int, segment: Segment) -> bytes:
@@ -114,14 +130,14 @@ def _net(number: int, segment: Segment) -> bytes:
         _number(_U16, 0x207, layers),
         _number(_U16, 0x20C, len(segment.runs)),
         _number(_U16, 0x20D, sum(run.is_batch for run in segment.runs)),
-        _number(_U16, 0x20E, 1),
+        _number(_U16, 0x20E, segment.loops),
     )
     return b"".join(items)
 
 
-def _text(text: str) -> bytes:
-    """A name's bytes: the NUL at its end counts in the length (format page 2.4)."""
-    return text.encode("utf-8") + b"\0"
+def _text(text: str, nul: bytes) -> bytes:
+    """A name's bytes: a NUL at its end counts in the length (format page 2.4)."""
+    return text.encode("utf-8") + nul
 
 
 def _number(form: int, item_id: int, value: int) -> bytes:

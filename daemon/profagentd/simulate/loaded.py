@@ -10,10 +10,15 @@ from profagentd.simulate.network import AICORE, AICPU, Network, batch_sizes
 
 if TYPE_CHECKING:
     from profagentd.simulate.draw import InferenceDraw
+    from profagentd.simulate.facts import Facts
     from profagentd.simulate.job import JobWriter
     from profagentd.simulate.sampling import Sampling
 
 DEVICE_ID, STREAM_ID, MODEL_ID = 0, 3, 0
+
+API = "acl_api"
+_MANUAL_PREFIXES = {AICORE: "AAcore", AICPU: "AAcpu", API: "AclModule"}
+"""What the manual calls the files; no library that was seen does (format page 8)."""
 
 CALL_BEFORE_US, CALL_AFTER_US = 15, 10
 """What an execute takes before and after the NPU; invented."""
@@ -22,13 +27,16 @@ CALL_BEFORE_US, CALL_AFTER_US = 15, 10
 class LoadedModel:
     """Counts pictures and calls from its load on. Times are microseconds since the epoch; writing raises OSError."""
 
-    def __init__(self, job: JobWriter, network: Network, pictures: int, sampling: Sampling, pid: int) -> None:
+    def __init__(
+        self, job: JobWriter, network: Network, pictures: int, sampling: Sampling, pid: int, facts: Facts
+    ) -> None:
         self._job = job
         self._network = network
         self._pictures = pictures
         self._sampling = sampling
         self._calls = CallRing(pid, pid)
         self._pid = pid
+        self._facts = facts
         self._picture_count = 0
         self._api_bytes = 0
         self._load_begin_us = 0
@@ -36,8 +44,10 @@ class LoadedModel:
     def load(self, begin_us: int, end_us: int) -> None:
         """Write the model's .info files and keep the load's call."""
         name = f"{self._network.name}.{MODEL_ID}"
-        self._job.rewrite(f"{name}.net.info", encode.net_info(self._network))
-        self._job.rewrite(f"{name}.layer.info", encode.layer_info(self._network))
+        self._job.rewrite(f"{name}.net.info", encode.net_info(self._network, self._facts["net-start"]))
+        form = {"u32": encode.BYTES32, "u16": encode.BYTES16}[self._facts["item-form"]]
+        layers = encode.layer_info(self._network, form=form, with_nul=self._facts["name-nul"] == "with")
+        self._job.rewrite(f"{name}.layer.info", layers)
         self._calls.add(encode.API_LOAD, begin_us, end_us)
         self._load_begin_us = begin_us
 
@@ -64,7 +74,7 @@ class LoadedModel:
 
     @property
     def _api_log(self) -> str:
-        return f"acl_api.{DEVICE_ID}.{self._network.name}.{MODEL_ID}"
+        return f"{self._prefix(API)}.{DEVICE_ID}.{self._network.name}.{MODEL_ID}"
 
     def _flush_calls(self) -> None:
         data = self._calls.flush()
@@ -91,7 +101,10 @@ class LoadedModel:
     def _inference_log(self, unit: str) -> str:
         network = self._network
         identity = f"{DEVICE_ID}.{network.name}.{STREAM_ID}.{MODEL_ID}"
-        return f"{unit}.{identity}.{network.batch_num}.{self._pictures}.{self._picture_count}"
+        return f"{self._prefix(unit)}.{identity}.{network.batch_num}.{self._pictures}.{self._picture_count}"
+
+    def _prefix(self, kind: str) -> str:
+        return kind if self._facts["file-prefix"] == "library" else _MANUAL_PREFIXES[kind]
 
     def _online_batch_num(self) -> tuple[int, ...]:
         return batch_sizes(self._network.batch_num, self._pictures) if self._network.online_batch else ()

@@ -19,6 +19,7 @@ MAX_NAME_BYTES = 200
 """Longer model names make the library's file names fail (format page 2.1)."""
 MAX_TIME_US = 10_000_000.0
 MAX_BATCH = 1024
+MAX_LOOPS = 1024
 MAX_BYTES_PER_US = 100_000.0
 
 _FRACTIONS = ("mac_busy", "mac_ppen", "vec_busy", "vec_ppen", "dstr", "dtrans", "dld", "wld")
@@ -79,8 +80,9 @@ def _segment(table: Table, counters: dict[str, Mapping[str, float]]) -> Segment:
     if unit not in (AICORE, AICPU):
         raise table.error("unit", f"{AICORE!r} or {AICPU!r}")
     runs = tuple(_run(run, counters) for run in table.tables("runs"))
+    loops = table.integer("loops", 1, 1, MAX_LOOPS)
     table.finish()
-    return Segment(unit, runs)
+    return Segment(unit, runs, loops)
 
 
 def _run(table: Table, counters: dict[str, Mapping[str, float]]) -> Run:

@@ -37,10 +37,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Segment:
-    """Runs that one unit, `aicore` or `aicpu`, executes in one go."""
+    """Runs that one unit, `aicore` or `aicpu`, executes in one go, `loops` times."""
 
     unit: str
     runs: tuple[Run, ...]
+    loops: int = 1
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from profagentd.errors import DaemonError
 from profagentd.simulate import encode
 from profagentd.simulate.counters import load_counters
 from profagentd.simulate.draw import FREQUENCY_MHZ, Drawing
+from profagentd.simulate.facts import Facts
 from profagentd.simulate.job import MARKER, JobWriter
 from profagentd.simulate.loaded import DEVICE_ID, LoadedModel, call_us
 from profagentd.simulate.model_file import load_network
@@ -45,7 +46,9 @@ class Npu:
         self._network = _network(options)
         self._rng = Random(f"profagentd {options.seed}")
         self._names = names or self._rng
-        self._variants = Drawing(self._network, options.pictures, load_counters(), self._rng, gaps=gaps).variants()
+        facts = Facts(options.facts)
+        drawing = Drawing(self._network, options.pictures, load_counters(), self._rng, facts, gaps=gaps)
+        self._variants = drawing.variants()
         self._pid = _LOWEST_PID + int(self._rng.random() * _PIDS)
         self._next = self._variants[0]
         self._job: JobWriter | None = None
@@ -75,7 +78,8 @@ class Npu:
             self._job = self._new_job()
         options = self._options
         sampling = Sampling(options.interval, options.busy)
-        self._model = LoadedModel(self._job, self._network, options.pictures, sampling, self._pid)
+        facts = Facts(options.facts)
+        self._model = LoadedModel(self._job, self._network, options.pictures, sampling, self._pid, facts)
         self._model.load(begin_us, begin_us + LOAD_US)
         return begin_us + LOAD_US
 
@@ -118,8 +122,9 @@ def _network(options: SimulationOptions) -> Network:
             hint=f"the library records at most {MAX_RUN_TIME_BATCHES}: give at most {most} pictures",
         )
     runs = [run for segment in network.segments for run in segment.runs]
+    executed = sum(len(segment.runs) * segment.loops for segment in network.segments)
     outputs = sum(layer.outputs for run in runs for layer in run.layers)
-    if len(runs) * options.pictures > MAX_RECORDS or outputs > _MAX_LAYER_IDS:
+    if executed * options.pictures > MAX_RECORDS or outputs > _MAX_LAYER_IDS:
         raise DaemonError(
             f"{network.name} with {len(runs)} runs and {options.pictures} pictures is too large to simulate",
             hint=f"stay below {MAX_RECORDS} records an inference: fewer --layers or --pictures",
@@ -130,7 +135,8 @@ def _network(options: SimulationOptions) -> Network:
 def _marker(options: SimulationOptions, network: Network) -> str:
     layers = f" --layers {options.layers}" if options.layers is not None else ""
     busy = f" --busy {options.busy}" if options.busy else ""
+    facts = "".join(f" --fact {fact}" for fact in options.facts)
     return (
         f"made by profagentd --simulate --model {network.name}{layers} --rate {options.rate:g}"
-        f" --interval {options.interval}{busy} --pictures {options.pictures} --seed {options.seed}\n"
+        f" --interval {options.interval}{busy} --pictures {options.pictures} --seed {options.seed}{facts}\n"
     )

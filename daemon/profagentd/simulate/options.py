@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagentd.errors import DaemonError
+from profagentd.simulate.facts import Facts
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +26,8 @@ class SimulationOptions:
 
     `model` is a built-in name or a TOML file; `layers` cuts or repeats it to so many aicore runs; `rate` is inferences
     a second; `interval` as in the library; `pictures` go into each inference; `for_s` None runs until it is cancelled;
-    each tenth sample keeps the writer `busy` for so many inferences.
+    each tenth sample keeps the writer `busy` for so many inferences; `facts` are NAME=ALTERNATIVE, where the board
+    is to differ from what is likely.
     """
 
     model: str = "yolov5s"
@@ -37,6 +39,7 @@ class SimulationOptions:
     seed: int = 0
     root: Path = Path()
     busy: int = 0
+    facts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.layers is not None:
@@ -44,6 +47,7 @@ class SimulationOptions:
         _check_number("--interval", self.interval, 0, MAX_INTERVAL)
         _check_number("--busy", self.busy, 0, MAX_INTERVAL)
         _check_number("--pictures", self.pictures, 1, MAX_PICTURES)
+        Facts(self.facts)
         if not 0 < self.rate <= MAX_RATE:
             raise _refused("--rate", self.rate, f"above 0 and at most {MAX_RATE:g} inferences a second")
         if self.for_s is not None and not 0 < self.for_s < math.inf:
@@ -76,6 +80,14 @@ def add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--pictures", metavar="N", type=int, default=defaults.pictures, help="pictures in each inference (%(default)s)"
     )
+    group.add_argument(
+        "--fact",
+        metavar="NAME=ALTERNATIVE",
+        dest="facts",
+        action="append",
+        default=[],
+        help="do otherwise what nobody knows of real boards, such as tick-unit=cycle; may be repeated",
+    )
     group.add_argument("--for", metavar="S", dest="for_s", type=float, help="unload the model after S seconds")
     group.add_argument(
         "--seed", metavar="K", type=int, default=defaults.seed, help="same seed, same bytes (%(default)s)"
@@ -93,6 +105,7 @@ def options_from(args: argparse.Namespace) -> SimulationOptions:
         for_s=args.for_s,
         seed=args.seed,
         busy=args.busy,
+        facts=tuple(args.facts),
     )
 
 
