@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", dest="roots", metavar="DIR", action="append", help="look for JOBs below (repeatable)")
-    parser.add_argument("--roots-d", metavar="DIR", help="look also below what its files *.conf name, a line each")
+    parser.add_argument(
+        "--roots-d", metavar="DIR", type=os.path.abspath, help="look also below what its files *.conf name, a line each"
+    )
     parser.add_argument("--listen", metavar="HOST:PORT", help="loopback address, or unix:PATH; port 0: any free one")
     parser.add_argument(
         "--quiet-after", dest="quiet_after_s", metavar="SECONDS", type=float, help="a JOB without change is quiet (60)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profagentd.config import TLS_FILES, Examined, need_root
+from profagentd.config import NO_ROOT, Examined
 from profagentd.errors import DaemonError
 from profagentd.mistakes import Mistake
 from profagentd.revocation import Revocations
@@ -19,23 +19,24 @@ if TYPE_CHECKING:
 
 def mistakes_in(examined: Examined) -> list[Mistake]:
     """What is wrong: in the settings themselves, then in the files that those name which make sense."""
-    return [*examined.mistakes, *_mistakes_in_files(examined)]
+    return [*examined.mistakes, *_no_root(examined), *_mistakes_in_files(examined)]
+
+
+def _no_root(examined: Examined) -> Iterator[Mistake]:
+    """Nothing where it is not known what names roots."""
+    if examined.config.is_rootless and examined.wrong.isdisjoint(("roots", "roots_d")):
+        text, hint = NO_ROOT
+        yield Mistake(examined.places.get("roots", ARGUMENTS), f"roots: {text}", hint)
 
 
 def _mistakes_in_files(examined: Examined) -> Iterator[Mistake]:
-    for key, error in _faults(examined.config, examined.wrong):
-        yield Mistake(examined.places.get(key, ARGUMENTS), f"{key}: {error}", error.hint)
+    for key, error in _faults(examined.config):
+        yield Mistake(examined.places[key], f"{key}: {error}", error.hint)
 
 
-def _faults(config: DaemonConfig, wrong: frozenset[str]) -> Iterator[tuple[str, DaemonError]]:
-    """What serving would stumble over, with its key; nothing of keys whose values are not known."""
-    if "roots" not in wrong:
-        try:
-            need_root(config)
-        except DaemonError as error:
-            yield "roots", error
-    if all(getattr(config, key) for key in TLS_FILES):
-        yield from faults_of(config.tls_files)
+def _faults(config: DaemonConfig) -> Iterator[tuple[str, DaemonError]]:
+    """What serving would stumble over in the files that are named, with the key."""
+    yield from faults_of(config.tls_files)
     if config.tls_revoked:
         try:
             Revocations(config.tls_revoked)

@@ -27,7 +27,7 @@ _RETENTION_KEYS = {
     Retain.DELIVERED: frozenset(("retain_for",)),
     Retain.MIN_FREE: frozenset(("retain_for", "min_free", "delete_undelivered")),
 }
-_NO_ROOT = ("no root is given", "name the directories that hold JOBs: --root DIR")
+NO_ROOT = ("no root is given", "name the directories that hold JOBs: --root DIR, or roots = ['DIR']")
 _NEEDED_FOR = {
     "retain_for": "retain = delivered",
     "min_free": "retain = min_free",
@@ -58,6 +58,11 @@ class DaemonConfig:
     delete_undelivered: bool = False
     state: str = ""
     roots_d: str = ""
+
+    @property
+    def is_rootless(self) -> bool:
+        """Whether nothing names a root, or will."""
+        return not self.roots and not self.roots_d
 
     @property
     def has_tls(self) -> bool:
@@ -102,15 +107,16 @@ def configure(path: Path | None, arguments: Mapping[str, Any]) -> DaemonConfig:
 
 def need_root(config: DaemonConfig) -> None:
     """DaemonError when there is no root, and no directory that will name one."""
-    if not config.roots and not config.roots_d:
-        raise Mistake(ARGUMENTS, *_NO_ROOT).error()
+    if config.is_rootless:
+        raise Mistake(ARGUMENTS, *NO_ROOT).error()
 
 
 def examine(path: Path | None, arguments: Mapping[str, Any]) -> Examined:
     """The settings, as far as they can be understood."""
     mistakes: list[Mistake] = []
     values: dict[str, Any] = {}
-    places: dict[str, str] = {}
+    # What no file and no argument gives is missed in the file, where there is one.
+    places = {"roots": str(path)} if path else {}
     wrong: set[str] = set()
     for settings in (read_settings(path) if path else given({}), given(arguments)):
         if isinstance(settings, Mistake):
@@ -124,13 +130,14 @@ def examine(path: Path | None, arguments: Mapping[str, Any]) -> Examined:
         places.update(settings.places)
     config = DaemonConfig(**values)
     mistakes += [Mistake(places[key], f"{key}: {text}", hint) for key, text, hint in _contradictions(config, wrong)]
-    config = _with_roots(config, places.get("roots", ARGUMENTS), mistakes)
+    config = _with_roots(config, places, mistakes)
     return Examined(config, mistakes, places, frozenset(wrong))
 
 
-def _with_roots(config: DaemonConfig, place: str, mistakes: list[Mistake]) -> DaemonConfig:
+def _with_roots(config: DaemonConfig, places: Mapping[str, str], mistakes: list[Mistake]) -> DaemonConfig:
     """The same with the roots that its `roots_d` names; mistakes are added. Arguments may be relative."""
-    named, found = read_roots_d(config.roots_d) if config.roots_d else ({}, [])
+    place = places.get("roots", ARGUMENTS)
+    named, found = read_roots_d(config.roots_d, places["roots_d"]) if config.roots_d else ({}, [])
     others = {root: place for root, place in named.items() if root not in config.roots}
     mistakes += [] if place == ARGUMENTS else relative_mistakes(config.roots, place)
     mistakes += found
@@ -140,19 +147,20 @@ def _with_roots(config: DaemonConfig, place: str, mistakes: list[Mistake]) -> Da
 
 def _contradictions(config: DaemonConfig, wrong: set[str]) -> Iterator[tuple[str, str, str]]:
     """Keys that do not go together with others, with what to say; nothing about those that are wrong by themselves."""
-    if wrong.isdisjoint(("listen", "insecure", "tls_revoked", *TLS_FILES)):
-        yield from _listener_contradictions(config)
+    if wrong.isdisjoint(("tls_revoked", *TLS_FILES)):
+        given_files = [key for key in (*TLS_FILES, "tls_revoked") if getattr(config, key)]
+        missing = [key for key in TLS_FILES if not getattr(config, key)]
+        if missing and given_files:
+            what = f"TLS without {' and '.join(missing)}"
+            yield given_files[0], what, "TLS needs tls_cert, tls_key and tls_ca; tls_revoked is optional"
+        elif wrong.isdisjoint(("listen", "insecure")):
+            yield from _listener_contradictions(config)
     if wrong.isdisjoint(("retain", *_NEEDED_FOR)):
         yield from _retention_contradictions(config)
 
 
 def _listener_contradictions(config: DaemonConfig) -> Iterator[tuple[str, str, str]]:
-    given_files = [key for key in (*TLS_FILES, "tls_revoked") if getattr(config, key)]
-    missing = [key for key in TLS_FILES if not getattr(config, key)]
-    if missing and given_files:
-        what = f"TLS without {' and '.join(missing)}"
-        yield given_files[0], what, "TLS needs tls_cert, tls_key and tls_ca; tls_revoked is optional"
-    elif config.has_tls and config.insecure:
+    if config.has_tls and config.insecure:
         yield "insecure", "TLS and insecure exclude each other", "leave one of them out"
     elif config.has_tls and config.listen.startswith("unix:"):
         yield "listen", "a Unix socket has no TLS", "its file's mode says who may connect; leave tls_… out"

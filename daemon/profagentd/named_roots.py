@@ -17,11 +17,21 @@ if TYPE_CHECKING:
 _HINT = "a line is the absolute path of a directory, or a remark that begins with #"
 
 
-def read_roots_d(directory: str) -> tuple[dict[str, str], list[Mistake]]:
-    """Roots of the directory's `*.conf`, a line each, with their places; and lines that are none."""
+def read_roots_d(directory: str, named_at: str = ARGUMENTS) -> tuple[dict[str, str], list[Mistake]]:
+    """Roots of the directory's `*.conf`, a line each, with their places; and lines that are none.
+
+    `named_at`: where the directory is named.
+    """
     roots: dict[str, str] = {}
     mistakes: list[Mistake] = []
-    for path in sorted(Path(directory).glob("*.conf")):
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return roots, mistakes  # it may come, and SIGHUP with it
+    except OSError as error:
+        hint = "roots_d is a directory that the daemon may read"
+        return roots, [Mistake(named_at, f"roots_d: {directory}: {error.strerror}", hint)]
+    for path in (Path(directory, name) for name in names if name.endswith(".conf")):
         try:
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -50,12 +60,18 @@ def real_roots(roots: Sequence[str]) -> list[bytes]:
 
 
 def overlap_mistakes(roots: Sequence[tuple[str, str]]) -> list[Mistake]:
-    """Roots, given with their places, that lie in another one or are named twice."""
-    hint = "name only the upper one, and look deeper with --depth"
+    """Roots, given with their places, that lie in another one or are named twice; each such pair once."""
     found = [(root, place, _real(root)) for root, place in roots]
-    pairs = [(lower, upper) for lower, upper in itertools.combinations(found, 2) if lie_together(lower[2], upper[2])]
-    ordered = [(one, other) if len(one[2]) > len(other[2]) else (other, one) for one, other in pairs]
-    return [Mistake(place, f"roots: {lower} lies in {upper}", hint) for (lower, place, _), (upper, _, _) in ordered]
+    pairs = itertools.combinations(found, 2)
+    return list(dict.fromkeys(_overlap(*pair) for pair in pairs if lie_together(pair[0][2], pair[1][2])))
+
+
+def _overlap(one: tuple[str, str, bytes], other: tuple[str, str, bytes]) -> Mistake:
+    (upper, _, upper_path), (lower, place, lower_path) = sorted((one, other), key=lambda root: len(root[2]))
+    if lower_path == upper_path:
+        what = f"{lower} is named twice" if lower == upper else f"{lower} is the same directory as {upper}"
+        return Mistake(place, f"roots: {what}", "name it once")
+    return Mistake(place, f"roots: {lower} lies in {upper}", "name only the upper one, and look deeper with --depth")
 
 
 def lie_together(one: bytes, other: bytes) -> bool:

@@ -29,15 +29,19 @@ _CA_HINT = "tls_ca is the ca.pem of `profagent keys`"
 
 
 def faults_of(files: TlsFiles) -> Iterator[tuple[str, DaemonError]]:
-    """What is wrong with each of the files, with the setting that names it."""
+    """What is wrong with each of the files that are named, with the setting that names it."""
     certificates: list[str] = []
     for setting, path, hint in (("tls_cert", files.cert, _CERT_HINT), ("tls_ca", files.ca, _CA_HINT)):
+        if not path:
+            continue
         try:
             _load_certificates(_client_context(), path, hint)
         except DaemonError as error:
             yield setting, error
         else:
             certificates.append(path)
+    if not files.key:
+        return
     try:
         _check_mode(files.key)
         # A key is looked at beside a certificate only; one that is not its own will do where that one is none.

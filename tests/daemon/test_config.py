@@ -201,7 +201,7 @@ def test_roots_become_real_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("roots", [("a", "a"), ("a", "a/b"), ("a/b/c", "a"), ("/", "a")])
 def test_a_root_in_another_is_refused(roots: tuple[str, ...]) -> None:
-    with pytest.raises(DaemonError, match="lies in"):
+    with pytest.raises(DaemonError, match=r"lies in|named twice"):
         real_roots(roots)
 
 

@@ -223,14 +223,17 @@ def test_every_mistake_is_named_with_file_line_and_key(tmp_path: Path) -> None:
 def test_every_file_that_settings_name_is_looked_at_whatever_else_is_wrong(tmp_path: Path) -> None:
     config = tmp_path / "daemon.toml"
     tls = "".join(f"tls_{key} = '{tmp_path}/{key}'\n" for key in ("cert", "key", "ca", "revoked"))
-    config.write_text(f"depth = 99\nroots = ['/a', 'b', '/a/c']\n{tls}")
+    config.write_text(f"listen = 'x'\nroots = ['/a', 'b', '/a/c', '/a/c', '/a/']\n{tls}")
     result = run("--config", str(config), "--check-config")
     assert result.returncode == 2
     mistakes = [line for line in result.stderr.splitlines() if not line.startswith("  ")]
     assert mistakes == [
-        f"{config}:1: depth = 99",
+        f"{config}:1: listen = 'x'",
         f"{config}:2: roots: 'b' is no absolute path",
         f"{config}:2: roots: /a/c lies in /a",
+        f"{config}:2: roots: /a/ is the same directory as /a",
+        f"{config}:2: roots: /a/c is named twice",
+        f"{config}:2: roots: /a/c lies in /a/",
         f"{config}:3: tls_cert: cannot read {tmp_path}/cert: No such file or directory",
         f"{config}:5: tls_ca: cannot read {tmp_path}/ca: No such file or directory",
         f"{config}:4: tls_key: cannot read {tmp_path}/key: No such file or directory",
@@ -248,10 +251,22 @@ def test_roots_that_are_not_understood_are_not_said_to_be_none(tmp_path: Path, t
     assert "no root is given" not in result.stderr
 
 
+def test_files_that_tls_lacks_are_named_whatever_else_is_wrong(tmp_path: Path) -> None:
+    config = tmp_path / "daemon.toml"
+    config.write_text(f"listen = 'x'\ntls_key = '{tmp_path}/key'\nroots_d = 'd'\n")
+    mistakes = run("--config", str(config), "--check-config").stderr.splitlines()[::2]
+    assert mistakes == [
+        f"{config}:1: listen = 'x'",
+        f"{config}:3: roots_d = 'd'",
+        f"{config}:2: tls_key: TLS without tls_cert and tls_ca",
+        f"{config}:2: tls_key: cannot read {tmp_path}/key: No such file or directory",
+    ]
+
+
 def test_settings_without_a_root_are_a_mistake() -> None:
     result = run("--check-config")
     assert result.returncode == 2
-    assert "no root is given" in result.stderr
+    assert result.stderr.startswith("the arguments: roots: no root is given\n")
 
 
 def test_it_ends_when_its_leash_is_let_go(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from profagentd.arguments import parse
 from profagentd.config import examine
 from profagentd.named_roots import lie_together, read_roots_d
 
@@ -33,6 +34,17 @@ def test_what_is_no_absolute_path_is_named_with_its_line(tmp_path: Path) -> None
 
 def test_a_directory_that_is_not_there_names_none(tmp_path: Path) -> None:
     assert read_roots_d(str(tmp_path / "none")) == ({}, [])
+
+
+def test_what_is_no_directory_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    _, mistakes = read_roots_d(str(tmp_path / "file"))
+    assert [str(each) for each in mistakes] == [f"the arguments: roots_d: {tmp_path}/file: Not a directory"]
+
+
+def test_an_argument_may_name_a_directory_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse(["--roots-d", "roots.d"]).roots_d == f"{tmp_path}/roots.d"
 
 
 def test_its_roots_come_after_the_named_ones_each_once(tmp_path: Path) -> None:
