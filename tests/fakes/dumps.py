@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from profagent.commands.counter_maps import CounterMaps
 from profagent.commands.importing import import_job
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> Path:
 
 def imported(folder: Path, files: Mapping[str, bytes], counter_map: CounterMap | None = None) -> Dump:
     """What a plain import of these files gives."""
-    return dump(asyncio.run(import_job(write_files(folder, files), counter_map)).database)
+    return dump(asyncio.run(import_job(write_files(folder, files), CounterMaps(counter_map))).database)
 
 
 def files_of(job: Path) -> dict[str, bytes]:

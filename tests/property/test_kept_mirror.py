@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profagent.commands.counter_maps import simulated_map
+from profagent.commands.counter_maps import CounterMaps, simulated_map
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.workspace import Workspace
@@ -64,7 +64,7 @@ async def play(root: Path, acts: list[Act], keeping: Keeping, *, drops: bool) ->
     """What rows and files a history leaves; a restart is a new process on the same workspace."""
     workspace = Workspace(root)
     runs = [list(run) for is_restart, run in groupby(acts, lambda act: act.kind == "restart") if not is_restart]
-    options = RecordingOptions(lambda: 1, counter_map=simulated_map(), keeping=keeping, drops=drops)
+    options = RecordingOptions(lambda: 1, maps=CounterMaps(simulated_map()), keeping=keeping, drops=drops)
     for run in runs:
         async with Store(workspace.database, durable=False) as store:
             recording = Recording(workspace, store, options)

@@ -15,13 +15,14 @@ from profagent.commands.calibrating import calibrate
 from profagent.errors import ProfagentError
 from profagent.export.columns import Cell, Column
 from profagent.export.table import printable, table_lines
+from profagent.formats.countermap import SDK_NOT_SAID
 
 if TYPE_CHECKING:
     from profagent.calibrate.verdict import Finding
     from profagent.commands.calibrating import Calibration
 
 COLUMNS = tuple(map(Column, ("counter", "verdict", "where", "rows", "agree", "rivals", "what would settle it")))
-NOT_SAID = "unknown"
+*_, NOT_SAID = SDK_NOT_SAID
 SHOWN_RIVALS = 3
 
 

@@ -19,7 +19,6 @@ from profagent.collect.place import plain_name
 from profagent.collect.vendor_ini import read_ini
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.collecting import CollectOptions, collect
-from profagent.commands.counter_maps import read_map
 from profagent.commands.labels import labels_of
 from profagent.commands.workspace import Workspace
 from profagent.deploy.layout import DEFAULT_PREFIX, Layout
@@ -89,7 +88,6 @@ def command(  # noqa: PLR0913 - one parameter an option
     workspace: Path | None,
     environment: tuple[str, ...],
     labels: tuple[str, ...],
-    counter_map: Path | None,
     as_json: bool,
     **chosen: Any,
 ) -> int:
@@ -119,7 +117,6 @@ def command(  # noqa: PLR0913 - one parameter an option
         project=folder,
         environment=_pairs(environment),
         labels=labels_of(labels),
-        counter_map=None if counter_map is None else read_map(counter_map),
         layout=Layout.of(prefix),
         **chosen,
     )

@@ -24,6 +24,7 @@ from profagent.export.junit import junit_xml
 if TYPE_CHECKING:
     from profagent.analyse.comparing import Floor
     from profagent.analyse.conditions import Condition
+    from profagent.commands.counter_maps import CounterMaps
 
 BASELINE = "baseline:"
 
@@ -32,6 +33,7 @@ BASELINE = "baseline:"
 @click.argument("base")
 @click.argument("new")
 @options.workspace
+@options.counter_map
 @click.option(
     "--fail-if",
     "conditions",
@@ -62,6 +64,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     base: str,
     new: str,
     workspace: Path | None,
+    maps: CounterMaps,
     conditions: list[Condition],
     floor: Floor,
     skip: int | None,
@@ -78,7 +81,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     Example: profagent diff baseline:release-1.2 14 --fail-if 'layer.median>+5%'
     """
     chosen = Workspace.at(workspace)
-    found = diff(_operand(base, chosen), _operand(new, chosen), DiffOptions(conditions, floor, skip))
+    found = diff(_operand(base, chosen, maps), _operand(new, chosen, maps), DiffOptions(conditions, floor, skip))
     lines = list(report_lines(found, as_markdown=as_markdown))
     if junit is not None:
         text = "\n".join(report_lines(found, as_markdown=False))
@@ -92,7 +95,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     return 0 if found.is_complete and (found.can_tell or not conditions) else IncompleteError.exit_code
 
 
-def _operand(text: str, workspace: Workspace) -> Operand:
+def _operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
     """What one word names. Raises UsageError, StoreError."""
     if text.startswith(BASELINE):
         baseline = Baselines(workspace).get(text.removeprefix(BASELINE))
@@ -100,5 +103,5 @@ def _operand(text: str, workspace: Workspace) -> Operand:
     tables = exported_files(Path(text))
     if tables:
         return Operand(text, tables=tables)
-    target = named_target(text, None, workspace.root if text.isdecimal() and not Path(text).is_dir() else None, None)
+    target = named_target(text, None, workspace.root if text.isdecimal() and not Path(text).is_dir() else None, maps)
     return Operand(text, target.database, target.session, target.job)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.cli.targets import Target
+    from profagent.commands.counter_maps import CounterMaps
     from profagent.commands.export import Exported
     from profagent.export.sheets import SheetFormat
 
@@ -43,7 +44,7 @@ def timeline(
     session: int | None,
     job: str | None,
     workspace: Path | None,
-    counter_map: Path | None,
+    maps: CounterMaps,
     last: int | None,
     inference: int | None,
     as_json: bool,
@@ -52,7 +53,7 @@ def timeline(
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100
     """
-    target = find_target(directory, session, job, workspace, counter_map)
+    target = find_target(directory, session, job, workspace, maps)
     exported = export_timeline(
         target.database,
         target.folder / "timeline",
@@ -76,7 +77,7 @@ def summary(  # noqa: PLR0913 - one parameter an option
     session: int | None,
     job: str | None,
     workspace: Path | None,
-    counter_map: Path | None,
+    maps: CounterMaps,
     last: int | None,
     inference: int | None,
     sheet_format: SheetFormat,
@@ -87,7 +88,7 @@ def summary(  # noqa: PLR0913 - one parameter an option
 
     Example: profagent export summary -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --format csv
     """
-    target = find_target(directory, session, job, workspace, counter_map)
+    target = find_target(directory, session, job, workspace, maps)
     chosen = SummaryOptions(sheet_format, chosen_inferences(last, inference, NO_CHOICE), aggregate)
     exported = export_summary(
         target.database, target.folder / "summary", session=target.session, job=target.job, options=chosen

@@ -13,7 +13,6 @@ from profagent.cli.ledger import ledger_lines
 from profagent.cli.record import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.commands.boards_file import BoardsFile
-from profagent.commands.counter_maps import read_map
 from profagent.commands.importing import import_job
 from profagent.commands.job_folder import write_log
 from profagent.commands.told import read_acl_json
@@ -26,8 +25,8 @@ from profagent.store.summaries import session_summary
 if TYPE_CHECKING:
     import asyncio
 
+    from profagent.commands.counter_maps import CounterMaps
     from profagent.commands.importing import Imported
-    from profagent.formats.countermap import CounterMap
     from profagent.link.messages import Profiling
 
 # An import's database holds this one session.
@@ -53,7 +52,7 @@ def command(
     directory: Path,
     workspace: Path | None,
     board: str | None,
-    counter_map: Path | None,
+    maps: CounterMaps,
     acl_json: Path | None,
     as_json: bool,
 ) -> int:
@@ -64,13 +63,12 @@ def command(
 
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     """
-    chosen = None if counter_map is None else read_map(counter_map)
     told = None if acl_json is None else read_acl_json(acl_json)
     if workspace is None:
         if board is not None:
             raise UsageError("--board goes with --workspace", hint="name the workspace to import into")
-        return _into_the_job(directory, chosen, told, as_json=as_json)
-    wanted = WorkspaceImport(directory, Workspace(workspace), identity_of(board), chosen, told)
+        return _into_the_job(directory, maps, told, as_json=as_json)
+    wanted = WorkspaceImport(directory, Workspace(workspace), identity_of(board), maps, told)
     summary = run_until_stopped(lambda stop: import_into(wanted, stop))
     click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
     return 0 if summary["complete"] else IncompleteError.exit_code
@@ -84,9 +82,9 @@ def identity_of(board: str | None) -> str:
     return entry.uuid if entry is not None and entry.uuid else board
 
 
-def _into_the_job(directory: Path, chosen: CounterMap | None, told: Profiling | None, *, as_json: bool) -> int:
+def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | None, *, as_json: bool) -> int:
     async def work(_: asyncio.Event) -> Imported:
-        return await import_job(directory, chosen, told=told)
+        return await import_job(directory, maps, told=told)
 
     imported = run_until_stopped(work)
     with open_reader(imported.database) as connection:

@@ -93,13 +93,23 @@ def acl_json(function: F) -> F:
 
 
 def counter_map(function: F) -> F:
-    """`--counter-map FILE`."""
-    return click.option(
+    """`--counter-map FILE`; the command is given `maps`: that one, else what ~/.config/profagent/counter-maps has."""
+
+    @click.option(
         "--counter-map",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
         help="TOML file that says which word of a record is which PMU counter.",
-    )(function)
+    )
+    @functools.wraps(function)
+    def with_maps(*args: Any, counter_map: Path | None, **others: Any) -> Any:
+        from profagent.cli.running import tell  # noqa: PLC0415 - verbs that decode nothing start faster
+        from profagent.commands.counter_maps import CounterMaps, maps_folder, read_map  # noqa: PLC0415 - as above
+
+        named = None if counter_map is None else read_map(counter_map)
+        return function(*args, maps=CounterMaps(named, maps_folder(), tell), **others)
+
+    return cast("F", with_maps)
 
 
 def job_directory(function: F) -> F:

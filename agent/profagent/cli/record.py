@@ -15,7 +15,6 @@ from profagent.cli.ledger import ledger_lines
 from profagent.cli.reaching import run_on_boards
 from profagent.cli.running import tell
 from profagent.commands.board_record import exit_code_of
-from profagent.commands.counter_maps import read_map
 from profagent.commands.durations import duration_s
 from profagent.commands.keeping import keeping_of
 from profagent.commands.labels import labels_of
@@ -110,7 +109,6 @@ def command(
     access: Access,
     over: OverSsh | None,
     workspace: Path | None,
-    counter_map: Path | None,
     as_json: bool,
     **chosen: Any,
 ) -> int:
@@ -122,8 +120,7 @@ def command(
 
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
     """
-    known = None if counter_map is None else read_map(counter_map)
-    wanted = RecordOptions(boards, Workspace.at(workspace), counter_map=known, **chosen)
+    wanted = RecordOptions(boards, Workspace.at(workspace), **chosen)
     summary = run_on_boards(
         boards, access, over, lambda reached, stop: record(replace(wanted, access=reached), tell, stop)
     )

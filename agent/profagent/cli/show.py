@@ -16,6 +16,8 @@ from profagent.commands.show import LAST_INFERENCE, show, shown_as_document, sho
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from profagent.commands.counter_maps import CounterMaps
+
 
 @click.command("show")
 @target_options
@@ -27,7 +29,7 @@ def command(
     session: int | None,
     job: str | None,
     workspace: Path | None,
-    counter_map: Path | None,
+    maps: CounterMaps,
     last: int | None,
     inference: int | None,
     as_json: bool,
@@ -38,7 +40,7 @@ def command(
 
     Example: profagent show -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 1
     """
-    target = find_target(directory, session, job, workspace, counter_map)
+    target = find_target(directory, session, job, workspace, maps)
     choice = chosen_inferences(last, inference, LAST_INFERENCE)
     found = show(target.database, session=target.session, job=target.job, choice=choice)
     if directory is not None:

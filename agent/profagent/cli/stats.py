@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profagent.analyse.rows import Row
+    from profagent.commands.counter_maps import CounterMaps
     from profagent.commands.stats import Stats
 
 BY = [name for part in get_args(StatsBy) for name in (get_args(part) or (part,))]
@@ -41,7 +42,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     target: str,
     workspace: Path | None,
     job: str | None,
-    counter_map: Path | None,
+    maps: CounterMaps,
     by: StatsBy,
     skip: int | None,
     sort: str | None,
@@ -55,7 +56,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     Example: profagent stats 3 --by type --sort median
     """
-    found = named_target(target, job, workspace, counter_map)
+    found = named_target(target, job, workspace, maps)
     answer = stats(found.database, session=found.session, job=found.job, options=StatsOptions(by, skip))
     rows = sorted_rows(by, answer.rows, sort)[:top]
     if as_json:

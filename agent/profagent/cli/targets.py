@@ -10,7 +10,6 @@ import click
 
 from profagent.cli import options
 from profagent.cli.running import run_until_stopped, tell
-from profagent.commands.counter_maps import read_map
 from profagent.commands.job_folder import imported_database
 from profagent.commands.workspace import Workspace
 from profagent.errors import UsageError
@@ -19,6 +18,8 @@ from profagent.store.selection import Choice
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+
+    from profagent.commands.counter_maps import CounterMaps
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -69,35 +70,37 @@ def chosen_inferences(last: int | None, inference: int | None, default: Choice) 
 
 
 def find_target(
-    directory: Path | None, session: int | None, job: str | None, workspace: Path | None, counter_map: Path | None
+    directory: Path | None, session: int | None, job: str | None, workspace: Path | None, maps: CounterMaps
 ) -> Target:
     """What the options name; a JOB directory is imported first when needed. Raises UsageError, StoreError."""
     if (directory is None) == (session is None):
         raise UsageError("name either a JOB directory or a session", hint="-dir JOB… or --session N")
     if directory is None:
-        return _session_target(Workspace.at(workspace), session, job, counter_map)
+        return _session_target(Workspace.at(workspace), session, job, maps)
     if job is not None or workspace is not None:
         raise UsageError("--job and --workspace go with --session", hint="leave them out with -dir")
-    chosen = None if counter_map is None else read_map(counter_map)
 
     async def work(_: asyncio.Event) -> Path:
-        return await imported_database(directory, chosen, tell=tell)
+        return await imported_database(directory, maps, tell=tell)
 
     return Target(run_until_stopped(work), directory, job=directory.resolve().name)
 
 
-def named_target(target: str, job: str | None, workspace: Path | None, counter_map: Path | None) -> Target:
+def named_target(target: str, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
     """What one word names: a JOB directory, or a session by its number. Raises UsageError, StoreError."""
     if target.isdecimal() and not Path(target).is_dir():
-        return find_target(None, int(target), job, workspace, counter_map)
+        return find_target(None, int(target), job, workspace, maps)
     if not Path(target).is_dir():
         raise UsageError(
             f"{target} is neither a session nor a JOB directory", hint="`profagent sessions` lists sessions"
         )
-    return find_target(Path(target), None, job, workspace, counter_map)
+    return find_target(Path(target), None, job, workspace, maps)
 
 
-def _session_target(workspace: Workspace, session: int | None, job: str | None, counter_map: Path | None) -> Target:
-    if counter_map is not None:
-        raise UsageError("--counter-map goes with -dir", hint="records of a session were decoded as they came")
+def _session_target(workspace: Workspace, session: int | None, job: str | None, maps: CounterMaps) -> Target:
+    if maps.named is not None:
+        raise UsageError(
+            "--counter-map goes with a JOB directory",
+            hint=f"`profagent redecode {session} --counter-map FILE` fills a session's columns",
+        )
     return Target(workspace.readable_database(), workspace.root / "exports" / f"session-{session}", session, job)

@@ -11,7 +11,6 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.reaching import run_on_boards
 from profagent.cli.running import tell
-from profagent.commands.counter_maps import read_map
 from profagent.commands.watch import WatchOptions, watch
 from profagent.commands.workspace import Workspace
 from profagent.export.live_text import line_of
@@ -19,6 +18,7 @@ from profagent.export.live_text import line_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from profagent.commands.counter_maps import CounterMaps
     from profagent.commands.tunnelling import OverSsh
     from profagent.link.credentials import Access
 
@@ -42,7 +42,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     with_records: bool,
     save: bool,
     workspace: Path | None,
-    counter_map: Path | None,
+    maps: CounterMaps,
     as_json: bool,
 ) -> None:
     """Show a board's inferences live, until Ctrl-C.
@@ -57,7 +57,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         board,
         from_start=from_start,
         with_records=with_records,
-        counter_map=None if counter_map is None else read_map(counter_map),
+        maps=maps,
         save=Workspace.at(workspace) if save else None,
     )
     show = show_json if as_json else show_text

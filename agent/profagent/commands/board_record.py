@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from profagent.commands.capture import Capture
+from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions, own_consumer
 from profagent.commands.remarks import link_gone, remarks
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from profagent.commands.made_jobs import MadeJobs
     from profagent.commands.workspace import Workspace
     from profagent.errors import ProfagentError
-    from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import JobChanges
     from profagent.link.credentials import Access
@@ -57,7 +57,7 @@ class RecordOptions:
     backlog: bool = False
     new: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
-    counter_map: CounterMap | None = None
+    maps: CounterMaps = BUILT_IN
     keeping: Keeping | None = None
     drops: bool = False
     access: Access = BY_ADDRESS
@@ -163,7 +163,7 @@ class BoardRecord:
                 lambda: time.time_ns() // 1000,
                 source=options.source,
                 told=None if options.made is None else options.made.told,
-                counter_map=options.counter_map,
+                maps=options.maps,
                 labels=options.labels,
                 always_new=options.new,
                 keeping=options.keeping,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from profagent.formats.countermap import CounterMap
+    from profagent.commands.counter_maps import CounterMaps
     from profagent.link.messages import Profiling
 
 __all__ = ["deliver_job", "export_job", "job_files"]
@@ -41,9 +41,9 @@ def deliver_job(mirror: Path, output: Path) -> Path:
     return target
 
 
-async def export_job(job: Path, counter_map: CounterMap | None, told: Profiling) -> None:
+async def export_job(job: Path, maps: CounterMaps, told: Profiling, sdk: str) -> None:
     """What the vendor's `--all` makes in a JOB directory: its database, timelines and summaries. StoreError."""
-    imported = await import_job(job, counter_map, told=told)
+    imported = await import_job(job, maps, told=told, sdk=sdk)
     await asyncio.to_thread(_export, imported.database, job)
     await asyncio.to_thread(write_log, job, [f"collect: {imported.files} files in {imported.elapsed_s:.1f} s"])
 

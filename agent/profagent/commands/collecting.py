@@ -15,6 +15,7 @@ from profagent.commands.board_run import BoardRun
 from profagent.commands.collect_daemon import CollectDaemon
 from profagent.commands.collect_look import aftermath, placed, prepared
 from profagent.commands.collect_results import deliver_job, export_job, job_files
+from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.commands.interruption import interrupted_by
 from profagent.commands.made_jobs import MadeJobs
 from profagent.commands.patient_ssh import PatientSsh
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from profagent.commands.boards_file import BoardEntry
     from profagent.commands.collect_look import Prepared
     from profagent.commands.workspace import Workspace
-    from profagent.formats.countermap import CounterMap
     from profagent.ssh.passwords import Asker
 
 __all__ = ["CollectOptions", "Collected", "collect"]
@@ -63,7 +63,7 @@ class CollectOptions:
     project: Path | None = None
     acl_json: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    counter_map: CounterMap | None = None
+    maps: CounterMaps = BUILT_IN
     layout: Layout = field(default_factory=Layout.of)
     bundle: Path | None = None
     exports: bool = False
@@ -194,7 +194,7 @@ class _Collect:
                 options.workspace,
                 new=True,
                 labels={**found, **options.labels},
-                counter_map=options.counter_map,
+                maps=options.maps,
                 access=access,
                 source="collect",
                 made=made,
@@ -250,7 +250,7 @@ class _Collect:
         files = {job.name: await asyncio.to_thread(job_files, job) for job in jobs}
         if options.exports:
             for job in jobs:
-                await export_job(job, options.counter_map, ready.told)
+                await export_job(job, options.maps, ready.told, summary["sdk_version"] if summary else "")
         if options.releases and summary is not None and ended.is_whole and summary["complete"]:
             await self._ssh.persist(lambda remote: remote.run(released(ready.place.output, list(summary["jobs"]))))
         after = await self._ssh.persist(lambda remote: aftermath(remote, ready, ended.end, files))

@@ -1,16 +1,20 @@
-"""Finding a counter map: the one that was named, or the simulated board's own."""
+"""Finding a counter map: one that was named, one of the user's folder that fits, or the simulated board's own."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagent.errors import UsageError
+from profagent.errors import FormatError, UsageError
 from profagent.formats.countermap import CounterMap, parse_counter_map
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+
+__all__ = ["BUILT_IN", "CounterMaps", "maps_folder", "read_map", "simulated_map"]
 
 
 @cache
@@ -28,3 +32,66 @@ def read_map(file: Path) -> CounterMap:
         raise UsageError(
             f"cannot read the counter map {file}: {error}", hint="name a TOML file with [counters.NAME] tables"
         ) from error
+
+
+def maps_folder() -> Path:
+    """Where this user's counter maps are looked for."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "profagent" / "counter-maps"
+
+
+class CounterMaps:
+    """The maps that a command may decode with; what is odd about them, and which is taken, is told once."""
+
+    def __init__(
+        self, named: CounterMap | None = None, folder: Path | None = None, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`named` is taken whatever it says; the `.toml` files of `folder`, None for none, where one alone fits."""
+        self.named = named
+        self._folder = folder
+        self._tell = tell
+        self._found: list[tuple[Path, CounterMap]] | None = None
+        self._told: set[str] = set()
+
+    def of(self, *, simulated: bool, sdk: str = "") -> CounterMap | None:
+        """The map for JOBs of a board with this SDK, empty where that is not known; None without one. It reads files.
+
+        A map fits where it is simulated as the board is, and where it names its SDK, or either does not know it.
+        """
+        if self.named is not None:
+            return self.named
+        fitting = {
+            known.fingerprint: (file, known)
+            for file, known in reversed(self._in_folder())
+            if known.simulated == simulated and known.fits_sdk(sdk)
+        }
+        if len(fitting) == 1:
+            ((file, known),) = fitting.values()
+            self._tell_once(f"counter map {known.name} of {file}, digest {known.fingerprint}")
+            return known
+        if fitting:
+            files = ", ".join(str(file) for file, _ in reversed(fitting.values()))
+            self._tell_once(
+                f"{len(fitting)} counter maps fit, and none is taken: {files}; name one with --counter-map FILE"
+            )
+        return simulated_map() if simulated else None
+
+    def _in_folder(self) -> list[tuple[Path, CounterMap]]:
+        if self._found is None:
+            self._found = [] if self._folder is None else [*self._readable(self._folder)]
+        return self._found
+
+    def _readable(self, folder: Path) -> Iterator[tuple[Path, CounterMap]]:
+        for file in sorted(folder.glob("*.toml")):
+            try:
+                yield file, read_map(file)
+            except (UsageError, FormatError) as error:
+                self._tell_once(f"not a counter map, and passed over: {error}")
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
+
+
+# Nothing is looked for.
+BUILT_IN = CounterMaps()

@@ -8,13 +8,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.commands.counter_maps import simulated_map
+from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.commands.told import profiling_known
 from profagent.errors import StoreError
 from profagent.ingest.changes import ApiRecords, JobChanges, SegmentRecords
 from profagent.ingest.local import LocalJob, list_job
 from profagent.store.database import FILE_NAME
-from profagent.store.sessions import SessionStart
+from profagent.store.sessions import MapUsed, SessionStart
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
@@ -47,19 +47,21 @@ def job_database(directory: Path) -> Path:
 
 async def import_job(
     directory: Path,
-    counter_map: CounterMap | None = None,
+    maps: CounterMaps = BUILT_IN,
     *,
     told: Profiling | None = None,
+    sdk: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> Imported:
     """Import a JOB directory. Raises UsageError, UnsupportedBoardError, StoreError.
 
-    `told` is what the JOB's program was told to record.
+    `told` is what the JOB's program was told to record, `sdk` what the board's SDK is, empty where that is not known.
 
     The database appears under its name when it is whole, so a reader never sees half of one.
     """
     started = time.monotonic()
     directory, listing = await asyncio.to_thread(_looked_at, directory)
+    counter_map = await asyncio.to_thread(lambda: maps.of(simulated=listing.is_simulated, sdk=sdk))
     database = job_database(directory)
     draft = database.with_suffix(".new")
     try:
@@ -88,8 +90,6 @@ async def _fill(
     told: Profiling | None,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    if counter_map is None and listing.is_simulated:
-        counter_map = simulated_map()
     session = await store.begin(
         SessionStart(
             identity="import",
@@ -99,7 +99,7 @@ async def _fill(
             address=str(directory),
             started_us=time.time_ns() // 1000,
             simulated=listing.is_simulated,
-            counter_map=None if counter_map is None else counter_map.name,
+            decoded_with=MapUsed.of(counter_map),
         )
     )
     if told is not None:

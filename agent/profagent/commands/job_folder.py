@@ -7,30 +7,29 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from profagent import __version__
+from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.commands.importing import import_job, job_database
 from profagent.errors import StoreError
 from profagent.store.database import SCHEMA_VERSION, schema_version
+from profagent.store.queries import find_session, open_reader
+from profagent.store.sessions import MapUsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from profagent.formats.countermap import CounterMap
-
 LOG_FILE = "log/profagent.log"
 
 
-async def imported_database(
-    directory: Path, counter_map: CounterMap | None = None, *, tell: Callable[[str], None]
-) -> Path:
+async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, tell: Callable[[str], None]) -> Path:
     """The JOB's database; imported first when it is missing, of another version, or older than a file of the JOB.
 
-    Another map than it was made with is a reason as well.
+    A map that is named, or one that was found since it was made without, or has changed, is a reason as well.
     """
     database = job_database(directory)
-    if counter_map is not None or not _is_fresh(directory, database):
+    if maps.named is not None or not _is_fresh(directory, database) or _gained_map(database, maps):
         tell(f"importing {directory}")
-        imported = await import_job(directory, counter_map)
+        imported = await import_job(directory, maps)
         write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s"])
     return database
 
@@ -57,6 +56,13 @@ def _is_fresh(directory: Path, database: Path) -> bool:
     if schema_version(database) != SCHEMA_VERSION:
         return False
     return all(changed_ns <= made_ns for changed_ns in _changes_ns(directory))
+
+
+def _gained_map(database: Path, maps: CounterMaps) -> bool:
+    with open_reader(database) as connection:
+        session = find_session(connection)
+    found = MapUsed.of(maps.of(simulated=session.simulated, sdk=session.sdk_version))
+    return session.counter_map in (None, found.name) and session.counter_map_digest != found.digest
 
 
 def _changes_ns(directory: Path) -> Iterable[int]:

@@ -98,7 +98,7 @@ class NightRun:
         return Captured(None, "the night was stopped before it was this board's turn")
 
     async def _attempt(self, board: Board, deadline: float, stop: asyncio.Event) -> Captured:
-        call = capture_call(board, self.folder, self.workspace.root, self.run)
+        call = capture_call(board, self.folder, self.workspace.root, self.run, self.settings.counter_map)
         self.tell(f"{board.name}: profagent {' '.join(call)}")
         ended = await run_command(
             call, max(0.0, deadline - self.clock()), stop, lambda line: self.tell(f"{board.name}: {line}")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from profagent.commands.clocks import clock_difference
-from profagent.commands.counter_maps import simulated_map
 from profagent.commands.job_remarks import MOST_REMARKS, JobRemarks
 from profagent.commands.mirroring import BoardMirrors
 from profagent.commands.to_the_end import to_the_end
@@ -72,9 +71,9 @@ class Recording:
             if self._is_torn:
                 await self._restore()
             return
-        counter_map = self._options.counter_map or (simulated_map() if board.simulated else None)
-        start = self._options.session_start(board, identity, address, counter_map)
-        options = self._options
+        options, maps = self._options, self._options.maps
+        counter_map = await asyncio.to_thread(lambda: maps.of(simulated=board.simulated, sdk=board.sdk_version))
+        start = options.session_start(board, identity, address, counter_map)
         self._opened = BoardMirrors(
             self._workspace, identity, counter_map, keeping=options.keeping, drops=options.drops
         )

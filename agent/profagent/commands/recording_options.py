@@ -6,7 +6,8 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from profagent.store.sessions import SessionStart
+from profagent.commands.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.sessions import MapUsed, SessionStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ class RecordingOptions:
 
     now_us: Callable[[], int]
     source: str = "record"
-    counter_map: CounterMap | None = None
+    maps: CounterMaps = BUILT_IN
     labels: Mapping[str, str] = field(default_factory=dict)
     always_new: bool = False
     job: str = ""
@@ -51,7 +52,7 @@ class RecordingOptions:
             simulated=board.simulated,
             daemon_version=board.daemon_version,
             sdk_version=board.sdk_version,
-            counter_map=None if counter_map is None else counter_map.name,
+            decoded_with=MapUsed.of(counter_map),
             labels=self.labels,
             always_new=self.always_new,
             keeping=None if self.keeping is None else str(self.keeping),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from profagent.commands.beginnings import Beginnings
 from profagent.commands.capture import Capture
+from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.remarks import link_gone, remarks
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from profagent.commands.workspace import Workspace
     from profagent.errors import ProfagentError
     from profagent.export.live import Event
-    from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import JobChanges
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
@@ -58,7 +58,7 @@ class WatchOptions:
     address: str
     from_start: bool = False
     with_records: bool = False
-    counter_map: CounterMap | None = None
+    maps: CounterMaps = BUILT_IN
     save: Workspace | None = None
     access: Access = BY_ADDRESS
 
@@ -193,14 +193,12 @@ async def watch(
 async def _sink(options: WatchOptions, beginnings: Beginnings) -> AsyncIterator[Sink]:
     """Where the stream goes: nowhere, or into a session of the workspace, which ends with the context."""
     if options.save is None:
-        yield Watching(options.counter_map, beginnings)
+        yield Watching(options.maps, beginnings)
         return
     async with AsyncExitStack() as stack:
         stack.enter_context(options.save.locked())
         store = await stack.enter_async_context(Store(options.save.database))
-        chosen = RecordingOptions(
-            lambda: time.time_ns() // 1000, source="watch", counter_map=options.counter_map, always_new=True
-        )
+        chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="watch", maps=options.maps, always_new=True)
         recording = Recording(options.save, store, chosen)
         stack.push_async_callback(recording.end)
         yield recording

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from profagent.commands.counter_maps import simulated_map
+from profagent.commands.counter_maps import CounterMaps, simulated_map
 from profagent.commands.remembered_files import DECODED_LOGS, REMEMBERED_BYTES, Arriving, RememberedFiles
 from profagent.errors import FormatError, StoreError, UnsupportedBoardError
 from profagent.formats.names import LogKind, parse_log_name
@@ -84,8 +85,9 @@ class _Job:
 class Watching:
     """The sink of a capture that keeps nothing."""
 
-    def __init__(self, counter_map: CounterMap | None, beginnings: Beginnings) -> None:
-        self._counter_map = counter_map
+    def __init__(self, maps: CounterMaps, beginnings: Beginnings) -> None:
+        self._maps = maps
+        self._counter_map: CounterMap | None = None
         self._beginnings = beginnings
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
         self._arriving = Arriving()
@@ -94,9 +96,10 @@ class Watching:
         self.refused: dict[str, UnsupportedBoardError] = {}
 
     async def begin(self, board: Board, address: str) -> None:  # noqa: ARG002 - the sink's interface
-        """Choose the simulated board's counter map; what was on the way in an earlier stream comes again."""
-        if self._counter_map is None and board.simulated:
-            self._counter_map = simulated_map()
+        """Choose the board's counter map; what was on the way in an earlier stream comes again."""
+        self._counter_map = await asyncio.to_thread(
+            lambda: self._maps.of(simulated=board.simulated, sdk=board.sdk_version)
+        )
         self._begun_us = self._begun_us or board.clocks.wall_us
         self._arriving.clear()
         for job in self._jobs.values():

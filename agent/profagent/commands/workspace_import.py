@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions
 from profagent.errors import ProfagentError, UsageError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.commands.workspace import Workspace
-    from profagent.formats.countermap import CounterMap
     from profagent.ingest.commit import Step
     from profagent.ingest.local import JobListing
     from profagent.link.messages import Acknowledgement, Holding, Profiling
@@ -46,7 +46,7 @@ class WorkspaceImport:
     directory: Path
     workspace: Workspace
     board: str = NO_BOARD
-    counter_map: CounterMap | None = None
+    maps: CounterMaps = BUILT_IN
     told: Profiling | None = None
 
 
@@ -72,7 +72,7 @@ async def import_into(
     with options.workspace.locked():
         async with Store(options.workspace.database) as store:
             chosen = RecordingOptions(
-                lambda: time.time_ns() // 1000, source="import", counter_map=options.counter_map, job=directory.name
+                lambda: time.time_ns() // 1000, source="import", maps=options.maps, job=directory.name
             )
             recording = Recording(options.workspace, store, chosen, reached=reached)
             await recording.begin(_board(options.board, listing), str(directory))

@@ -48,6 +48,7 @@ def describe_provenance(
         "job_state": job.state,
         "frequency_mhz": job.frequency_mhz,
         "counter_map": session.counter_map,
+        "counter_map_digest": session.counter_map_digest,
         "sampling": dict(sampling),
         "ledger": ledger_counts(ledger),
         "kept_losses": list(kept_losses),

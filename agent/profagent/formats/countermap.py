@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import tomllib
 from dataclasses import dataclass
@@ -51,6 +52,9 @@ _COUNTER_KEYS = {
 }
 _TYPES: dict[str, np.dtype[Any]] = {"u16": np.dtype("<u2"), "u32": np.dtype("<u4"), "u64": np.dtype("<u8")}
 _DENOMINATORS = ("ticks", "cycles", "none")
+# What `calibrate` writes when nobody told it the SDK.
+SDK_NOT_SAID = ("", "unknown")
+FINGERPRINT_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,16 @@ class CounterMap:
     simulated: bool
     digest: str
     counters: tuple[Counter, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what it makes of records: maps that are alike in it decode alike, whatever they are called."""
+        places = [(each.name, each.offset, each.type, each.scale, each.denominator) for each in self.counters]
+        return hashlib.blake2b(repr(places).encode(), digest_size=FINGERPRINT_BYTES).hexdigest()
+
+    def fits_sdk(self, sdk: str) -> bool:
+        """Whether it may be for a board's SDK: it names the same, or either is not known."""
+        return self.sdk == sdk or self.sdk in SDK_NOT_SAID or sdk in SDK_NOT_SAID
 
     def apply(self, records: Records) -> dict[str, npt.NDArray[np.float64]]:
         """Give each known counter's values of aicore records, shape (records,), by its name.

@@ -85,9 +85,13 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedKnown:
-    """The JOB carries the simulated board's marker file; `counter_map` names the map it is decoded with."""
+    """The JOB carries the simulated board's marker file; `counter_map` names the map it is decoded with.
+
+    `digest` is that map's.
+    """
 
     counter_map: str | None
+    digest: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,8 @@ class JobDecoder:
             logs.counter_map = self._marked_map
             yield from self._redecoded("")
         self._is_marked = True
-        yield SimulatedKnown(None if logs.counter_map is None else logs.counter_map.name)
+        known = logs.counter_map
+        yield SimulatedKnown(None, None) if known is None else SimulatedKnown(known.name, known.fingerprint)
 
     def _read(self, path: str, name: LogName, data: bytes, *, is_whole: bool) -> Iterator[Change]:
         known: list[Change] = []

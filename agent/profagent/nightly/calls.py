@@ -28,11 +28,15 @@ class Captured(NamedTuple):
     is_incomplete: bool = False
 
 
-def capture_call(board: Board, folder: Path, workspace: Path, run: str) -> list[str]:
-    """The arguments of `profagent` that capture a board; paths are relative to `folder`, where the settings are."""
+def capture_call(board: Board, folder: Path, workspace: Path, run: str, counter_map: str = "") -> list[str]:
+    """The arguments of `profagent` that capture a board; paths are relative to `folder`, where the settings are.
+
+    `counter_map` is empty where none is named.
+    """
     labels = {**board.labels, "nightly": run}
     common = ["--board", board.name, "--workspace", str(workspace), "--json"]
     common += [part for key, value in labels.items() for part in ("--label", f"{key}={value}")]
+    common += ["--counter-map", str(folder / counter_map)] if counter_map else []
     if board.record is not None:
         ends = [] if board.record.for_ is None else ["--for", board.record.for_]
         ends += ["--until-finished"] if board.record.until_finished else []

@@ -20,6 +20,7 @@ EXAMPLE = """\
 # wait = "1m"                 # before the second attempt; twice as long before each later one
 # exports = []                # of each session: "timeline", "summary"
 # baseline = ""               # a name of `profagent baseline`, for boards that do not name their own
+# counter_map = ""            # a TOML file that `profagent calibrate` wrote; relative to this file
 fail_if = ["total.median>+3%", "layer.median>+5%"]   # conditions of `profagent diff`
 
 # [retention]                 # rules of `profagent gc`, all of which must allow it; without any, nothing goes
@@ -99,6 +100,7 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     wait: str = "1m"
     exports: list[Export] = []
     baseline: str = ""
+    counter_map: str = ""
     fail_if: list[str] = []
     retention: Retention = msgspec.field(default_factory=Retention)
     tell: Tell = msgspec.field(default_factory=Tell)

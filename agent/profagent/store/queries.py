@@ -50,6 +50,7 @@ class SessionRow(NamedTuple):
     daemon_version: str
     sdk_version: str
     counter_map: str | None
+    counter_map_digest: str | None = None
 
 
 class JobRow(NamedTuple):
@@ -131,7 +132,7 @@ def find_session(connection: sqlite3.Connection, session: int | None = None) -> 
     """The session of that number, or the newest; UsageError when there is none."""
     row = connection.execute(
         "SELECT s.session, b.identity, b.hostname, s.source, s.started_us, s.simulated, s.daemon_version,"
-        " s.sdk_version, s.counter_map FROM session s JOIN board b USING (board)"
+        " s.sdk_version, s.counter_map, s.counter_map_digest FROM session s JOIN board b USING (board)"
         " WHERE ?1 IS NULL OR s.session = ?1 ORDER BY s.session DESC LIMIT 1",
         (session,),
     ).fetchone()

@@ -1,4 +1,4 @@
--- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 4.
+-- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 5.
 -- Tables have singular names and serve profagent; the views at the end are the public interface.
 -- Times are board wall-clock microseconds since 1970 unless a column says otherwise; NULL is "not known".
 
@@ -20,7 +20,8 @@ CREATE TABLE session (
     daemon_version TEXT NOT NULL,
     sdk_version    TEXT NOT NULL,
     counter_map    TEXT,                -- name of the counter map its records were decoded with
-    keeping        TEXT                 -- which inferences it keeps, NULL for all
+    keeping        TEXT,                -- which inferences it keeps, NULL for all
+    counter_map_digest TEXT             -- of what that map makes of a record; NULL without one, or of an earlier version
 );
 
 CREATE TABLE session_label (
@@ -308,7 +309,8 @@ SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.starte
        (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'loss') AS losses,
        (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'note') AS notes,
        s.keeping,
-       ifnull(f.sampled, 0) AS sampled, f.due, ifnull(f.passed_over, 0) AS passed_over, c.cleared_us
+       ifnull(f.sampled, 0) AS sampled, f.due, ifnull(f.passed_over, 0) AS passed_over, c.cleared_us,
+       s.counter_map_digest
 FROM session s JOIN board b USING (board) LEFT JOIN cleared_session c USING (session)
 LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(due) THEN sum(due) END AS due,
                   sum(passed_over) AS passed_over
@@ -376,4 +378,4 @@ SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.
        k.to_us, k.id
 FROM kept_loss k JOIN ledger_entry e USING (entry) JOIN board b USING (board);
 
-PRAGMA user_version = 4;
+PRAGMA user_version = 5;

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from profagent.formats.countermap import CounterMap
+
 # The marker may have come with another session, which named the JOB's counter map.
 _SIMULATED_BEFORE = (
-    "UPDATE session SET simulated = 1, counter_map = ifnull(counter_map, (SELECT max(s.counter_map)"
-    " FROM session s JOIN session_job USING (session) WHERE job = ?2 AND s.simulated)) WHERE session = ?1"
+    "UPDATE session SET simulated = 1, (counter_map, counter_map_digest) = (SELECT s.counter_map, s.counter_map_digest"
+    " FROM session s LEFT JOIN session_job j ON j.session = s.session AND job = ?2"
+    " WHERE s.session = ?1 AND s.counter_map IS NOT NULL OR j.job IS NOT NULL AND s.simulated"
+    " ORDER BY s.counter_map IS NULL, s.session <> ?1, s.counter_map DESC LIMIT 1) WHERE session = ?1"
     " AND EXISTS (SELECT 1 FROM log WHERE job = ?2 AND path = 'simulated' AND complete > 0)"
 )
+
+
+class MapUsed(NamedTuple):
+    """The counter map that a session's records are decoded with, by name and by digest; None and None without one."""
+
+    name: str | None = None
+    digest: str | None = None
+
+    @staticmethod
+    def of(counter_map: CounterMap | None) -> MapUsed:
+        """A map as sessions name it."""
+        return NO_MAP if counter_map is None else MapUsed(counter_map.name, counter_map.fingerprint)
+
+
+NO_MAP = MapUsed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +54,7 @@ class SessionStart:
     simulated: bool
     daemon_version: str = ""
     sdk_version: str = ""
-    counter_map: str | None = None
+    decoded_with: MapUsed = NO_MAP
     labels: Mapping[str, str] = field(default_factory=dict)
     always_new: bool = False
     job: str = ""
@@ -94,21 +113,26 @@ def _to_go_on_with(connection: sqlite3.Connection, board: int, start: SessionSta
 
 def _of_job(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
     row = connection.execute(
-        "SELECT s.session, s.counter_map FROM session s JOIN session_job USING (session) JOIN job j USING (job)"
+        "SELECT s.session, s.counter_map, s.counter_map_digest"
+        " FROM session s JOIN session_job USING (session) JOIN job j USING (job)"
         " WHERE s.board = ? AND s.source = ? AND j.name = ?"
         " AND s.session NOT IN (SELECT session FROM cleared_session) ORDER BY s.session DESC LIMIT 1",
         (board, start.source, start.job),
     ).fetchone()
     if row is None:
         return None
-    session, counter_map = row
-    if counter_map != start.counter_map:
+    session, before = row[0], MapUsed(*row[1:])
+    # Sessions of earlier versions have no digest.
+    if before.name != start.decoded_with.name or before.digest not in (None, start.decoded_with.digest):
         raise UsageError(
-            f"session {session} has {start.job} with counter map {counter_map or 'none'},"
-            f" not {start.counter_map or 'none'}",
-            hint="import it with the same counter map, or into another workspace",
+            f"session {session} has {start.job} with counter map {_shown(before)}, not {_shown(start.decoded_with)}",
+            hint=f"take the same map or another workspace, or have `profagent redecode {session}` exchange the map",
         )
     return int(session)
+
+
+def _shown(used: MapUsed) -> str:
+    return "none" if used.name is None else f"{used.name} ({used.digest or 'of no known digest'})"
 
 
 def _begin_job(connection: sqlite3.Connection, board: int, session: int, start: SessionStart) -> None:
@@ -127,8 +151,9 @@ def _begin_job(connection: sqlite3.Connection, board: int, session: int, start: 
 def _unfinished(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
     row = connection.execute(
         "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL"
-        " AND (counter_map IS ?3 OR simulated AND ?3 IS NULL) AND keeping IS ?4",
-        (board, start.source, start.counter_map, start.keeping),
+        " AND (counter_map IS ?3 AND ifnull(counter_map_digest, ?4) IS ?4 OR simulated AND ?3 IS NULL)"
+        " AND keeping IS ?5",
+        (board, start.source, *start.decoded_with, start.keeping),
     ).fetchone()
     return None if row[0] is None else int(row[0])
 
@@ -136,7 +161,7 @@ def _unfinished(connection: sqlite3.Connection, board: int, start: SessionStart)
 def _add(connection: sqlite3.Connection, board: int, start: SessionStart) -> int:
     cursor = connection.execute(
         "INSERT INTO session (board, source, address, started_us, simulated, daemon_version, sdk_version, counter_map,"
-        " keeping) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " counter_map_digest, keeping) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             board,
             start.source,
@@ -145,7 +170,7 @@ def _add(connection: sqlite3.Connection, board: int, start: SessionStart) -> int
             int(start.simulated),
             start.daemon_version,
             start.sdk_version,
-            start.counter_map,
+            *start.decoded_with,
             start.keeping,
         ),
     )

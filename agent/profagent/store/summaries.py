@@ -20,8 +20,10 @@ def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, A
 
     `earlier` lists its JOBs of which it fetched nothing: they are in none of its figures.
     """
-    board, simulated = connection.execute(
-        "SELECT identity, simulated FROM session JOIN board USING (board) WHERE session = ?", (session,)
+    board, simulated, sdk_version, counter_map, digest = connection.execute(
+        "SELECT identity, simulated, sdk_version, counter_map, counter_map_digest"
+        " FROM session JOIN board USING (board) WHERE session = ?",
+        (session,),
     ).fetchone()
     jobs = connection.execute(
         "SELECT job, name, state FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY job", (session,)
@@ -32,6 +34,9 @@ def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, A
         "session": session,
         "board": board,
         "simulated": bool(simulated),
+        "sdk_version": sdk_version,
+        "counter_map": counter_map,
+        "counter_map_digest": digest,
         "jobs": [name for _, name, _ in jobs],
         "bytes": sum(_bytes(connection, job) for job, _, _ in jobs if job not in stood),
         "records": {unit: _records(connection, session, table) for table, unit in _UNITS.items()},

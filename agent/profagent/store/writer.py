@@ -183,8 +183,9 @@ class JobRows:
 
     def _mark_simulated(self, change: SimulatedKnown) -> None:
         self._connection.execute(
-            "UPDATE session SET simulated = 1, counter_map = ifnull(counter_map, ?) WHERE session = ?",
-            (change.counter_map, self._session),
+            "UPDATE session SET simulated = 1, counter_map = ifnull(counter_map, ?2),"
+            " counter_map_digest = iif(counter_map IS NULL, ?1, counter_map_digest) WHERE session = ?3",
+            (change.digest, change.counter_map, self._session),
         )
 
     def _replace_layers(self, change: LayersKnown) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from profagent.cli.targets import chosen_inferences, find_target
+from profagent.commands.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.commands.export import NO_CHOICE
 from profagent.errors import UsageError
 from profagent.store.selection import Choice
@@ -17,33 +18,33 @@ SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQ
 
 def test_a_job_directory_is_imported_and_its_results_belong_to_it(tmp_path: Path) -> None:
     job = Path(shutil.copytree(SMALL, tmp_path / SMALL.name))
-    target = find_target(job, None, None, None, None)
+    target = find_target(job, None, None, None, BUILT_IN)
     assert (target.database, target.folder, target.session) == (job / "sqlite" / "profagent.db", job, None)
     assert target.database.is_file()
 
 
 def test_results_of_a_session_belong_to_the_workspace(tmp_path: Path) -> None:
-    target = find_target(None, 3, "JOBA", tmp_path, None)
+    target = find_target(None, 3, "JOBA", tmp_path, BUILT_IN)
     assert target.database == tmp_path / "profagent.db"
     assert target.folder == tmp_path / "exports" / "session-3"
     assert (target.session, target.job) == (3, "JOBA")
 
 
 @pytest.mark.parametrize(
-    ("directory", "session", "job", "workspace", "counter_map"),
+    ("directory", "session", "job", "workspace", "maps"),
     [
-        (None, None, None, None, None),
-        (Path("JOB"), 1, None, None, None),
-        (Path("JOB"), None, "JOBA", None, None),
-        (Path("JOB"), None, None, Path("w"), None),
-        (None, 1, None, None, Path("map.toml")),
+        (None, None, None, None, BUILT_IN),
+        (Path("JOB"), 1, None, None, BUILT_IN),
+        (Path("JOB"), None, "JOBA", None, BUILT_IN),
+        (Path("JOB"), None, None, Path("w"), BUILT_IN),
+        (None, 1, None, None, CounterMaps(simulated_map())),
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    directory: Path | None, session: int | None, job: str | None, workspace: Path | None, counter_map: Path | None
+    directory: Path | None, session: int | None, job: str | None, workspace: Path | None, maps: CounterMaps
 ) -> None:
     with pytest.raises(UsageError):
-        find_target(directory, session, job, workspace, counter_map)
+        find_target(directory, session, job, workspace, maps)
 
 
 def test_without_options_the_verb_s_own_choice_holds() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.counter_maps import simulated_map
+from profagent.commands.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.commands.job_folder import imported_database, write_log
 from profagent.errors import StoreError
 
@@ -23,10 +23,10 @@ def job(tmp_path: Path) -> Path:
     return Path(shutil.copytree(SMALL, tmp_path / SMALL.name))
 
 
-def _open(job: Path, *, with_map: bool = False) -> bool:
+def _open(job: Path, maps: CounterMaps = BUILT_IN) -> bool:
     """Ask for the JOB's database; whether it was imported for that."""
     told: list[str] = []
-    database = asyncio.run(imported_database(job, simulated_map() if with_map else None, tell=told.append))
+    database = asyncio.run(imported_database(job, maps, tell=told.append))
     assert database.is_file()
     return told == [f"importing {job}"]
 
@@ -54,7 +54,21 @@ def test_our_own_files_are_not_the_job_s(job: Path) -> None:
 
 def test_another_counter_map_has_it_imported_again(job: Path) -> None:
     _open(job)
-    assert _open(job, with_map=True)
+    assert _open(job, CounterMaps(simulated_map()))
+
+
+def test_a_counter_map_that_is_found_later_or_was_changed_has_it_imported_again(job: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "counter-maps"
+    folder.mkdir()
+    text = (Path(__file__).parents[3] / "agent/profagent/formats/maps/simulated.toml").read_text("utf-8")
+    text = text.replace("simulated = true", "simulated = false")
+    assert _open(job, CounterMaps(folder=folder))
+    for change in ("", "0.5"):
+        (folder / "a.toml").write_text(text.replace("scale = 1.0", f"scale = {change or 1.0}"), "utf-8")
+        assert _open(job, CounterMaps(folder=folder))
+        assert not _open(job, CounterMaps(folder=folder))
+    (folder / "a.toml").unlink()
+    assert not _open(job, CounterMaps(folder=folder))
 
 
 def test_a_database_of_an_older_version_is_made_anew(job: Path) -> None:

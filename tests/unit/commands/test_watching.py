@@ -8,6 +8,7 @@ import pytest
 
 from profagent.commands import remembered_files, watching
 from profagent.commands.beginnings import Beginnings
+from profagent.commands.counter_maps import BUILT_IN
 from profagent.commands.remembered_files import REMEMBERED_FILES, Arriving, RememberedFiles
 from profagent.commands.watching import FORGOTTEN, REMEMBERED_JOBS, Watching
 from profagent.formats.names import parse_log_name
@@ -30,7 +31,7 @@ async def _sender(beginnings: Beginnings | None = None, *, simulated: bool = Fal
     """A watched JOB, shown from its start unless told otherwise."""
     beginnings = beginnings or Beginnings(from_start=True)
     beginnings.wants(JobStatus(1, JOB, "/root", "open", caught_up=False), listed=True)
-    sender = Sender(Watching(None, beginnings))
+    sender = Sender(Watching(BUILT_IN, beginnings))
     await sender.open(of=board(simulated=simulated))
     return sender
 

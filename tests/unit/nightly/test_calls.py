@@ -15,6 +15,8 @@ def test_record() -> None:
     board = Board("lab1", record=Record("10m", until_finished=True, more=["--backlog"]), labels={"place": "lab"})
     ends = ["--for", "10m", "--until-finished", "--backlog"]
     assert capture_call(board, FOLDER, WORKSPACE, "now") == ["record", "--new", *COMMON, *ends]
+    named = ["--counter-map", "/nightly/maps/b2.toml"]
+    assert capture_call(board, FOLDER, WORKSPACE, "now", "maps/b2.toml") == ["record", "--new", *COMMON, *named, *ends]
 
 
 def test_collect() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from profagent.store.database import open_for_writing
-from profagent.store.sessions import SessionStart, begin_session, end_session
+from profagent.store.sessions import MapUsed, SessionStart, begin_session, end_session
 
 START = SessionStart("b1", "euler", "SS928", "record", "10.0.0.1:50151", 17, simulated=False, daemon_version="1.0")
 
@@ -24,12 +24,15 @@ def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 def test_a_session_has_what_is_known_when_it_begins(db: sqlite3.Connection) -> None:
     labels = {"model": "yolo v5", "note": "ä"}
-    session, board = begin_session(db, replace(START, labels=labels, counter_map="mine", sdk_version="2"))
+    session, board = begin_session(
+        db, replace(START, labels=labels, decoded_with=MapUsed("mine", "12"), sdk_version="2")
+    )
     columns = (
-        "board, hostname, source, address, started_us, ended_us, simulated, daemon_version, sdk_version, counter_map"
+        "board, hostname, source, address, started_us, ended_us, simulated, daemon_version, sdk_version, counter_map,"
+        " counter_map_digest"
     )
     assert db.execute(f"SELECT {columns} FROM sessions WHERE session = ?", (session,)).fetchone() == (
-        *("b1", "euler", "record", "10.0.0.1:50151", 17, None, 0, "1.0", "2", "mine"),
+        *("b1", "euler", "record", "10.0.0.1:50151", 17, None, 0, "1.0", "2", "mine", "12"),
     )
     assert dict(db.execute("SELECT key, value FROM session_label").fetchall()) == labels
     assert db.execute("SELECT board, model FROM board").fetchall() == [(board, "SS928")]
@@ -47,12 +50,14 @@ def test_an_unfinished_session_goes_on_with_more_labels(db: sqlite3.Connection) 
         replace(START, always_new=True),
         replace(START, source="watch"),
         replace(START, identity="b2"),
-        replace(START, counter_map="mine"),
+        replace(START, decoded_with=MapUsed("mine", "12")),
+        replace(START, decoded_with=MapUsed("its", "34")),
     ],
-    ids=["told so", "another source", "another board", "another counter map"],
+    ids=["told so", "another source", "another board", "another counter map", "a map that was changed"],
 )
 def test_a_session_is_not_gone_on_with_by(db: sqlite3.Connection, other: SessionStart) -> None:
-    first, _ = begin_session(db, START)
+    used = MapUsed("its", "12") if other.decoded_with.name == "its" else START.decoded_with
+    first, _ = begin_session(db, replace(START, decoded_with=used))
     second, _ = begin_session(db, other)
     assert second != first
 

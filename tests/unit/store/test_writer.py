@@ -60,11 +60,12 @@ def test_a_job_belongs_to_every_session_that_took_part(rows: Rows) -> None:
 
 
 def test_a_simulated_job_marks_its_session_and_names_its_map_once(rows: Rows) -> None:
-    rows.apply(SimulatedKnown(None))
-    assert rows.query("SELECT simulated, counter_map FROM session") == [(1, None)]
-    rows.apply(SimulatedKnown("simulated"))
-    rows.apply(SimulatedKnown("other"))
-    assert rows.query("SELECT simulated, counter_map FROM session") == [(1, "simulated")]
+    rows.apply(SimulatedKnown(None, None))
+    query = "SELECT simulated, counter_map, counter_map_digest FROM session"
+    assert rows.query(query) == [(1, None, None)]
+    rows.apply(SimulatedKnown("simulated", "12"))
+    rows.apply(SimulatedKnown("other", "34"))
+    assert rows.query(query) == [(1, "simulated", "12")]
 
 
 def test_a_layer_table_replaces_the_one_before(rows: Rows) -> None:
@@ -144,11 +145,11 @@ def test_several_jobs_are_written_in_one_transaction(rows: Rows) -> None:
 
 
 def test_a_later_session_of_a_simulated_job_is_simulated_with_its_map(rows: Rows) -> None:
-    rows.apply(SimulatedKnown("simulated"), LogAdvanced("simulated", 1, 0, complete=True, digest=b"d"))
+    rows.apply(SimulatedKnown("simulated", "12"), LogAdvanced("simulated", 1, 0, complete=True, digest=b"d"))
     rows.session()
     rows.apply()
     rows.apply(job="JOB" + "B" * 32)
     rows.session()
     rows.apply(job="JOB" + "B" * 32)
-    query = "SELECT session, simulated, counter_map FROM session"
-    assert rows.query(query) == [(1, 1, "simulated"), (2, 1, "simulated"), (3, 0, None)]
+    query = "SELECT session, simulated, counter_map, counter_map_digest FROM session"
+    assert rows.query(query) == [(1, 1, "simulated", "12"), (2, 1, "simulated", "12"), (3, 0, None, None)]
