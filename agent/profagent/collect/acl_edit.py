@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.doctor.acl_correction import METRICS, as_strings
+from profagent.doctor.acl_correction import METRICS, as_strings, profiler_strings
 from profagent.errors import FormatError, UsageError
 from profagent.formats.acl_json import load_acl_json
 
@@ -47,7 +47,7 @@ def edited_acl_json(data: bytes, asked: Profiler, file: str, *, without_dump: bo
     """
     document = _document(data, file) if data else {}
     found = document.get(PROFILER)
-    told = {key: str(value) for key, value in as_strings(found).items()} if isinstance(found, dict) else {}
+    told = profiler_strings(found) if isinstance(found, dict) else {}
     kept = {key: as_strings(value) for key, value in document.items() if not (without_dump and key == DUMP)}
     text = json.dumps({**kept, PROFILER: {**told, **_values(told, asked, file)}}, indent=2, ensure_ascii=False) + "\n"
     # Halves of characters, which a file can only name by their numbers.

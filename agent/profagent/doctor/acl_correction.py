@@ -7,6 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from profagent.doctor.near_json import merged, read_near_json
 from profagent.errors import FormatError
 from profagent.formats.acl_json import load_acl_json
 from profagent.formats.sampling import interval_of
@@ -14,9 +15,10 @@ from profagent.formats.sampling import interval_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["METRICS", "PROFILER_KEYS", "as_strings", "corrected_acl_json", "meant_key"]
+__all__ = ["METRICS", "PROFILER_KEYS", "as_strings", "corrected_acl_json", "meant_key", "profiler_strings"]
 
 PROFILER_KEYS = ("switch", "output", "interval", "acl_api", "aicpu", "aacpu", "aic_metrics", "aac_metrics")
+_SWITCHES = ("switch", "acl_api", "aicpu", "aacpu")
 # Where nothing tells where JOBs should go.
 OUTPUT = "/opt/app/profiling"
 METRICS = "ArithmeticUtilization"
@@ -24,18 +26,28 @@ _ALIKE = 0.8
 
 
 def corrected_acl_json(data: bytes) -> str:
-    """The text with which the runtime records; what the file says for others stays, but a dump."""
-    try:
-        loaded = load_acl_json(data, "")
-    except FormatError:
-        loaded = {}
-    given: Mapping[str, object] = loaded if isinstance(loaded, dict) else {}
-    found = next((value for key, value in given.items() if key.casefold() == "profiler"), None)
-    told = {str(meant_key(key) or key): _text(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    """The text with which the runtime records; what the file says for others stays, but a dump.
+
+    Of a file that is no JSON stays what can be made out.
+    """
+    given = _given(data)
+    found: dict[str, Any] = {}
+    # The exact spelling wins over others.
+    for key in sorted((key for key in given if key.casefold() == "profiler"), key=lambda key: key == "profiler"):
+        found.update(merged(given[key]))
+    told = profiler_strings({meant_key(key) or key: value for key, value in found.items()})
     others = {key: as_strings(value) for key, value in given.items() if key.casefold() not in ("profiler", "dump")}
     text = json.dumps({**others, "profiler": _profiler(told)}, indent=2, ensure_ascii=False) + "\n"
     # Halves of characters, which a file can only name by their numbers.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _given(data: bytes) -> Mapping[str, Any]:
+    try:
+        loaded = load_acl_json(data, "")
+    except FormatError:
+        return read_near_json(data)
+    return merged(loaded)
 
 
 def meant_key(key: str) -> str | None:
@@ -48,7 +60,7 @@ def meant_key(key: str) -> str | None:
     return by_plain[alike[0]] if alike else None
 
 
-def _profiler(told: Mapping[str, str]) -> dict[str, str]:
+def _profiler(told: Mapping[str, Any]) -> dict[str, Any]:
     """The object with both spellings of each item: the libraries read one, the manual has the other."""
     aicpu, acl_api = _is_wanted(told, "aicpu", "aacpu"), _is_wanted(told, "acl_api")
     profiler = {
@@ -64,15 +76,30 @@ def _profiler(told: Mapping[str, str]) -> dict[str, str]:
     return {**{key: value for key, value in told.items() if key not in PROFILER_KEYS}, **profiler}
 
 
-def _is_wanted(told: Mapping[str, str], *spellings: str) -> bool:
+def _is_wanted(told: Mapping[str, Any], *spellings: str) -> bool:
     """Both are on unless the file says otherwise, as the manual has it."""
-    value = next((told[key] for key in spellings if key in told), "on")
+    value: str = next((told[key] for key in spellings if key in told), "on")
     return value.casefold() not in ("off", "false", "0", "no")
 
 
 def _interval(value: str) -> str:
     interval = interval_of(value) if value else None
     return "1" if interval is None else str(interval)
+
+
+def profiler_strings(profiler: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of `profiler`, each value a string: a truth of a switch is on or off, null says nothing."""
+    return {key: _profiler_text(key, value) for key, value in profiler.items() if _says_something(key, value)}
+
+
+def _says_something(key: str, value: object) -> bool:
+    return key not in PROFILER_KEYS or (isinstance(value, str) if key == "output" else value is not None)
+
+
+def _profiler_text(key: str, value: object) -> Any:
+    if key in _SWITCHES and isinstance(value, bool):
+        return "on" if value else "off"
+    return _text(value) if key in PROFILER_KEYS else as_strings(value)
 
 
 def as_strings(value: Any) -> Any:
@@ -85,8 +112,4 @@ def as_strings(value: Any) -> Any:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "" if value is None else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value)

@@ -177,12 +177,13 @@ def test_an_output_outside_the_manuals_alphabet() -> None:
 
 def test_both_spellings_are_written_and_what_was_meant_is_kept() -> None:
     data = (
-        b'{"profiler": {"switch": true, "output": "/opt/x", "aacpu": "off", "interval": 5, "my": 1}, "graph": {"n": 2}}'
+        b'{"profiler": {"switch": true, "output": "/opt/x", "aacpu": false, "interval": 5, "my": true,'
+        b' "acl_api": null}, "graph": {"n": 2, "fast": false, "none": null}}'
     )
     assert json.loads(corrected_acl_json(data)) == {
-        "graph": {"n": "2"},
+        "graph": {"n": "2", "fast": "false", "none": "null"},
         "profiler": {
-            "my": "1",
+            "my": "true",
             "switch": "on",
             "output": "/opt/x",
             "interval": "5",
@@ -195,6 +196,29 @@ def test_both_spellings_are_written_and_what_was_meant_is_kept() -> None:
     }
     assert json.loads(corrected_acl_json(b"no JSON at all")) == {"profiler": {**RIGHT, "output": OUTPUT}}
     assert "dump" not in json.loads(corrected_acl_json(text(dump={"dump_path": "/x"})))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        """{ // of our own\n "profiler": {"output": "/opt/x", "my": 1,, /* }} */ "interval": "3"}, # }\n "url": "a://b",""",
+        "[{'profiler': {output: '/opt/x', my: 1, interval: 3}}, {\"url\": \"a://b\"}]",
+        '{"profiler": {"output": "/opt/x,\n"my": "1" "interval": "3"}}, "url": "a://b"}}',
+        '"profiler": {"output": "/opt/x", "interval": 3, "my": "1"}, "url": "a://b"',
+        '\ufeff{"url": "a://b", "profiler": [{"output": "/opt/x"}, {"my": "1", "interval": "3"}]}',
+    ],
+)
+def test_of_what_is_nearly_json_the_corrected_text_keeps_what_can_be_made_out(data: str) -> None:
+    corrected = json.loads(corrected_acl_json(data.encode()))
+    assert corrected == {"url": "a://b", "profiler": {**RIGHT, "output": "/opt/x", "my": "1", "interval": "3"}}
+    section = looked_at(data.encode())
+    assert bad(section)
+    assert json.loads(section.corrected) == corrected
+
+
+@pytest.mark.parametrize("data", [b"no: JSON: at: [all", b"}]", b'{"a":' * 5000, b"[" * 5000, b"\xff\xfe{", b"'\n\"\\"])
+def test_what_is_nothing_like_json_is_corrected_as_well(data: bytes) -> None:
+    assert json.loads(corrected_acl_json(data))["profiler"] == {**RIGHT, "output": OUTPUT}
 
 
 def test_slips_of_keys_are_known_and_other_keys_are_not() -> None:
