@@ -16,8 +16,9 @@ from profagentd.survey import Survey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Callable
 
-    from profagentd.opening import Place
+    from profagentd.opening import DirectoryId, Place
     from profagentd.profiling import Profiling
 
 _LOGGER = logging.getLogger(__name__)
@@ -60,8 +61,10 @@ class Job:
         *,
         is_scanned: bool,
         profiling: Profiling | None = None,
+        directory: DirectoryId | None = None,
     ) -> None:
         self.place = place
+        self.directory = directory  # that stands there
         self.name = os.path.basename(place.path).decode("ascii")
         self.made_wall_us = made_wall_us
         # By the clock that dated it: a board may wake in 1970 and have its clock set while the program runs.
@@ -79,6 +82,7 @@ class Board:
 
     def __init__(self, clock: Clock, quiet_after_s: float) -> None:
         self.quiet_after_s = quiet_after_s
+        self.on_missed: Callable[[Place], None] | None = None  # it answers with `found_again` or `gone`
         self._clock = clock
         self._jobs: dict[Place, Job] = {}
         self._unsettled: dict[Job, None] = {}
@@ -128,13 +132,20 @@ class Board:
         *,
         is_scanned: bool,
         profiling: Profiling | None = None,
+        directory: DirectoryId | None = None,
     ) -> None:
         """There is a JOB directory that was not known."""
         now = moment(self._clock)
         activity = Activity(now.seen(changed_wall_us), self.quiet_after_s)
         activity.see(now.monotonic)
         job = self._jobs[place] = Job(
-            place, made_wall_us, changed_wall_us, activity, is_scanned=is_scanned, profiling=profiling
+            place,
+            made_wall_us,
+            changed_wall_us,
+            activity,
+            is_scanned=is_scanned,
+            profiling=profiling,
+            directory=directory,
         )
         self._strangers.add(job)
         self._knows_all.clear()
@@ -173,6 +184,17 @@ class Board:
         if job:
             for listener in self._listeners:
                 listener.anything_changed(job)
+
+    def missed(self, place: Place) -> None:
+        """The JOB's directory was not there when somebody wanted to read it: whether it is gone is to be found out."""
+        if self.on_missed and place in self._jobs:
+            self.on_missed(place)
+
+    def found_again(self, place: Place, directory: DirectoryId) -> None:
+        """The JOB stands there after all, maybe in another directory."""
+        if place in self._jobs:
+            self._jobs[place].directory = directory
+        self.unsure(place)
 
     def seen(self, place: Place, until: float) -> None:
         """Whatever changed in the JOB until then was told."""

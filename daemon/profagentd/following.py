@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagentd.events import Chunk, Event, Loss, LossReason, Removed, StartReason
 from profagentd.log import OVER, Comparison, Log
 from profagentd.logs import done_parses, ended_by
-from profagentd.opening import Gone, NotAFile, OpenJob, Unreadable, fingerprint
+from profagentd.opening import Gone, JobGone, NotAFile, OpenJob, Unreadable, fingerprint
 
 if TYPE_CHECKING:
     from profagentd.clock import Moment
@@ -27,11 +27,15 @@ COMPARE_BYTES = 4 * 1024 * 1024
 
 
 class Step(NamedTuple):
-    """What one look gave: events in order, whether to look again at once, or when."""
+    """What one look gave: events in order, whether to look again at once, or when.
+
+    With `is_job_gone` the JOB's directory was not there, which tells nothing of the log.
+    """
 
     events: tuple[Event, ...] = ()
     again: bool = False
     due: float | None = None
+    is_job_gone: bool = False
 
 
 def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit: int = CHUNK_BYTES) -> Step:
@@ -46,18 +50,21 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
         log.compare_again()
     try:
         step = _Look(log, files, now, check=check, limit=limit).step()
+    except JobGone:
+        return Step(is_job_gone=True)
     except Gone:
-        return _removed(log)
+        return removed(log)
     except NotAFile:
         loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file any more")
-        return Step((loss, *_removed(log).events))
+        return Step((loss, *removed(log).events))
     except Unreadable as error:
         return _unreadable(log, error)
     log.loss_told = False
     return step
 
 
-def _removed(log: Log) -> Step:
+def removed(log: Log) -> Step:
+    """The log's file is gone."""
     log.phase = OVER
     asked = log.comparison if log.generation == 0 else None
     generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)
@@ -86,7 +93,7 @@ class _Look:
         self._events: list[Event] = []
 
     def step(self) -> Step:
-        """Open the file if there is anything to read. Raises Gone, NotAFile, Unreadable."""
+        """Open the file if there is anything to read. Raises Gone, JobGone, NotAFile, Unreadable."""
         log = self._log
         if log.was_sent_whole and fingerprint(self._files.status(log.path)) == log.fingerprint:
             return self._finish(is_whole=False)

@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass, field
 
 from profagentd.logs import DATA_DIRECTORY
-from profagentd.opening import Place, open_directory
+from profagentd.opening import DirectoryId, Place, directory_id, open_directory
 
 # Trees that are large and never hold a program's output.
 _SKIPPED_NAMES = frozenset((b"node_modules", b"__pycache__", b"lost+found"))
@@ -21,7 +21,7 @@ _JOB_NAME = re.compile(rb"JOB[A-Z]{29}")
 class Found:
     """JOB directories, and the directories in which others may appear."""
 
-    jobs: list[Place] = field(default_factory=list)
+    jobs: dict[Place, DirectoryId] = field(default_factory=dict)
     directories: list[Place] = field(default_factory=list)
     unreadable: list[Place] = field(default_factory=list)
 
@@ -37,12 +37,12 @@ def find_jobs(start: Place, depth: int) -> Found:
     Follows no link and looks into no JOB; a directory that cannot be read is listed, not raised.
     """
     found = Found()
-    pending = [start]
+    pending, jobs = [start], []
     while pending:
         place = pending.pop()
         level = place.path.count(b"/") + 1 if place.path else 0
         if is_job_name(os.path.basename(place.path)):
-            found.jobs.append(place)
+            jobs.append(place)
             continue
         if level >= depth or not _is_searched(place):
             continue
@@ -51,7 +51,8 @@ def find_jobs(start: Place, depth: int) -> Found:
             found.directories.append(place)
         except OSError:
             found.unreadable.append(place)
-    found.jobs = [place for place in found.jobs if _is_directory(place)]
+    standing = ((place, _directory(place)) for place in jobs)
+    found.jobs = {place: directory for place, directory in standing if directory}
     return found
 
 
@@ -64,19 +65,19 @@ def job_times(place: Place) -> tuple[int, int]:
     return made_us, max(made_us, _mtime_us(Place(place.root, os.path.join(place.path, DATA_DIRECTORY))))
 
 
-def _is_directory(place: Place) -> bool:
-    """Whether it is there and reached without a link, readable or not."""
+def _directory(place: Place) -> DirectoryId | None:
+    """Which directory is there and reached without a link, readable or not; None where there is none."""
     try:
         parent = open_directory(Place(place.root, os.path.dirname(place.path)))
     except OSError:
-        return False
+        return None
     try:
         status = os.stat(os.path.basename(place.path), dir_fd=parent, follow_symlinks=False)
     except OSError:
-        return False
+        return None
     finally:
         os.close(parent)
-    return stat.S_ISDIR(status.st_mode)
+    return directory_id(status) if stat.S_ISDIR(status.st_mode) else None
 
 
 def _mtime_us(place: Place) -> int:

@@ -108,6 +108,10 @@ class Notices:
             return False
         return True
 
+    def is_watched(self, place: Place) -> bool:
+        """Whether notices of a JOB are taken."""
+        return Target(Role.JOB, place) in self._watches
+
     def unwatch_job(self, place: Place) -> None:
         """Take no more notices of a JOB."""
         for role in (Role.JOB, Role.DATA):

@@ -16,10 +16,15 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A fifo would block in open without O_NONBLOCK; regular files do not care.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DONE_LIMIT_BYTES = 4096
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 class Gone(Exception):  # noqa: N818 - a state of the board, not a fault
     """There is no such file any more."""
+
+
+class JobGone(Gone):
+    """There is no such JOB directory, or another one stands in its place: nothing is known of its files."""
 
 
 class NotAFile(Exception):  # noqa: N818 - a state of the board, not a fault
@@ -47,6 +52,13 @@ class Place(NamedTuple):
         return self.root == other.root and inside
 
 
+class DirectoryId(NamedTuple):
+    """Which directory it is that stands at a place."""
+
+    device: int
+    inode: int
+
+
 class Fingerprint(NamedTuple):
     """What changes when a file is written or replaced."""
 
@@ -60,11 +72,33 @@ def open_directory(place: Place) -> int:
     descriptor = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for component in place.path.split(b"/") if place.path else ():
         try:
-            below = os.open(component, _DIRECTORY, dir_fd=descriptor)
+            below = open_below(descriptor, component)
         finally:
             os.close(descriptor)
         descriptor = below
     return descriptor
+
+
+def open_below(directory: int, name: bytes) -> int:
+    """Descriptor of the directory `name` in another, reached without a link. OSError."""
+    return os.open(name, _DIRECTORY, dir_fd=directory)
+
+
+def directory_id(status: os.stat_result) -> DirectoryId:
+    """Which directory has this status."""
+    return DirectoryId(status.st_dev, status.st_ino)
+
+
+def open_job(place: Place, expected: DirectoryId | None) -> int:
+    """Descriptor of the directory of the JOB at `place`. JobGone, also where it is not `expected`; OSError."""
+    try:
+        descriptor = open_directory(place)
+    except OSError as error:
+        raise (JobGone() if error.errno in _GONE else error) from error
+    if expected is None or directory_id(os.fstat(descriptor)) == expected:
+        return descriptor
+    os.close(descriptor)
+    raise JobGone
 
 
 def fingerprint(status: os.stat_result) -> Fingerprint:
@@ -103,8 +137,10 @@ class OpenFile:
 class OpenJob:
     """The two directories of a JOB, held open for a few reads; a context manager that belongs to one thread."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, expected: DirectoryId | None = None) -> None:
+        """`expected`: which directory it must be, where that is known."""
         self._place = place
+        self._expected = expected
         self._descriptors: dict[bytes, int] = {}
 
     def __enter__(self) -> OpenJob:
@@ -116,7 +152,7 @@ class OpenJob:
         self._descriptors.clear()
 
     def open(self, path: bytes) -> OpenFile:
-        """The regular file at `path` inside the JOB. Raises Gone, NotAFile, Unreadable."""
+        """The regular file at `path` inside the JOB. Raises Gone, JobGone, NotAFile, Unreadable."""
         try:
             directory, name = self._split(path)
             file = OpenFile(os.open(name, _FILE, dir_fd=directory))
@@ -128,7 +164,7 @@ class OpenJob:
         return file
 
     def status(self, path: bytes) -> os.stat_result:
-        """Status of the regular file at `path` inside the JOB. Raises Gone, NotAFile, Unreadable."""
+        """Status of the regular file at `path` inside the JOB. Raises Gone, JobGone, NotAFile, Unreadable."""
         try:
             directory, name = self._split(path)
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -153,8 +189,9 @@ class OpenJob:
 
     def _directory(self, name: bytes) -> int:
         if name not in self._descriptors:
-            opened = os.open(name, _DIRECTORY, dir_fd=self._directory(b"")) if name else open_directory(self._place)
-            self._descriptors[name] = opened
+            self._descriptors[name] = (
+                open_below(self._directory(b""), name) if name else open_job(self._place, self._expected)
+            )
         return self._descriptors[name]
 
 
@@ -164,7 +201,7 @@ def in_data(name: bytes) -> bytes:
 
 
 def _meaning(error: OSError) -> Gone | NotAFile | Unreadable:
-    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+    if error.errno in _GONE:
         return Gone()
     if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
         return NotAFile()

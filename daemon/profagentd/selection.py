@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from profagentd.budget import Share
-    from profagentd.opening import Place
+    from profagentd.opening import DirectoryId, Place
 
 # Names that are not files are told one by one up to so many.
 ODD_LIMIT = 1000
@@ -30,11 +30,12 @@ class Names:
     touches: Mapping[bytes, Touch]
     walk: Walk | None
     limit: int
+    directory: DirectoryId | None = None
     is_after_end: bool = False  # the JOB was gone before: what stands there is another one's
 
     def look(self) -> Page:
         """Look at them. Blocks; for a worker thread."""
-        return self.walk.page(self.limit) if self.walk else look(self.place, self.touches)
+        return self.walk.page(self.limit) if self.walk else look(self.place, self.touches, self.directory)
 
 
 class Selection:
@@ -45,6 +46,7 @@ class Selection:
         self.place = place
         self.changes = Changes(share, walk=True)
         self.is_over = False
+        self.is_missed = False  # its directory was not there: whether it is gone is looked for
         self._walk: Walk | None = None
         self._is_unwalked = False  # it was gone before all of it was walked
         self._looks = 0  # that have not ended
@@ -52,9 +54,14 @@ class Selection:
         self._unreadable_told = False
 
     @property
+    def may_look(self) -> bool:
+        """Whether there are names to look at, and a directory to look in."""
+        return self.wants_look and not self.is_missed
+
+    @property
     def wants_look(self) -> bool:
         """Whether there are names to look at."""
-        return bool(self.changes) or self._walk is not None or self._is_unwalked
+        return bool(self.changes) or self._walk is not None or self._is_unwalked or self.is_missed
 
     @property
     def is_looked_at(self) -> bool:
@@ -68,25 +75,43 @@ class Selection:
         if self._walk is not None and kind_of(path) is LogKind.DATA:
             self.changes.note(done_of(path), Touch.HINT)
 
-    def next_names(self, limit: int) -> Names:
-        """The next names to look at: changed ones first, then those of the walk."""
+    def next_names(self, limit: int, directory: DirectoryId | None = None) -> Names:
+        """The next names to look at in this directory: changed ones first, then those of the walk."""
         self._looks += 1
         touches = self.changes.take(limit)
         if touches or self.is_over:
-            return Names(self.job, self.place, touches, None, limit, self.is_over)
+            expected = None if self.is_over else directory
+            return Names(self.job, self.place, touches, None, limit, expected, self.is_over)
         if self._walk is None and self.changes.take_walk():
-            self._walk = Walk(self.place)
-        return Names(self.job, self.place, {}, self._walk, limit)
+            self._walk = Walk(self.place, directory)
+        return Names(self.job, self.place, {}, self._walk, limit, directory)
 
     def looked(self, names: Names, page: Page) -> None:
         """These names were looked at."""
         self._looks -= 1
-        if names.walk is self._walk and page.is_last:
+        if page.is_job_gone and self.is_over:
+            page.missing += names.touches
+        elif page.is_job_gone:
+            self.miss()
+            for path, touch in names.touches.items():
+                self.changes.note(path, touch)
+        elif names.walk is self._walk and page.is_last:
             self._walk = None
+
+    def miss(self) -> None:
+        """The JOB's directory was not there: all of it is looked at when it is found to be."""
+        self.is_missed = not self.is_over
+
+    def find(self) -> None:
+        """Its directory stands there, and all of it is to be looked at."""
+        self.is_missed = False
+        self._walk = None
+        self.changes.note_all()
 
     def end(self) -> None:
         """The JOB is gone: nothing more is announced, and looking tells what was lost."""
         self.is_over = True
+        self.is_missed = False
         self._is_unwalked = self.changes.take_walk() or self._walk is not None
         self._walk = None
 

@@ -18,9 +18,10 @@ from profagentd.turns import take_turns
 from profagentd.usage import usage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Iterable, Sequence
     from typing import Callable
 
+    from profagentd.board import Board
     from profagentd.budget import Share
     from profagentd.custody import Custody
     from profagentd.following import Step
@@ -62,6 +63,10 @@ class Surroundings(Protocol):
     @property
     def clock(self) -> Clock:
         """The board's clocks."""
+
+    @property
+    def board(self) -> Board:
+        """Its JOBs."""
 
     @property
     def custody(self) -> Custody:
@@ -205,6 +210,8 @@ class Speaker:
             self._answer_due = float("-inf") if names.walk else self._site.clock.monotonic() + ANSWER_S
             await self._write(messages.announced(logs))
         await self._send(deque(messages.batches(losses)))
+        if page.is_job_gone:
+            self._miss([names.job])
 
     async def _send_logs(self) -> bool:
         if self._awaits_answer:
@@ -235,7 +242,14 @@ class Speaker:
 
     async def _send_steps(self, ready: Sequence[Turn], held: Held, steps: Sequence[Step]) -> None:
         await self._send(self._batches(ready, steps))
+        self._miss({turn.log.job for turn, step in zip(ready, steps) if step.is_job_gone})
         held.share.give_back(held.size)
+
+    def _miss(self, jobs: Iterable[int]) -> None:
+        """The directories of these JOBs were not there: whether they are gone is found out."""
+        for place in map(self._stream.missed, jobs):
+            if place:
+                self._site.board.missed(place)
 
     async def _read_files(
         self, root: bytes, work: Callable[[], T], then: Callable[[T], Awaitable[None]], held: Held

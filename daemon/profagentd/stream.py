@@ -89,9 +89,17 @@ class Stream:
         """Any name of the JOB may have changed."""
         view = self._views.of(job)
         if view and view.selection:
-            view.selection.changes.note_all()
+            view.selection.find()
             self._touch_all(view.selection, Touch.MADE)
             view.settle_again()
+
+    def missed(self, handle: int) -> Place | None:
+        """The directory of a followed JOB was not there when it was to be read: where it is to be looked for."""
+        view = self._views.get(handle)
+        if view and view.selection and not view.selection.is_over:
+            view.selection.miss()
+            return view.job.place
+        return None
 
     def deliver_to(self, take: Callable[[Place, bytes, Fingerprint], None]) -> None:
         """Tell of each log that the client has whole, with the fingerprint of the file that it has."""
@@ -188,16 +196,16 @@ class Stream:
 
     def next_names(self, now: float) -> Names | None:
         """Names to look at, no more than there is room for; None when there are none, or no room."""
-        selection = next((view.selection for view in self._views if self._wants_look(view)), None)
-        if selection is None:
-            self.is_short_of_room = False
+        self.is_short_of_room = False
+        view = next((view for view in self._views if self._wants_look(view)), None)
+        if view is None or view.selection is None:
             return None
         if not self.window.room:
             self.window.release_idle(now, PAGE_ENTRIES)
         self.is_short_of_room = not self.window.room
         if self.is_short_of_room:
             return None
-        names = selection.next_names(min(self.window.room, PAGE_ENTRIES))
+        names = view.selection.next_names(min(self.window.room, PAGE_ENTRIES), view.job.directory)
         self.logs.take(names.limit)  # nobody else may have this room until it is known what there is
         return names
 
@@ -251,12 +259,13 @@ class Stream:
 
     def _wants_look(self, view: JobView) -> bool:
         is_near = view.job.place.root not in self.away
-        return is_near and view.selection is not None and view.selection.wants_look
+        return is_near and view.selection is not None and view.selection.may_look
 
     def _turn(self, log: Log) -> Turn:
         view = self._views.get(log.job)
         assert view is not None, "a JOB is forgotten after its logs"
-        return Turn(log, view.job.place, view.job.is_scanned)
+        job = view.job
+        return Turn(log, job.place, job.is_scanned, job.directory, is_removed=job.state is JobState.REMOVED)
 
     def _touch(self, selection: Selection, path: bytes, touch: Touch) -> None:
         log = self.window.at(selection.job, path)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.events import Chunk
-from profagentd.following import CHUNK_BYTES, Step, advance
+from profagentd.following import CHUNK_BYTES, Step, advance, removed
 from profagentd.opening import OpenJob
 
 if TYPE_CHECKING:
@@ -14,15 +14,20 @@ if TYPE_CHECKING:
 
     from profagentd.clock import Moment
     from profagentd.log import Log
-    from profagentd.opening import Place
+    from profagentd.opening import DirectoryId, Place
 
 
 class Turn(NamedTuple):
-    """A log that is to be looked at; `check` as for `advance`."""
+    """A log that is to be looked at; `check` as for `advance`, `directory` is its JOB's.
+
+    Once the JOB `is_removed`, what stands in its place is another's.
+    """
 
     log: Log
     place: Place
     check: bool
+    directory: DirectoryId | None = None
+    is_removed: bool = False
 
 
 def take_turns(turns: Sequence[Turn], now: Moment, limit: int = CHUNK_BYTES) -> list[Step]:
@@ -31,12 +36,15 @@ def take_turns(turns: Sequence[Turn], now: Moment, limit: int = CHUNK_BYTES) -> 
     size = 0
     with ExitStack() as opened:
         jobs: dict[Place, OpenJob] = {}
-        for log, place, check in turns:
+        for log, place, check, directory, is_removed in turns:
             if size >= limit:
                 break
+            if is_removed:
+                steps.append(removed(log))
+                continue
             files = jobs.get(place)
             if files is None:
-                files = jobs[place] = opened.enter_context(OpenJob(place))
+                files = jobs[place] = opened.enter_context(OpenJob(place, directory))
             step = advance(log, files, now, check=check, limit=limit)
             for event in step.events:
                 if isinstance(event, Chunk):

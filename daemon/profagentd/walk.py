@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.logs import DATA, DATA_DIRECTORY, DONE_SUFFIX, SNAPSHOT, done_of, ended_by, kind_of
-from profagentd.opening import Gone, NotAFile, OpenJob, Place, Unreadable, in_data, open_directory
+from profagentd.opening import Gone, JobGone, NotAFile, OpenJob, Unreadable, in_data, open_below, open_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from profagentd.logs import LogKind
+    from profagentd.opening import DirectoryId, Place
 
 
 class Sighting(NamedTuple):
@@ -35,6 +36,7 @@ class Page:
     missing: list[bytes] = field(default_factory=list)
     unreadable: str | None = None  # why the directory cannot be read
     is_last: bool = True
+    is_job_gone: bool = False  # nothing was looked at: the directory is not there
 
 
 class Walk:
@@ -44,29 +46,33 @@ class Walk:
     take up again what it has put aside; data that is made while the walk goes on may leave its `.done` unseen.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, directory: DirectoryId | None = None) -> None:
         self._place = place
-        self._paths = _paths(place)
+        self._directory = directory
+        self._paths = _paths(place, directory)
 
     def page(self, limit: int) -> Page:
         """The next `limit` names, looked at. One caller at a time."""
         try:
             paths = list(itertools.islice(self._paths, limit))
-        except FileNotFoundError:
-            return Page()
+        except JobGone:
+            return Page(is_job_gone=True)
         except OSError as error:
             return Page(unreadable=error.strerror)
-        page = look(self._place, paths)
+        page = look(self._place, paths, self._directory)
         page.is_last = len(paths) < limit
         return page
 
 
-def look(place: Place, paths: Iterable[bytes]) -> Page:
+def look(place: Place, paths: Iterable[bytes], directory: DirectoryId | None = None) -> Page:
     """The status of these paths inside the JOB at `place`; snapshots come before the data that they explain."""
     page = Page()
-    with OpenJob(place) as files:
-        for path in paths:
-            _look_at(files, path, page)
+    try:
+        with OpenJob(place, directory) as files:
+            for path in paths:
+                _look_at(files, path, page)
+    except JobGone:
+        return Page(is_job_gone=True)
     page.logs.sort(key=lambda each: each.kind is DATA or each.path.endswith(DONE_SUFFIX))
     return page
 
@@ -74,6 +80,8 @@ def look(place: Place, paths: Iterable[bytes]) -> Page:
 def _look_at(files: OpenJob, path: bytes, page: Page) -> None:
     try:
         status = files.status(path)
+    except JobGone:
+        raise
     except Gone:
         page.missing.append(path)
     except NotAFile:
@@ -84,19 +92,31 @@ def _look_at(files: OpenJob, path: bytes, page: Page) -> None:
         page.logs.append(Sighting(path, kind_of(path), status.st_size, status.st_mtime_ns // 1000))
 
 
-def _paths(place: Place) -> Iterator[bytes]:
-    yield from _of_directory(place, early=True, without=DATA_DIRECTORY)
-    data = Place(place.root, os.path.join(place.path, DATA_DIRECTORY))
+def _paths(place: Place, directory: DirectoryId | None) -> Iterator[bytes]:
+    yield from _of_job(place, directory, early=True)
     for early in (True, False):
         # A JOB has its data directory a moment after itself, and may have something else in its place.
         with suppress(FileNotFoundError, NotADirectoryError):
-            yield from map(in_data, _of_directory(data, early=early))
-    yield from _of_directory(place, early=False, without=DATA_DIRECTORY)
+            yield from map(in_data, _of_data(place, directory, early=early))
+    yield from _of_job(place, directory, early=False)
 
 
-def _of_directory(place: Place, *, early: bool, without: bytes = b"") -> Iterator[bytes]:
-    """Names in a directory, all but a subdirectory of the name `without`."""
-    descriptor = open_directory(place)
+def _of_job(place: Place, directory: DirectoryId | None, *, early: bool) -> Iterator[bytes]:
+    """Names in the JOB's own directory, all but that of its data."""
+    yield from _of_directory(open_job(place, directory), early=early, without=DATA_DIRECTORY)
+
+
+def _of_data(place: Place, directory: DirectoryId | None, *, early: bool) -> Iterator[bytes]:
+    job = open_job(place, directory)
+    try:
+        data = open_below(job, DATA_DIRECTORY)
+    finally:
+        os.close(job)
+    yield from _of_directory(data, early=early)
+
+
+def _of_directory(descriptor: int, *, early: bool, without: bytes = b"") -> Iterator[bytes]:
+    """Names in a directory, which is closed, all but a subdirectory of the name `without`."""
     try:
         with os.scandir(descriptor) as entries:
             for entry in entries:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from profagentd.board import Board
     from profagentd.changes import Touch
     from profagentd.clock import Clock
+    from profagentd.opening import DirectoryId
     from profagentd.roots import Roots
 
 _LOGGER = logging.getLogger(__name__)
@@ -59,6 +60,9 @@ class Watch:
         self._notices = None if scan else _notices(self)
         self._rounds: dict[bytes, ScanRounds] = {}
         self._jobs: dict[bytes, Place] = {}  # by name
+        self._directories: dict[Place, DirectoryId] = {}  # theirs
+        self._missed: set[Place] = set()  # JOBs that somebody wanted to read, and could not find
+        board.on_missed = self.miss
         self._doubles: set[Place] = set()
         self._missing: set[Place] = set()
         self._wanted: dict[bytes, set[Place]] = {}
@@ -86,6 +90,11 @@ class Watch:
         self._wanted[place.root].add(place)
         self._wakes[place.root].set()
 
+    def miss(self, place: Place) -> None:
+        """A JOB's directory was not there: it is told as gone, or found again."""
+        self._missed.add(place)
+        self.look_in(place)
+
     def look_everywhere(self) -> None:
         """Anything may have changed."""
         for place in self._jobs.values():
@@ -97,7 +106,8 @@ class Watch:
         """The directory of a JOB is gone."""
         name = os.path.basename(place.path)
         if self._jobs.get(name) == place:
-            del self._jobs[name]
+            del self._jobs[name], self._directories[place]
+            self._missed.discard(place)
             self._rounds[place.root].drop(place)
             self._board.gone(place)
 
@@ -159,8 +169,8 @@ class Watch:
             if self._notices:
                 self._notices.unwatch_job(place)
             self.lost(place)
-        for place in found.jobs:
-            await self._adopt(place)
+        for place, directory in found.jobs.items():
+            await self._adopt(place, directory)
 
     async def _find_watched(self, start: Place) -> Found:
         """What is below `start`; each directory was watched before it was looked at last, so nothing comes unseen."""
@@ -171,21 +181,42 @@ class Watch:
             if not self._notices or not self._notices.watch_parents(own):
                 return found
 
-    async def _adopt(self, place: Place) -> None:
+    async def _adopt(self, place: Place, directory: DirectoryId) -> None:
         """Watch a new JOB, then tell of it: whatever happens after the telling is noticed."""
-        known = self._jobs.setdefault(os.path.basename(place.path), place)
+        name = os.path.basename(place.path)
+        known = self._jobs.setdefault(name, place)
         if known != place:
             self._note_double(place, known)
-        if known != place or self._board.has(place):
+        elif self._board.has(place):
+            self._see_again(place, directory)
+        else:
+            self._directories[place] = directory
+            is_noticed = self._watch_job(place)
+            if not is_noticed:
+                await self._rounds[place.root].add(place)
+            made_us, changed_us = await on_disk(place.root, job_times, place)
+            now_us = self._clock.wall_us()
+            profiling = await on_disk(place.root, find_profiling, place, made_us, now_us, self.acl_json)
+            self._board.found(
+                place, made_us, changed_us, is_scanned=not is_noticed, profiling=profiling, directory=directory
+            )
+
+    def _see_again(self, place: Place, directory: DirectoryId) -> None:
+        """A JOB that is known; with another directory in its place, nothing is known of what is in it."""
+        if self._directories[place] == directory and place not in self._missed:
             return
-        is_noticed = self._notices is not None and not is_remote(place.directory)
-        is_noticed = is_noticed and self._notices is not None and self._notices.watch_job(place)
-        if not is_noticed:
-            await self._rounds[place.root].add(place)
-        made_us, changed_us = await on_disk(place.root, job_times, place)
-        now_us = self._clock.wall_us()
-        profiling = await on_disk(place.root, find_profiling, place, made_us, now_us, self.acl_json)
-        self._board.found(place, made_us, changed_us, is_scanned=not is_noticed, profiling=profiling)
+        self._directories[place] = directory
+        self._missed.discard(place)
+        if self._notices and self._notices.is_watched(place) and not self._watch_job(place):
+            self.lost(place)  # it is gone again, or is to be looked at from now on
+        else:
+            self._board.found_again(place, directory)
+
+    def _watch_job(self, place: Place) -> bool:
+        """Have the JOB's changes noticed; False where they cannot be."""
+        if self._notices is None or is_remote(place.directory):
+            return False
+        return self._notices.watch_job(place)
 
     def _note_double(self, place: Place, known: Place) -> None:
         if place not in self._doubles:

@@ -14,9 +14,10 @@ from profagentd.board import Job
 from profagentd.budget import Budgets
 from profagentd.changes import Touch
 from profagentd.disks import THREADS, on_disk
+from profagentd.following import STABLE_S
 from profagentd.opening import Place
-from profagentd.speaker import ANSWER_S, CHOICE_S, Speaker
-from profagentd.state import Activity
+from profagentd.speaker import ANSWER_S, CHOICE_S, LENIENCE_S, Speaker
+from profagentd.state import Activity, JobState
 from profagentd.stream import Stream
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import make_job
@@ -30,12 +31,23 @@ SOON_S = 10.0
 NO_LOSSES = SimpleNamespace(since=lambda _: [], revision=0)
 
 
+class Missing:
+    """A board that remembers which JOBs were not found."""
+
+    def __init__(self) -> None:
+        self.missed_places: list[Place] = []
+
+    def missed(self, place: Place) -> None:
+        self.missed_places.append(place)
+
+
 class Said:
     """A speaker about one JOB of which one log is followed, and what it has said since."""
 
     custody = SimpleNamespace(losses=NO_LOSSES)
 
     def __init__(self, root: Path) -> None:
+        self.board = Missing()
         self.clock = FakeClock()
         self.directory = make_job(root)
         self.messages: list[wire.ServerMessage] = []
@@ -127,6 +139,39 @@ async def test_what_a_walk_finds_holds_up_nothing(said: Said) -> None:
     said.stream.anything_changed(said.job)
     assert await said.turn() == ["announced", "batch"]
     assert len(said.sizes()) == 1
+
+
+async def test_of_a_job_that_is_not_there_nothing_is_told_until_it_is_known_to_be_gone(said: Said) -> None:
+    """Its root may be mounted again in a moment."""
+    missed, elsewhere = said.board.missed_places, said.directory.with_name("elsewhere")
+    said.directory.rename(elsewhere)
+    (elsewhere / NEW.decode()).write_bytes(b"record")
+    said.stream.names_changed(said.job, {KNOWN: Touch.WRITTEN, NEW: Touch.MADE})
+    said.clock.now += ANSWER_S
+    while await said.turn():
+        assert not said.messages
+    assert missed == [said.job.place] * 2
+    assert not said.stream.is_caught_up
+    elsewhere.rename(said.directory)
+    said.stream.anything_changed(said.job)
+    assert await said.turn() == ["announced"]
+    said.answer()
+    said.grow(KNOWN)
+    said.clock.now += ANSWER_S
+    assert await said.turn() == ["batch"]
+    assert said.sizes() == [len("record")] * 2
+    said.clock.now += STABLE_S + LENIENCE_S
+    while await said.turn():
+        pass
+    assert said.stream.is_caught_up
+
+
+async def test_what_stands_where_a_job_was_is_not_read(said: Said) -> None:
+    said.job.state = JobState.REMOVED
+    said.stream.job_changed_state(said.job)
+    assert await said.turn() == ["batch"]
+    assert [event.WhichOneof("event") for event in said.messages[0].batch.events] == ["removed"] * 2
+    assert await said.turn() == ["job_status"]
 
 
 @pytest.mark.parametrize("path", [KNOWN, NEW])

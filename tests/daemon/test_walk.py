@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profagentd.logs import LogKind
-from profagentd.opening import Place
+from profagentd.opening import Place, directory_id
 from profagentd.walk import Page, Walk, look
 from tests.daemon.daemon_process import make_job
 from tests.daemon.privileges import public_directory, without_privileges
@@ -99,8 +99,20 @@ def test_a_job_without_data_yet_is_walked(job: Path) -> None:
     assert paths(pages(Walk(place(job)), 100)) == [b"info.json.0"]
 
 
-def test_a_job_that_is_gone_is_empty(tmp_path: Path) -> None:
-    assert pages(Walk(Place(os.fsencode(tmp_path), b"JOB")), 10) == [Page()]
+def test_of_a_job_that_is_gone_nothing_is_known(job: Path) -> None:
+    fill(job, 10)
+    walk = Walk(place(job))
+    walk.page(2)
+    job.rename(job.parent / "elsewhere")
+    assert walk.page(2).is_job_gone
+
+
+def test_another_directory_in_the_place_of_a_job_is_not_walked(job: Path) -> None:
+    known = directory_id(job.stat())
+    assert paths(pages(Walk(place(job), known), 10)) == [b"info.json.0"]
+    job.rename(job.parent / "elsewhere")
+    make_job(job.parent)
+    assert pages(Walk(place(job), known), 10) == [Page(is_job_gone=True)]
 
 
 def test_a_job_that_may_not_be_read_says_so() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import gc
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ import pytest
 from profagentd import watch as module
 from profagentd.clock import SystemClock
 from profagentd.inotify import Inotify
+from profagentd.opening import Place, directory_id
 from profagentd.roots import Roots
 from profagentd.watch import Watch
 from tests.daemon.daemon_process import job_name, make_job
@@ -25,7 +27,7 @@ from tests.daemon.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from profagentd.changes import Touch
-    from profagentd.opening import Place
+    from profagentd.opening import DirectoryId
     from profagentd.profiling import Profiling
 
 
@@ -35,7 +37,10 @@ class Told:
     def __init__(self) -> None:
         self.jobs: dict[Place, bool] = {}  # whether it is scanned
         self.touches: dict[bytes, Touch] = {}
+        self.on_missed: Callable[[Place], None] | None = None
         self.doubts: list[Place] = []
+        self.directories: dict[Place, DirectoryId] = {}
+        self.found_places: list[Place] = []  # again
         self.gone_jobs: list[Place] = []
 
     def has(self, place: Place) -> bool:
@@ -49,8 +54,10 @@ class Told:
         *,
         is_scanned: bool,
         profiling: Profiling | None,
+        directory: DirectoryId,
     ) -> None:
         assert profiling is None
+        self.directories[place] = directory
         assert 0 < made_wall_us <= changed_wall_us
         assert place not in self.jobs
         self.jobs[place] = is_scanned
@@ -64,6 +71,11 @@ class Told:
 
     def unsure(self, place: Place) -> None:
         self.doubts.append(place)
+
+    def found_again(self, place: Place, directory: DirectoryId) -> None:
+        assert place in self.jobs
+        self.directories[place] = directory
+        self.found_places.append(place)
 
     def names_removed(self, place: Place) -> None:
         pass
@@ -165,6 +177,40 @@ async def test_a_root_that_goes_takes_its_jobs_and_may_come_back(tmp_path: Path)
         await until(lambda: not told.jobs)
         make_job(tmp_path / "root")
         await until(lambda: told.paths == {job.name.encode()})
+
+
+async def test_a_job_that_somebody_missed_is_found_again_or_told_as_gone(tmp_path: Path) -> None:
+    """At once, and not with the next search."""
+    told, root = Told(), Place(os.fsencode(tmp_path), b"")
+    job = make_job(tmp_path / "a")
+    async with watching(told, tmp_path) as watch:
+        watch.look_in(root)  # a search that follows upon the first
+        place = Place(root.root, path_of(job, tmp_path))
+        assert not told.found_places
+        assert told.on_missed
+        told.on_missed(place)
+        await until(lambda: told.found_places == [place])
+        job.rename(tmp_path / "elsewhere")
+        told.on_missed(place)
+        await until(lambda: told.gone_jobs == [place])
+
+
+async def test_another_directory_in_the_place_of_a_job_is_found(tmp_path: Path) -> None:
+    told = Told()
+    job = make_job(tmp_path / "root")
+    other = make_job(tmp_path / "elsewhere")
+    async with watching(told, tmp_path / "root", scan=True):
+        exchange(job, other)
+        await until(lambda: bool(told.found_places))
+        assert list(told.directories.values()) == [directory_id(job.stat())]
+        assert not told.gone_jobs
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Have two directories change places, in one moment."""
+    exchange_flag = 2  # RENAME_EXCHANGE of <linux/fs.h>
+    here = -100  # AT_FDCWD of <fcntl.h>
+    assert ctypes.CDLL(None).renameat2(here, bytes(one), here, bytes(other), exchange_flag) == 0
 
 
 async def test_of_two_jobs_with_one_name_the_first_is_served(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
