@@ -119,13 +119,10 @@ FROM matching WHERE :last IS NULL OR from_last <= :last
 WINDOW files AS (ORDER BY device_id, name, model_id, batch_num, iter_id)
 """
 
-# A part belongs to one file, whose first record tells which.
+# An inference is of the session that fetched its first record: another may have fetched the log that has the others.
 _KEYS = """
-SELECT min(p.part) << 24, (max(p.part) << 24) + 0xFFFFFF FROM part p JOIN log l USING (log)
-WHERE l.job = :job AND l.kind = '{table}' AND p.log IN (SELECT log FROM part WHERE session = :session)
-AND EXISTS (SELECT 1 FROM segment g JOIN inference i USING (inference) WHERE g.segment =
-    (SELECT segment FROM {table} WHERE record >= p.part << 24 ORDER BY record LIMIT 1)
-    AND (i.model, i.current_pic_count) IN (SELECT model, current_pic_count FROM chosen))
+SELECT min(part) << 24, (max(part) << 24) + 0xFFFFFF FROM part
+WHERE log IN (SELECT log FROM segment JOIN chosen USING (inference) WHERE kind = '{table}')
 """
 
 # CROSS JOIN keeps the order of the loops: the walk over the records is the outer one.
@@ -194,7 +191,7 @@ class Selection:
         connection.execute("CREATE UNIQUE INDEX temp.chosen_inference ON chosen (inference)")
         self._keys: dict[str, int | None] = {}
         for table in ("aicore", "aicpu"):
-            first, last = connection.execute(_KEYS.format(table=table), named).fetchone()
+            first, last = connection.execute(_KEYS.format(table=table)).fetchone()
             self._keys.update({f"{table}_first": first, f"{table}_last": last})
 
     def inferences(self) -> Iterator[InferenceRow]:

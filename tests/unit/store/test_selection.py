@@ -133,6 +133,15 @@ def test_a_part_of_another_session_that_goes_on_with_the_inference_is_read(
     assert list(select(session=2).aicore()) == []
 
 
+def test_a_log_that_another_session_fetched_is_read_with_its_inference(builder: DatabaseBuilder, select: Any) -> None:
+    first, second = builder.session(), builder.session()
+    model = builder.model(builder.job(first, second))
+    inference = builder.inference(first, model)
+    builder.aicpu(inference, builder.new_part(first, model, "aicpu"), [(30, 35)], [1])
+    builder.aicore(inference, builder.new_part(second, model, "aicore"), [10])
+    assert [row.ticks for row in select(session=first).aicore()] == [10]
+
+
 def test_only_records_of_chosen_inferences_come_from_a_file_of_two_loads(builder: DatabaseBuilder, select: Any) -> None:
     session = builder.session()
     model = builder.model(builder.job(session))
