@@ -29,6 +29,8 @@ __all__ = ["Stats", "StatsBy", "StatsOptions", "Unit", "provenance_of", "stats"]
 
 StatsBy = By | Literal["api"]
 Unit = Literal["us", "ticks"]
+# What is asked of each aicore record; all else of sums over these.
+_OF_AICORE_LAYERS = ("layer", "type")
 
 
 class StatsOptions(NamedTuple):
@@ -71,7 +73,8 @@ def stats(
         unit: Unit = "ticks" if by != "aicpu" and _is_unknown(scopes) else "us"
         gathered = Gathered(by, skip)
         for scope in scopes:
-            gathered.add(records_of(connection, scope, in_us=not _is_unknown(scopes)))
+            in_us = not _is_unknown(scopes)
+            gathered.add(records_of(connection, scope, in_us=in_us, has_layers=by in _OF_AICORE_LAYERS))
     return Stats(by, unit, gathered.rows(), gathered.left_out(), provenance)
 
 
@@ -92,10 +95,13 @@ def _kept(
     return Stats(by, unit, rows, left_out, [provenance_of(connection, Scope(session, row)) for row in jobs])
 
 
-def records_of(connection: sqlite3.Connection, scope: Scope, *, in_us: bool) -> JobRecords:
-    """A JOB's records with the layers of its models; durations on the NPU are in µs where they can be, else ticks."""
+def records_of(connection: sqlite3.Connection, scope: Scope, *, in_us: bool, has_layers: bool = True) -> JobRecords:
+    """A JOB's records with the layers of its models; durations on the NPU are in µs where they can be, else ticks.
+
+    Without layers those of the NPU are one for each segment.
+    """
     require_records(connection, scope.session.session)
-    series = read_series(connection, scope)
+    series = read_series(connection, scope, has_layers=has_layers)
     layers = {model: layers_of(connection, model) for model in {row.model for row in series.inferences}}
     frequency_mhz = scope.job.frequency_mhz
     return JobRecords(series, layers, ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.countermap import COUNTER_NAMES
+from profagent.store.parts import RECORDS_PER_PART
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,14 +35,17 @@ FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job
 ORDER BY m.name, m.model, device_id, start_us IS NULL, start_us, stretch, current_pic_count, inference
 """
 _SEGMENTS = """
-SELECT g.segment, g.inference, g.net FROM segment g JOIN inference i USING (inference) JOIN model m USING (model)
-WHERE i.session = :session AND m.job = :job ORDER BY g.segment
+SELECT group_concat(segment), group_concat(inference), group_concat(log), group_concat(net),
+       group_concat(kind = 'aicore'), group_concat(ticks)
+FROM (SELECT g.segment, g.inference, g.log, g.net, g.kind, g.ticks
+      FROM inference i JOIN segment g USING (inference) JOIN model m USING (model)
+      WHERE i.session = :session AND m.job = :job)
 """
 _PARTS = """
-FROM part p JOIN log l USING (log)
-WHERE l.job = :job AND l.kind = :kind AND p.log IN (SELECT log FROM part WHERE session = :session)
+SELECT group_concat(part), group_concat(log), group_concat(model)
+FROM (SELECT part, log, model FROM log JOIN part USING (log)
+      WHERE job = :job AND kind IN ('aicore', 'aicpu') ORDER BY part)
 """
-_KEYS = f"SELECT min(p.part) << 24, (max(p.part) << 24) + 0xFFFFFF {_PARTS}"
 _READ = """
 SELECT max(record), group_concat(segment), group_concat(ifnull(layer_index, -1)), group_concat({duration})
 FROM (SELECT record, segment, layer_index, {columns} FROM {kind} WHERE record BETWEEN ? AND ? ORDER BY record
@@ -51,14 +55,9 @@ _DURATIONS = {
     "aicore": {"duration": "ticks", "columns": "ticks"},
     "aicpu": {"duration": "end_us - begin_us", "columns": "begin_us, end_us"},
 }
-_SAMPLED_PARTS = f"""
-SELECT part FROM (SELECT p.part, row_number() OVER (PARTITION BY l.model ORDER BY p.part) - 1 AS place,
-                         count(*) OVER (PARTITION BY l.model) AS parts {_PARTS})
-WHERE place = 0 OR place * :files / parts > (place - 1) * :files / parts
-"""  # noqa: S608 - constants of this module
 _COUNTERS = f"""
 SELECT segment, ifnull(layer_index, -1), ticks, {", ".join(COUNTER_NAMES)} FROM aicore
-WHERE record BETWEEN :part << 24 AND (:part << 24) + :records - 1
+WHERE record BETWEEN ? AND ?
 """  # noqa: S608 - names of counters
 _CALLS = """
 SELECT ifnull(n.name, 'unknown(' || r.api || ')'), ifnull(n.type, 'N/A'), group_concat(r.end_us - r.begin_us)
@@ -111,14 +110,17 @@ class JobSeries(NamedTuple):
     counters: CounterSeries | None
 
 
-def read_series(connection: sqlite3.Connection, scope: Scope) -> JobSeries:
-    """All that a session has of a JOB's inferences; `counters` is None where no counter map is known."""
+def read_series(connection: sqlite3.Connection, scope: Scope, *, has_layers: bool = True) -> JobSeries:
+    """All that a session has of a JOB's inferences; `counters` is None where no counter map is known.
+
+    Without layers `aicore` has one row for each segment, the sum of its records, which takes a tenth of the time.
+    """
     named = {"session": scope.session.session, "job": scope.job.job}
-    inferences, places = _inferences(connection, named)
-    segments = _Segments(connection, named, places)
-    counters = None if scope.session.counter_map is None else _counters(connection, named, segments)
-    aicore, aicpu = (_records(connection, {**named, "kind": kind}, segments) for kind in ("aicore", "aicpu"))
-    return JobSeries(inferences, aicore, aicpu, counters)
+    inferences, numbers = _inferences(connection, named)
+    segments = _Segments(connection, named, numbers)
+    counters = None if scope.session.counter_map is None else _counters(connection, segments)
+    aicore = _records(connection, "aicore", segments) if has_layers else segments.sums()
+    return JobSeries(inferences, aicore, _records(connection, "aicpu", segments), counters)
 
 
 def call_series(
@@ -131,13 +133,40 @@ def call_series(
 
 
 class _Segments:
-    """Which inference each of the JOB's segments is of."""
+    """Which inference each of the JOB's segments is of, and in which parts of logs their records are.
 
-    def __init__(self, connection: sqlite3.Connection, named: dict[str, int], places: dict[int, int]) -> None:
-        rows = connection.execute(_SEGMENTS, named).fetchall()
-        self._numbers = np.array([row[0] for row in rows], np.int64)
-        self._inferences = np.array([places[row[1]] for row in rows], np.int64)
-        self._nets = np.array([row[2] for row in rows], np.int64)
+    An inference is of the session that fetched its first record: another may have fetched the log that has the others.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, named: dict[str, int], inferences: NDArray[np.int64]) -> None:
+        columns = np.stack([_integers(text) for text in connection.execute(_SEGMENTS, named).fetchone()])
+        columns = columns[:, np.argsort(columns[0])]
+        self._numbers, of_inference, self._logs, self._nets, self._is_aicore, self._ticks = columns
+        order = np.argsort(inferences)
+        self._inferences = order[np.searchsorted(inferences, of_inference, sorter=order)]
+        self._parts, self._log_of_part, self._model_of_part = map(
+            _integers, connection.execute(_PARTS, named).fetchone()
+        )
+
+    def parts(self, kind: str) -> NDArray[np.int64]:
+        """The parts of logs that have segments on a unit, rising."""
+        return self._parts[self._has_segments(kind)]
+
+    def some_parts(self) -> list[int]:
+        """Up to SAMPLED_FILES aicore parts of each model, evenly taken."""
+        ours = self._has_segments("aicore")
+        parts, models = self._parts[ours], self._model_of_part[ours]
+        return [part for model in np.unique(models) for part in _evenly(parts[models == model]).tolist()]
+
+    def sums(self) -> RecordSeries:
+        """The aicore segments, each as one record without a layer."""
+        ours = self._is_aicore.nonzero()[0]
+        ticks = self._ticks[ours].astype(np.float64)
+        return RecordSeries(self._inferences[ours], np.full(len(ours), -1), self._nets[ours], ticks)
+
+    def _has_segments(self, kind: str) -> NDArray[np.bool_]:
+        """Which parts are of a log that has segments on a unit."""
+        return np.isin(self._log_of_part, self._logs[self._is_aicore == (kind == "aicore")])
 
     def records(
         self, segment: NDArray[np.int64], layer: NDArray[np.int64], duration: NDArray[np.float64]
@@ -153,34 +182,35 @@ class _Segments:
         return RecordSeries(self._inferences[place], layer[is_ours], self._nets[place], duration[is_ours]), is_ours
 
 
-def _inferences(connection: sqlite3.Connection, named: dict[str, int]) -> tuple[list[InferenceOf], dict[int, int]]:
+def _inferences(connection: sqlite3.Connection, named: dict[str, int]) -> tuple[list[InferenceOf], NDArray[np.int64]]:
+    """The inferences, and their numbers in the database."""
     rows = connection.execute(_INFERENCES, named).fetchall()
     loads = [0] * len(rows)
     for place, (before, row) in enumerate(pairwise(rows), 1):
         if before[1:4] == row[1:4]:
             loads[place] = loads[place - 1] + (int(row[6]) <= int(before[6]))
     inferences = [InferenceOf._make((*row[1:6], load)) for row, load in zip(rows, loads, strict=True)]
-    return inferences, {row[0]: place for place, row in enumerate(rows)}
+    return inferences, np.array([row[0] for row in rows], np.int64)
 
 
-def _records(connection: sqlite3.Connection, named: dict[str, int | str], segments: _Segments) -> RecordSeries:
-    kind = str(named["kind"])
+def _records(connection: sqlite3.Connection, kind: str, segments: _Segments) -> RecordSeries:
     query = _READ.format(kind=kind, rows=ROWS_PER_READ, **_DURATIONS[kind])
     # Whole numbers are read in a third of the time; differences of times from 2^63 on are none.
     durations = _ticks if kind == "aicore" else _floats
-    first, last = connection.execute(_KEYS, named).fetchone()
+    parts = segments.parts(kind).tolist()
+    first = parts[0] * RECORDS_PER_PART if parts else None
     found = []
     while first is not None:
+        last = (parts[-1] + 1) * RECORDS_PER_PART - 1
         read, segment, layer, duration = connection.execute(query, (first, last)).fetchone()
         found.append(segments.records(_integers(segment), _integers(layer), durations(duration))[0])
         first = None if read is None else read + 1
     return _joined(found)
 
 
-def _counters(connection: sqlite3.Connection, named: dict[str, int], segments: _Segments) -> CounterSeries | None:
-    parts = connection.execute(_SAMPLED_PARTS, {**named, "kind": "aicore", "files": SAMPLED_FILES}).fetchall()
-    of_part = [{"part": part, "records": SAMPLED_RECORDS} for (part,) in parts]
-    rows = [row for part in of_part for row in connection.execute(_COUNTERS, part)]
+def _counters(connection: sqlite3.Connection, segments: _Segments) -> CounterSeries | None:
+    firsts = [part * RECORDS_PER_PART for part in segments.some_parts()]
+    rows = [row for first in firsts for row in connection.execute(_COUNTERS, (first, first + SAMPLED_RECORDS - 1))]
     if not rows:
         return None
     table = np.array(rows, np.float64)
@@ -197,6 +227,12 @@ def _joined(parts: Sequence[RecordSeries]) -> RecordSeries:
         np.concatenate([none, *(part.net for part in parts)]),
         np.concatenate([np.empty(0), *(part.duration for part in parts)]),
     )
+
+
+def _evenly(parts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """SAMPLED_FILES of these, as far apart from each other as can be; all where there are no more."""
+    places = np.arange(len(parts)) * SAMPLED_FILES // len(parts)
+    return parts[np.diff(places, prepend=-1) > 0]
 
 
 def _ticks(text: str | None) -> NDArray[np.float64]:

@@ -26,12 +26,12 @@ def read(builder: DatabaseBuilder) -> Iterator[Callable[..., JobSeries]]:
     """Close the builder, and read a session's first JOB."""
     readers = []
 
-    def opened(session: int | None = None) -> JobSeries:
+    def opened(session: int | None = None, **options: bool) -> JobSeries:
         reader = open_reader(builder.close())
         readers.append(reader)
         connection = reader.__enter__()
         found = find_session(connection, session)
-        return read_series(connection, Scope(found, jobs_of(connection, found.session)[0]))
+        return read_series(connection, Scope(found, jobs_of(connection, found.session)[0]), **options)
 
     yield opened
     for reader in readers:
@@ -93,6 +93,31 @@ def test_records_of_others_are_left_out(builder: DatabaseBuilder, read: Callable
         inference = builder.inference(session, of, ticks)
         builder.aicore(inference, builder.new_part(session, of, "aicore"), [ticks])
     assert [row[3] for row in _rows(read(first).aicore)] == [1, 4]
+
+
+def test_records_go_with_their_inference_whichever_session_fetched_their_log(
+    builder: DatabaseBuilder, read: Callable
+) -> None:
+    first, second = builder.session(), builder.session()
+    model = builder.model(builder.job(first, second))
+    inference = builder.inference(first, model)
+    builder.aicpu(inference, builder.new_part(first, model, "aicpu"), [(30, 35)], [7])
+    builder.aicore(inference, builder.new_part(second, model, "aicore"), [10])
+    assert _rows(read(first).aicore) == [(0, 0, 0, 10)]
+
+
+def test_without_layers_an_aicore_segment_is_one_row(builder: DatabaseBuilder, read: Callable) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session))
+    part = builder.new_part(session, model, "aicore")
+    for pic, start_us in ((0, START_US + 9), (1, START_US)):
+        inference = builder.inference(session, model, pic, start_us=start_us)
+        builder.aicore(inference, part, [30 + pic, 40], first=4 * pic)
+        builder.aicore(inference, part, [50 + pic], net=1, first=4 * pic + 2)
+        builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(30, 35)], [7])
+    found = read(has_layers=False)
+    assert _rows(found.aicore) == [(1, -1, 0, 70), (1, -1, 1, 50), (0, -1, 0, 71), (0, -1, 1, 51)]
+    assert _rows(found.aicpu) == [(1, 7, 0, 5), (0, 7, 0, 5)]
 
 
 def test_counters_of_a_known_map_come_as_fractions(builder: DatabaseBuilder, read: Callable) -> None:
