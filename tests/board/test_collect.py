@@ -91,6 +91,8 @@ def test_release_deletes_what_has_come(bench: Bench) -> None:
     (job,) = bench.jobs
     assert len(list((job / "data").glob("aicore*.done"))) == 30
     assert not bench.board_jobs
+    again = bench.collect("--interval", "1", "--release", "--json")
+    assert (again.code, len(again.document["jobs"]), again.document["causes"]) == (0, 1, [])
 
 
 def test_a_second_time_only_what_changed_is_sent(served: Bench) -> None:

@@ -251,5 +251,5 @@ class BoardRecord:
     def _is_wanted(self, job: JobStatus, listed: bool) -> bool:
         """Whether a JOB is captured: it runs, appears later, was begun by the session before, or is of the backlog."""
         if self._options.made is not None:
-            return self._options.made.wants(job)
+            return self._options.made.wants(job, listed)
         return self._options.backlog or not listed or not job.has_ended or self._recording.has_begun(job.name)

@@ -32,12 +32,13 @@ class MadeJobs:
         self._jobs: Sequence[JobStatus] = ()
         self._changes = 0
         self._is_linked = asyncio.Event()
+        self._is_listed = asyncio.Event()
         self.has_ended = False
         """Whether the program is gone."""
 
-    def wants(self, job: JobStatus) -> bool:
-        """Whether the program made it."""
-        return job.directory == f"{self._directory}/{job.name}" and job.name not in self._before
+    def wants(self, job: JobStatus, listed: bool) -> bool:
+        """Whether the program made it; what the board lists first was there before, though it may be deleted by now."""
+        return not listed and job.directory == f"{self._directory}/{job.name}" and job.name not in self._before
 
     def linked(self) -> None:
         """The board can be heard."""
@@ -56,10 +57,11 @@ class MadeJobs:
         """The JOBs are these."""
         self._changes += 1
         self._jobs = jobs
+        self._is_listed.set()
 
     async def ready(self) -> None:
-        """Wait until the board is heard."""
-        await self._is_linked.wait()
+        """Wait until the board has listed what it had before the program."""
+        await self._is_listed.wait()
 
     async def settled(self, names: Collection[str], stop: asyncio.Event, tell: Callable[[str], None]) -> bool:
         """Wait until these have come whole, once the program is gone. Whether they have, before `stop` and in time."""

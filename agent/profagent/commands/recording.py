@@ -199,8 +199,13 @@ class Recording:
         return batches
 
     async def _gone_unseen(self, job: HeldJob, *, is_ours: bool) -> Sequence[JobChanges]:
+        is_known = job.caught_up and job.state in ENDED_STATES
+        if is_known and not is_ours:
+            # There is nothing to say of it, and it is none of this session's.
+            await self.session.forget_standing(job.name)
+            return []
         self._jobs.stood_in(job.name, job.directory)
-        if not (job.caught_up and job.state in ENDED_STATES):
+        if not is_known:
             unsettled = len(await self.session.unsettled_logs(job.name))
             entry = unseen_removal(is_ours=is_ours, is_whole=job.caught_up, incomplete_logs=unsettled)
             self._jobs.note(job.name, entry)

@@ -90,6 +90,11 @@ def join_job(connection: sqlite3.Connection, session: int, job: int) -> None:
     connection.execute(_SIMULATED_BEFORE, (session, job))
 
 
+def remove_job(connection: sqlite3.Connection, board: int, name: str) -> None:
+    """The board has a JOB no longer."""
+    connection.execute("UPDATE job SET state = 'removed' WHERE board = ? AND name = ?", (board, name))
+
+
 def end_session(connection: sqlite3.Connection, session: int, ended_us: int) -> None:
     """Mark a session as finished."""
     connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, session))

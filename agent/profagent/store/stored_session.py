@@ -9,7 +9,7 @@ from profagent.ingest.changes import LostCopy
 from profagent.store.logs import path_from_sql, path_to_sql
 from profagent.store.rings import note_full_rings
 from profagent.store.sampling import note_samples, sampling_of
-from profagent.store.sessions import end_session
+from profagent.store.sessions import end_session, remove_job
 from profagent.store.summaries import session_summary
 
 if TYPE_CHECKING:
@@ -155,6 +155,10 @@ class StoredSession:
         """The board's JOBs that are not known to be removed from it."""
         rows = await self._store.query(_STANDING, (self.board,))
         return [HeldJob(name, directory, state, bool(caught_up)) for name, directory, state, caught_up in rows]
+
+    async def forget_standing(self, job: str) -> None:
+        """Note that the board has the JOB no longer, which does not make it one of the session's."""
+        await self._store.run(remove_job, self.board, job)
 
     async def note_full_rings(self, job: str) -> None:
         """Note where the runtime's ring of calls may have overflowed."""

@@ -27,9 +27,18 @@ def made(monkeypatch: pytest.MonkeyPatch) -> MadeJobs:
 
 def test_only_new_jobs_of_the_directory_are_the_programs() -> None:
     made = MadeJobs("/out", {OLD})
-    assert made.wants(status())
-    assert not made.wants(status(name=OLD))
-    assert not made.wants(status(directory="/out/deeper"))
+    assert made.wants(status(), listed=False)
+    assert not made.wants(status(), listed=True)
+    assert not made.wants(status(name=OLD), listed=False)
+    assert not made.wants(status(directory="/out/deeper"), listed=False)
+
+
+async def test_a_program_waits_until_the_board_has_listed_its_jobs(made: MadeJobs) -> None:
+    waiting = asyncio.create_task(made.ready())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    made.jobs_changed([])
+    await waiting
 
 
 async def settled(made: MadeJobs, *names: str, stop: asyncio.Event | None = None) -> tuple[bool, list[str]]:

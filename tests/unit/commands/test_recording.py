@@ -376,6 +376,16 @@ async def test_a_job_of_a_session_that_was_ended_is_no_loss_of_the_next(tmp_path
     assert await _Gone(tmp_path).listed() == ([(2, "note", "removed-unseen", 1)], [])
 
 
+async def test_a_job_that_came_whole_before_is_none_of_the_next_session(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=True)
+        await kept.recording.change_state(JOB, "finished", caught_up=True)
+        await kept.recording.end()
+    assert await _Gone(tmp_path).listed() == ([], [])
+    async with keeping(tmp_path) as kept:
+        assert await kept.rows("SELECT session FROM session_job") == [(1,)]
+
+
 @pytest.mark.parametrize(
     ("told", "complete", "grade"),
     [("open", True, "loss"), ("open", False, "loss"), ("finished", False, "loss"), ("finished", True, "note")],
