@@ -14,6 +14,7 @@ from profagent.commands.boards_file import BoardsFile
 from profagent.commands.clocks import clock_difference
 from profagent.commands.host_facts import host_credentials, resolved, workspace_facts
 from profagent.commands.job_examining import acl_json_file, job_sections
+from profagent.commands.job_facts import job_facts
 from profagent.commands.tunnelling import reached
 from profagent.doctor import network
 from profagent.doctor.acl_json import acl_json_section
@@ -79,6 +80,7 @@ async def examine(options: DoctorOptions, tell: Callable[[str], None], stop: asy
         sections.insert(0, await _host_section(options, answered))
     if options.job is not None:
         sections += await asyncio.to_thread(job_sections, options.job)
+        sections.append(await asyncio.to_thread(job_facts, options.job))
     if options.acl_json is not None and str(options.acl_json.resolve()) not in {each.about for each in sections}:
         sections.append(acl_json_file(options.acl_json))
     return sections

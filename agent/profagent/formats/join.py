@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from profagent.formats.layers import LayerTable, Run
     from profagent.formats.net_info import Net
 
-__all__ = ["UNKNOWN_LAYER", "LayerJoin"]
+__all__ = ["UNKNOWN_LAYER", "LayerJoin", "SegmentShape"]
 
 UNKNOWN_LAYER = -1
 # One more than a record's sequence number can be.
@@ -31,10 +31,16 @@ REMEMBERED_SEGMENTS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """The runs of one net, and whether the rules for several pictures are certain to hold for it."""
+    """The runs of one net, whether they are as many as it announces, and how often it may be gone through."""
 
     runs: Sequence[Run]
-    may_repeat: bool
+    agrees: bool
+    max_loop: int = 1
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether the rules for several pictures are certain to hold."""
+        return self.agrees and self.max_loop == 1
 
     @property
     def is_batch(self) -> list[bool]:
@@ -45,6 +51,14 @@ class _Segment:
         # The last entry is what UNKNOWN_LAYER, as an index, finds.
         places = np.array([run.index for run in self.runs] + [UNKNOWN_LAYER], dtype=np.int32)
         return places[index]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentShape:
+    """Which of a net's runs of layers are batch layers, and how often it may be gone through."""
+
+    is_batch: tuple[bool, ...]
+    max_loop: int
 
 
 class LayerJoin:
@@ -106,6 +120,13 @@ class LayerJoin:
         at = sequence.astype(np.int64)
         return segment.table_index(np.where(at < layers * loops, at % layers, UNKNOWN_LAYER))
 
+    def shape(self, net: int) -> SegmentShape | None:
+        """Give what a net is made of; None where it is not known, or table and counts do not agree."""
+        segment = self._segment(net)
+        if not segment.runs or not segment.agrees:
+            return None
+        return SegmentShape(tuple(segment.is_batch), segment.max_loop)
+
     def disagreements(self) -> list[str]:
         """Say where the layer table and the nets' own counts differ, a sentence each."""
         found: list[str] = []
@@ -127,10 +148,10 @@ class LayerJoin:
             runs = self._runs[self._span(net)]
         known = self._nets.get(net)
         if known is None:
-            return _Segment(runs, may_repeat=not self._nets)
+            return _Segment(runs, agrees=not self._nets)
         agrees = known.prof_layer_count in (None, len(runs))
         agrees = agrees and known.batch_layer_count in (None, sum(run.is_batch for run in runs))
-        return _Segment(runs, may_repeat=agrees and (known.max_loop or 1) == 1)
+        return _Segment(runs, agrees, known.max_loop or 1)
 
     def _span(self, net: int) -> slice:
         """Find a net's place in a table without segment ids, from the nets' counts; empty where one is missing."""

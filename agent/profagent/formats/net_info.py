@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from profagent.errors import FormatError
 from profagent.formats.tlv import Item, Items, iter_items, read_items
 
-__all__ = ["Net", "parse_net_info"]
+__all__ = ["Net", "NetStart", "parse_net_info", "where_nets_begin"]
 
 NET_INFO = 0x040
 NET_ID = 0x041
@@ -20,6 +21,11 @@ MAX_LOOP = 0x20E
 
 # A net_info container's tag in any length form, its length, and the tag of the net id that it begins with.
 _CONTAINER = re.compile(rb"\x40(?:\x80.|\xa0..|\xc0....)\x41[\x20\x40\x60]", re.DOTALL)
+_ITEMS = re.compile(rb"\x41[\x20\x40\x60]")
+# The slice begins four bytes into a container whose tag and 32-bit length take six; no net has 16 MB.
+_LENGTH_REST_BYTES = 2
+
+NetStart = Literal["items", "length", "container", "elsewhere"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +43,38 @@ class Net:
 def parse_net_info(data: bytes, file: str) -> tuple[Net, ...]:
     """Read the nets in the order of the file, which is a slice that may begin inside the first container.
 
-    The items of a headless first container are tried first, else the first whole container is looked for. Raises
-    FormatError where there is neither, or what follows is not made of items.
+    It is read from its start, as the items of a headless first container, and from the first whole container on: what
+    gives more nets is right. Raises FormatError where neither gives any.
     """
+    found = _CONTAINER.search(data)
+    starts = {_LENGTH_REST_BYTES if where_nets_begin(data) == "length" else 0, found.start() if found else 0}
+    nets = max((_readable(data, start, file) for start in sorted(starts)), key=len)
+    if nets:
+        return nets
+    if found is not None:
+        return _nets_from(data, found.start(), file)
+    raise FormatError(file, 0, "items of a net, or a net_info container", f"{data[:8].hex(' ') or 'nothing'}")
+
+
+def where_nets_begin(data: bytes) -> NetStart | None:
+    """Tell what the slice begins with: a first container's `items`, the rest of its 32-bit `length`, it as a whole.
+
+    Else it is `elsewhere`; None where there is none.
+    """
+    if _ITEMS.match(data):
+        return "items"
+    if _CONTAINER.match(data):
+        return "container"
+    if _ITEMS.match(data, _LENGTH_REST_BYTES) and data[1] == 0:
+        return "length"
+    return "elsewhere" if _CONTAINER.search(data) else None
+
+
+def _readable(data: bytes, start: int, file: str) -> tuple[Net, ...]:
     try:
-        nets = _nets_from(data, 0, file)
+        return _nets_from(data, start, file)
     except FormatError:
-        nets = ()
-    if not nets:
-        found = _CONTAINER.search(data)
-        if found is None:
-            raise FormatError(file, 0, "items of a net, or a net_info container", f"{data[:8].hex(' ') or 'nothing'}")
-        nets = _nets_from(data, found.start(), file)
-    return nets
+        return ()
 
 
 def _nets_from(data: bytes, start: int, file: str) -> tuple[Net, ...]:

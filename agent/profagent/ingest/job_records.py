@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from profagent.formats.join import LayerJoin
     from profagent.formats.records import Records
 
 __all__ = ["InferenceRecords", "JobRecords"]
@@ -45,6 +46,10 @@ class JobRecords:
         listing = list_job(directory)
         self._files = frozenset(listing.files)
         self._joins = Joins(self)
+        names = ((path, parse_log_name(path)) for path in listing.files)
+        self._of_inference = {
+            (name.inference, name.kind): path for path, name in names if name and name.is_data and name.inference
+        }
         self.is_simulated = listing.is_simulated
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
@@ -57,6 +62,11 @@ class JobRecords:
                 return file.read() if size is None else file.read(size)
         except OSError:
             return None
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all its files."""
+        return sorted(self._files)
 
     def names(self) -> list[str]:
         """Nothing: tables of layers are read when they are asked for."""
@@ -76,6 +86,17 @@ class JobRecords:
         """The paths of aicore logs, and what they are called."""
         named = ((path, parse_log_name(path)) for path in sorted(self._files))
         return [(path, name) for path, name in named if name and name.kind is LogKind.AICORE and name.is_data]
+
+    def join(self, name: LogName) -> LayerJoin | None:
+        """The layers of a log's model; None where its tables cannot be read."""
+        return self._joins.of(name)
+
+    def beside(self, path: str, kind: LogKind) -> str | None:
+        """The data log of another kind that is of the same inference; None where there is none."""
+        name = parse_log_name(path)
+        if name is None or name.inference is None:
+            return None
+        return self._of_inference.get((name.inference, kind))
 
     def of(self, path: str, name: LogName) -> Iterator[InferenceRecords]:
         """The inferences of one log: more than one where the model was loaded again."""

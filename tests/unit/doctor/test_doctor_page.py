@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from profagent.hypotheses.job import FACTS
+
 ROOT = Path(__file__).parents[3]
 CHECK = r"[a-z]+(?:-[a-z]+)*"
 
@@ -17,5 +19,6 @@ def test_the_page_has_every_check() -> None:
     page = (ROOT / "docs/doctor.md").read_text("utf-8")
     told = re.findall(rf"^\| `({CHECK})` \|", page, re.MULTILINE)
     assert {"npu-stack", "umask", "certificate"} <= set(told)
-    assert set(named) | set(assigned) == set(told)
+    facts = {fact.name for fact in FACTS}
+    assert set(named) | set(assigned) | facts == set(told)
     assert len(told) == len(set(told))

@@ -1,0 +1,118 @@
+"""What a JOB directory shows of the facts that no public source tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from profagent.doctor.facts import facts_section
+from profagent.errors import FormatError
+from profagent.formats.done import parse_done
+from profagent.formats.names import LogKind, display_text, parse_log_name
+from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
+from profagent.hypotheses.job import Shown, answers
+from profagent.hypotheses.numbering import Numbered
+from profagent.hypotheses.ticks import Timed
+from profagent.ingest.job_records import JobRecords
+from profagent.ingest.joins import small_file
+from profagent.ingest.states import DONE_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from profagent.doctor.finding import Section
+    from profagent.formats.done import Done
+    from profagent.formats.names import LogName
+    from profagent.formats.records import Records
+
+__all__ = ["job_facts"]
+
+# Inferences that are looked at, evenly spread, and the largest log of one.
+INFERENCES = 200
+LARGEST_LOG_BYTES = 16 << 20
+LARGEST_CPU_BYTES = 1 << 20
+MODELS = 64
+# Records of one inference beyond which numbers are not looked at.
+MOST_RECORDS = 100_000
+
+
+def job_facts(directory: Path) -> Section:
+    """The answer to each fact. Raises UsageError for no JOB."""
+    job = JobRecords(directory)
+    return facts_section(display_text(str(directory)), answers(_shown(job)), is_simulated=job.is_simulated)
+
+
+def _shown(job: JobRecords) -> Shown:
+    inferences = [_Inference(job, path, name, done) for path, name, done in _with_done(job)]
+    frequency_mhz = job.frequency_mhz
+    timed = [Timed(each.ticks, each.npu_us, frequency_mhz) for each in inferences] if frequency_mhz else []
+    numbered = [numbers for each in inferences for numbers in each.numbered()]
+    return Shown(job.paths, _infos(job, LogKind.LAYER_INFO), _infos(job, LogKind.NET_INFO), timed, numbered)
+
+
+def _infos(job: JobRecords, kind: LogKind) -> list[bytes]:
+    paths = [path for path in job.paths if (name := parse_log_name(path)) and name.kind is kind]
+    return [data for path in paths[:MODELS] if (data := small_file(job, path)) is not None]
+
+
+def _with_done(job: JobRecords) -> Iterator[tuple[str, LogName, Done]]:
+    logs = job.inferences
+    for path, name in logs[:: max(1, -(-len(logs) // INFERENCES))]:
+        data = small_file(job, path + DONE_SUFFIX)
+        try:
+            done = parse_done(data or b"", LogKind.AICORE, path + DONE_SUFFIX)
+        except FormatError:
+            continue
+        yield path, name, done
+
+
+class _Inference:
+    """The part of a log that its `.done` is about: the last, where the model was loaded again (format page 2.2)."""
+
+    def __init__(self, job: JobRecords, path: str, name: LogName, done: Done) -> None:
+        self._job = job
+        self._path = path
+        self._name = name
+        self._done = done
+        data = job.read(path, LARGEST_LOG_BYTES + 1) or b""
+        is_whole = 0 < done.file_len <= len(data) <= LARGEST_LOG_BYTES
+        self._records: Records = view_records(data[-done.file_len :] if is_whole else b"", AICORE_DTYPE)
+
+    @property
+    def ticks(self) -> int:
+        """Of all its layers."""
+        return int(self._records["ticks"].sum(dtype="u8"))
+
+    @property
+    def npu_us(self) -> int:
+        """From the first launch to the end, without the CPU's segments between."""
+        return self._done.end_us - self._done.start_us - self._cpu_us()
+
+    def numbered(self) -> Iterator[Numbered]:
+        """The numbers of each net whose layers are known."""
+        join, sizes = self._job.join(self._name), self._sizes()
+        for net in np.unique(self._records["net"]).tolist():
+            shape = None if join is None else join.shape(net)
+            if shape is not None and sizes and len(shape.is_batch) * sum(sizes) <= MOST_RECORDS:
+                sequence = self._records["sequence"][self._records["net"] == net].tolist()
+                yield Numbered(tuple(sequence), shape.is_batch, sizes, shape.max_loop)
+
+    def _sizes(self) -> tuple[int, ...]:
+        """Pictures in each batch run; empty where they are not known, or too many."""
+        batch, pictures = self._name.batch_num or 0, self._name.input_pic_num or 0
+        if self._done.online_batch_num:
+            return self._done.online_batch_num
+        if not 0 < batch <= MOST_RECORDS or pictures > MOST_RECORDS:
+            return ()
+        full, rest = divmod(pictures, batch)
+        return (batch,) * full + ((rest,) if rest else ())
+
+    def _cpu_us(self) -> int:
+        done, cpu_log = self._done, self._job.beside(self._path, LogKind.AICPU)
+        if cpu_log is None:
+            return 0
+        records = view_records(self._job.read(cpu_log, LARGEST_CPU_BYTES) or b"", AICPU_DTYPE)
+        spans = set(zip(records["segment_start_us"].tolist(), records["segment_end_us"].tolist(), strict=True))
+        return sum(end - start for start, end in spans if done.start_us <= start <= end <= done.end_us)

@@ -1,0 +1,1 @@
+"""What no public source tells of a JOB's files, and what a JOB itself tells about it."""

@@ -1,0 +1,95 @@
+"""What a compiler's `.info` files are like (format page 2.4): names, lengths of layer items, the beginning of nets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from profagent.errors import FormatError
+from profagent.formats.layers import LAYER_ITEM, LAYER_NAME, LAYER_TYPE
+from profagent.formats.net_info import where_nets_begin
+from profagent.formats.tlv import iter_items
+from profagent.hypotheses.fact import Alternative, Fact, cannot_tell, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from profagent.formats.tlv import Item
+    from profagent.hypotheses.fact import Answer
+
+__all__ = ["ITEM_FORM", "NAME_NUL", "NET_START", "check_forms", "check_names", "check_starts"]
+
+NAME_NUL = Fact(
+    "name-nul",
+    (
+        Alternative("with", "names of layers and types end in a NUL that is counted in their length"),
+        Alternative("without", "names of layers and types end without a NUL"),
+    ),
+)
+NET_START = Fact(
+    "net-start",
+    (
+        Alternative("items", "net.info begins with the items of its first container, whose head is missing"),
+        Alternative("length", "net.info begins with the rest of its first container's 32-bit length"),
+        Alternative("container", "net.info begins with a whole container"),
+        Alternative("elsewhere", "net.info begins with something else, before its first container"),
+    ),
+)
+ITEM_FORM = Fact(
+    "item-form",
+    (
+        Alternative("u32", "layer items have a length of 32 bits (0xC111)"),
+        Alternative("u16", "layer items have a length of 16 bits (0xA111)"),
+    ),
+)
+_TAGS = {0xC111: "u32", 0xA111: "u16"}
+
+
+def check_names(layer_infos: Sequence[bytes]) -> Answer:
+    """What the names in `.layer.info` files tell."""
+    names = [name for data in layer_infos for name in _names(data)]
+    if not names:
+        return cannot_tell(NAME_NUL, "no .layer.info with names that can be read")
+    ends = [{"with" if name.endswith(b"\0") else "without"} for name in names]
+    seen = f"{sum('with' in each for each in ends)} of {len(names)} names end in a NUL"
+    return settled(NAME_NUL, ends, ends, seen)
+
+
+def check_forms(layer_infos: Sequence[bytes]) -> Answer:
+    """What the tags of layer items tell."""
+    tags = Counter(item.tag for data in layer_infos for item in _layer_items(data))
+    if not tags:
+        return cannot_tell(ITEM_FORM, "no .layer.info with layers that can be read")
+    forms = [{_TAGS.get(tag, "")} for tag in tags.elements()]
+    seen = ", ".join(f"{count} layer items {tag:#06x}" for tag, count in sorted(tags.items()))
+    return settled(ITEM_FORM, forms, forms, seen)
+
+
+def check_starts(net_infos: Sequence[bytes]) -> Answer:
+    """What the first bytes of `.net.info` files tell."""
+    starts = [(data[:8].hex(" "), start) for data in net_infos if (start := where_nets_begin(data)) is not None]
+    if not starts:
+        return cannot_tell(NET_START, "no .net.info in which nets are found")
+    counts = Counter(start for _, start in starts)
+    seen = f"{', '.join(f'{count} {start}' for start, count in sorted(counts.items()))}; the first is {starts[0][0]}"
+    votes = [{start} for _, start in starts]
+    return settled(NET_START, votes, votes, seen)
+
+
+def _layer_items(data: bytes) -> Iterator[Item]:
+    """As many as can be read."""
+    try:
+        yield from (item for item in iter_items(data, 0, len(data), "layer.info") if item.id == LAYER_ITEM)
+    except FormatError:
+        return
+
+
+def _names(data: bytes) -> Iterator[bytes]:
+    for layer in _layer_items(data):
+        try:
+            items = list(iter_items(data, layer.nested_start, layer.end, "layer.info"))
+        except FormatError:
+            continue
+        yield from (
+            item.value for item in items if item.id in (LAYER_NAME, LAYER_TYPE) and isinstance(item.value, bytes)
+        )

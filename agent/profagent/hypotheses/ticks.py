@@ -1,0 +1,71 @@
+"""How long a tick of word 0x04 is (format page 3.1): layers take no longer than their inference, and most of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from profagent.hypotheses.fact import Alternative, Fact, cannot_tell, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from profagent.hypotheses.fact import Answer
+
+__all__ = ["TICK_UNIT", "Timed", "check_ticks"]
+
+TICK_UNIT = Fact(
+    "tick-unit",
+    (
+        Alternative("100-cycles", "a tick is 100 cycles of the NPU's clock"),
+        Alternative("cycle", "a tick is one cycle of the NPU's clock", is_read=False),
+        Alternative("10-ns", "a tick is 10 ns", is_read=False),
+        Alternative("us", "a tick is a microsecond", is_read=False),
+    ),
+)
+# How far layers may be over their inference, whose start and end are whole microseconds.
+MOST_SHARE, SLACK_US = 1.02, 2.0
+# Neighbouring alternatives differ by a factor of 7 at least: no two fit between these.
+LEAST_SHARE = 0.25
+# Below, whole microseconds say little.
+LEAST_US = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One inference: the ticks of its layers in all, and its time on the NPU by its `.done` and its CPU records."""
+
+    ticks: int
+    window_us: int
+    frequency_mhz: int
+
+    @property
+    def layers_us(self) -> Mapping[str, float]:
+        """What its layers take, by each alternative."""
+        cycle_us = self.ticks / self.frequency_mhz
+        return {"100-cycles": 100 * cycle_us, "cycle": cycle_us, "10-ns": self.ticks / 100, "us": float(self.ticks)}
+
+
+def check_ticks(inferences: Sequence[Timed]) -> Answer:
+    """What inferences with a `.done` tell."""
+    usable = [each for each in inferences if each.window_us >= LEAST_US and each.ticks]
+    if not usable:
+        return cannot_tell(TICK_UNIT, f"no inference of {LEAST_US} us or more with a .done and the NPU's clock")
+    allowed = [{name for name, us in each.layers_us.items() if us <= _most(each)} for each in usable]
+    likely = [
+        {name for name in names if each.layers_us[name] >= LEAST_SHARE * each.window_us}
+        for names, each in zip(allowed, usable, strict=True)
+    ]
+    shares = (f"{_share(usable, name):.1%} by {name}" for name in TICK_UNIT.names)
+    return settled(
+        TICK_UNIT, allowed, likely, f"layers take of {len(usable)} inferences, at the median, {', '.join(shares)}"
+    )
+
+
+def _most(each: Timed) -> float:
+    return each.window_us * MOST_SHARE + SLACK_US
+
+
+def _share(inferences: Sequence[Timed], name: str) -> float:
+    return median(each.layers_us[name] / each.window_us for each in inferences)

@@ -1,0 +1,66 @@
+"""What votes make of a fact, and evidence that points nowhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from profagent.hypotheses.fact import Alternative, Fact, Verdict, cannot_tell, settled
+from profagent.hypotheses.numbering import Numbered, check_batches, check_loops
+from profagent.hypotheses.ticks import Timed, check_ticks
+
+FACT = Fact("a-fact", (Alternative("x", "it is x"), Alternative("y", "it is y", is_read=False)))
+
+
+@pytest.mark.parametrize(
+    ("votes", "verdict", "text"),
+    [
+        ([{"x"}] * 4 + [{"y"}], Verdict.CONFIRMS, "confirms x: it is x; refutes y: 5 votes"),
+        ([{"x"}] * 3 + [{"y"}], Verdict.REFUTES, "refutes x, y; left is none that is known: 5 votes"),
+        ([{"x", "y"}], Verdict.CANNOT_TELL, "cannot tell: 5 votes"),
+    ],
+)
+def test_four_fifths_decide(votes: list[set[str]], verdict: Verdict, text: str) -> None:
+    answer = settled(FACT, votes, votes, "5 votes")
+    assert (answer.verdict, str(answer)) == (verdict, text)
+
+
+def test_what_is_likely_decides_and_otherwise_what_is_allowed_at_all() -> None:
+    assert settled(FACT, [{"x", "y"}], [{"y"}], "").confirmed == "y"
+    assert settled(FACT, [{"x"}], [set()], "").confirmed == "x"
+    assert settled(FACT, [{"y"}], [{"y"}], "").is_misread
+    assert not cannot_tell(FACT, "why").is_misread
+
+
+def test_an_npu_that_idles_refutes_only_what_is_too_long() -> None:
+    """700 ticks are 100 us by the likely unit: a tenth of the inference."""
+    answer = check_ticks([Timed(700, 1_000, 700)])
+    assert answer.confirmed == "us"
+    idle = check_ticks([Timed(700, 5_000, 700)])
+    assert idle.verdict is Verdict.CANNOT_TELL
+    assert "2.0% by 100-cycles" in idle.seen
+    assert check_ticks([Timed(700, 400, 700)]).confirmed == "100-cycles"
+
+
+def test_an_inference_that_is_too_short_says_nothing() -> None:
+    assert check_ticks([Timed(70, 12, 700), Timed(0, 500, 700)]).verdict is Verdict.CANNOT_TELL
+
+
+def numbered(sequence: list[int], layers: int, sizes: tuple[int, ...], max_loop: int = 1) -> Numbered:
+    return Numbered(tuple(sequence), (False,) * layers, sizes, max_loop)
+
+
+def test_the_last_layers_may_take_no_time() -> None:
+    assert check_batches([numbered([0, 2, 3, 5, 6], 4, (1, 1))]).confirmed == ""
+    assert check_batches([numbered([0, 2, 3, 5, 6], 4, (1, 1))]).refuted == ("each-batch", "each-picture")
+
+
+def test_numbers_that_fit_nothing_refute_all() -> None:
+    answer = check_batches([numbered([0, 99], 4, (2,))])
+    assert answer.possible == ()
+    assert answer.is_misread
+
+
+def test_a_loop_that_was_gone_through_once_says_nothing() -> None:
+    answer = check_loops([numbered([0, 1], 3, (1,), max_loop=8)])
+    assert answer.verdict is Verdict.CANNOT_TELL
+    assert "the numbers of one pass" in answer.seen
