@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["TYPES", "Evidence", "Fit", "fits_of", "values_of"]
+__all__ = ["TYPES", "Evidence", "Fit", "fits_of", "numbers_of", "values_of"]
 
 TYPES = ("u16", "u32", "u64")
 # Over ticks, 0.01 is cycles and 1, 0.0001 is cycles and 0.01: the same values.
@@ -55,6 +55,12 @@ class Evidence:
         """These rows of it."""
         return Evidence(self.records[rows], self.ticks[rows], self.values[rows], self.half[rows])
 
+    def distinct(self, fit: Fit) -> Evidence:
+        """The rows without those that repeat another for this fit: the same number over the same time is shown once."""
+        over = np.zeros_like(self.ticks) if fit.denominator == "none" else self.ticks
+        read = np.stack([numbers_of(fit, self.records), over, self.values])
+        return self.chosen(np.unique(read, axis=1, return_index=True)[1])
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -74,11 +80,16 @@ class Fit:
 
 def values_of(fit: Fit, records: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
     """What a fit gives for records (rows, 256), shape (rows,): 0 where there is no time to divide by."""
-    values = numbers_at(records, fit.type, fit.offset) * fit.scale
+    values = numbers_of(fit, records) * fit.scale
     if fit.denominator == "none":
         return values
     over = numbers_at(records, "u32", TICKS_OFFSET) * (CYCLES_PER_TICK if fit.denominator == "cycles" else 1)
     return np.divide(values, over, out=np.zeros_like(values), where=over > 0)
+
+
+def numbers_of(fit: Fit, records: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """The number that a fit reads of each record, shape (rows,)."""
+    return numbers_at(records, fit.type, fit.offset)
 
 
 def numbers_at(records: npt.NDArray[np.uint8], type_: str, offset: int) -> npt.NDArray[np.float64]:

@@ -44,6 +44,8 @@ def _table(finding: Finding, fit: Fit, source: str) -> tomlkit.items.Table:
     table.update({"offset": offset, "type": fit.type, "scale": fit.scale, "denominator": fit.denominator})
     table["unit"] = "bytes" if finding.counter.endswith("_bytes") else "fraction"
     table["verdict"] = finding.verdict.value
-    doubt = f"; to settle it: {finding.advice}" if finding.verdict is Verdict.LIKELY else ""
+    wider = [rival.type for rival in finding.rivals if rival.offset == fit.offset and rival.type > fit.type]
+    same = "".join(f"; as {type_} it reads the same of every layer below 1 s and 4 GiB" for type_ in wider)
+    doubt = f"; to settle it: {finding.advice}" if finding.verdict is Verdict.LIKELY else same
     table["evidence"] = f"{fit.agreeing} of {finding.rows} rows of {source}{doubt}"
     return table

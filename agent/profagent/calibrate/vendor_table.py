@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,9 +37,11 @@ TITLES = {
 }
 TOTAL = "total"
 NOT_KNOWN = ("", "n/a", "-", "nan", "none")
-# Shares of an inference add up to 1 or to 100; no ratio of a layer is so far above 1 as a percentage is.
+# No fraction of a layer's time is so far above 1, and of all ratios of a net some percentage is.
 LARGEST_FRACTION = 1.5
+ALL_RATIOS = 8
 PERCENT = 100.0
+LARGEST_EXPONENT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +75,14 @@ def parse_vendor_table(data: bytes, file: str) -> VendorTable:
 
     Raises FormatError when it is none.
     """
-    titles, rows = _cells(_decoded(data, file))
+    titles, rows = _cells(_decoded(data, file), file)
     if not TITLES.keys() & {*titles}:
         expected = "a heading with Mac Busy Ratio and the other columns of an op_summary"
         raise FormatError(file, 0, expected, ",".join(titles)[:80] or "nothing", hint="name the vendor's op_summary")
     columns = {title: [row[place] for row in rows] for place, title in enumerate(titles)}
     texts = {TITLES[title]: cells for title, cells in columns.items() if title in TITLES}
     ratios = {name: cells for name, cells in texts.items() if not name.endswith("_bytes")}
-    unit = _unit(_rounded(columns.get(SHARE, [])), [_rounded(cells) for cells in ratios.values()])
+    unit = _unit(ratios, columns.get(SHARE, []), file)
     found = {name: _rounded(cells, unit if name in ratios else 1.0) for name, cells in texts.items()}
     names = columns.get(NAME) or [""] * len(rows)
     return VendorTable(
@@ -98,11 +102,14 @@ def _decoded(data: bytes, file: str) -> str:
     raise FormatError(file, 0, "UTF-8 or GBK", "other bytes", hint="name the vendor's op_summary, a CSV file")
 
 
-def _cells(text: str) -> tuple[list[str], list[list[str]]]:
+def _cells(text: str, file: str) -> tuple[list[str], list[list[str]]]:
     """Titles in small letters, and the cells of each layer's row, all as wide as the titles."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    delimiter = "\t" if lines and "," not in lines[0] else ","
-    rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)]
+    delimiter = "\t" if "," not in text.lstrip().partition("\n")[0] else ","
+    try:
+        read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        rows = [[cell.strip() for cell in row] for row in read if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise FormatError(file, 0, "a table of cells", str(error), hint="name the vendor's op_summary") from error
     if not rows:
         return [], []
     titles = [" ".join(title.lower().split()).replace(" (", "(").removesuffix("(%)") for title in rows[0]]
@@ -112,28 +119,43 @@ def _cells(text: str) -> tuple[list[str], list[list[str]]]:
 
 def _rounded(cells: Sequence[str], unit: float = 1.0) -> Rounded:
     """The numbers in units of `unit`; a column is as precise as its longest number, as 0.5 may stand for 0.50."""
-    values = np.array([_number(cell) for cell in cells], dtype=np.float64)
-    decimals = max((len(cell.rstrip("%").partition(".")[2]) for cell in cells if _is_number(cell)), default=0)
-    return Rounded(values / unit, 0.5 * 10.0**-decimals / unit)
+    numbers = [_number(cell) for cell in cells]
+    decimals = max((_decimals(number) for number in numbers if number is not None), default=0)
+    # A spreadsheet that wrote 1.00159E+12 has cut the number short.
+    values = [float(number) if number is not None and _decimals(number) >= 0 else float("nan") for number in numbers]
+    return Rounded(np.array(values, dtype=np.float64) / unit, 0.5 * 10.0 ** -max(decimals, 0) / unit)
 
 
-def _number(cell: str) -> float:
-    return float(cell.rstrip("%")) if _is_number(cell) else float("nan")
-
-
-def _is_number(cell: str) -> bool:
-    if cell.lower() in NOT_KNOWN:
-        return False
+def _number(cell: str) -> Decimal | None:
+    """None for what is no number."""
     try:
-        return bool(np.isfinite(float(cell.rstrip("%"))))
-    except ValueError:
-        return False
+        number = Decimal(cell.rstrip("%"))
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() and abs(number.adjusted()) < LARGEST_EXPONENT else None
 
 
-def _unit(shares: Rounded, ratios: Sequence[Rounded]) -> float:
-    """What the file writes for all of a layer's time: 1, or 100."""
-    total = float(np.nansum(shares.values))
-    if total > 0:
-        return PERCENT if total > LARGEST_FRACTION else 1.0
-    largest = max((float(np.nanmax(each.values, initial=0.0)) for each in ratios), default=0.0)
-    return PERCENT if largest > LARGEST_FRACTION else 1.0
+def _decimals(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int), "a finite number"
+    return -exponent
+
+
+def _unit(ratios: Mapping[str, Sequence[str]], shares: Sequence[str], file: str) -> float:
+    """What the file writes for all of a layer's time: 1, or 100. The layers' shares of the net need not be like it.
+
+    Raises FormatError where a few ratios that are small in every layer may be either.
+    """
+    known = [cells for cells in ratios.values() if any(_number(cell) is not None for cell in cells)]
+    largest = max(map(_largest, known), default=0.0)
+    if largest > LARGEST_FRACTION or any("%" in cell for cells in known for cell in cells):
+        return PERCENT
+    if 0 < len(known) < ALL_RATIOS and float(np.nansum(_rounded(shares).values)) > LARGEST_FRACTION:
+        found = f"{len(known)} of them with values, none above {largest:g}"
+        hint = "give a table with all of them: these may be fractions or percentages"
+        raise FormatError(file, 0, f"{ALL_RATIOS} columns of ratios", found, hint=hint)
+    return 1.0
+
+
+def _largest(cells: Sequence[str]) -> float:
+    return float(np.nanmax(_rounded(cells).values, initial=0.0))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profagent.calibrate.fitting import TYPES, Evidence, Fit, fits_of, values_of
+from profagent.calibrate.fitting import TYPES, Evidence, Fit, fits_of, numbers_of, values_of
+from profagent.formats.durations import CYCLES_PER_TICK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,10 +23,17 @@ LEAST_SHARE = 0.97
 # A number that is off by so much in every row must have no chance in a thousand million to agree with all of them.
 TOLD_APART = 1e-3
 CERTAINTY = float(np.log(1e9))
+# Rows that differ in what is read; of fewer, a number that is a part of the counter may have been all of it.
+FEWEST_ROWS = 10
 # A ratio is no more than 1, but for the rounding of times.
 LARGEST_RATIO = 1.05
 # Scales that need no explanation.
 PLAIN_SCALES = (1.0, 0.01)
+# What is counted as whole bytes, or bursts of them.
+LEAST_BYTES_SCALE = 0.01
+# What a layer may come to: its ticks, 1 s at 700 MHz, and its bytes.
+LONGEST_TICKS = 7e6
+LARGEST_BYTES = 2.0**32
 
 
 class Verdict(StrEnum):
@@ -62,58 +70,83 @@ def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> F
         return replace(finding, advice="a table that has values in this column")
     if not (evidence.values > evidence.half).any():
         return replace(finding, advice="a model that uses this unit: the column is 0 in every row")
-    fits = fits_of(evidence, 1.0)
-    if not fits:
-        return _nearly(finding, fits_of(evidence, LEAST_SHARE))
-    possible = fits if counter.endswith("_bytes") else [fit for fit in fits if _is_ratio(fit, records)]
-    return _judged(finding, _plainest(possible or fits, records), evidence)
-
-
-def _nearly(finding: Finding, fits: Sequence[Fit]) -> Finding:
-    """No number gives every row; one that gives nearly all may be it, where it is alone."""
+    fits = fits_of(evidence, 1.0) or fits_of(evidence, LEAST_SHARE)
     if not fits:
         return replace(finding, advice="no single number gives this column: send the evidence")
-    if len(fits) > 1:
-        return replace(finding, rivals=tuple(fits), advice="no number gives every row, and several give nearly all")
-    advice = f"{finding.rows - fits[0].agreeing} rows do not agree: are they of this JOB?"
-    return replace(finding, verdict=Verdict.LIKELY, fit=fits[0], advice=advice)
+    possible = [fit for fit in fits if _is_possible(counter, fit, records)]
+    if not possible:
+        return replace(finding, rivals=tuple(fits), advice="a table in which this column can be what it says")
+    return _judged(finding, _plainest(possible, records), evidence, records)
 
 
-def _judged(finding: Finding, fits: Sequence[Fit], evidence: Evidence) -> Finding:
-    """Say what numbers that give every row amount to."""
-    if len({(fit.offset, fit.scale, fit.denominator) for fit in fits}) > 1:
+def _judged(finding: Finding, fits: Sequence[Fit], evidence: Evidence, records: npt.NDArray[np.uint8]) -> Finding:
+    """Say what numbers that agree equally amount to."""
+    plain, *others = sorted(fits, key=lambda fit: (_oddity(fit), TYPES.index(fit.type)))
+    if any(not _is_same(plain, other, records) for other in others):
         return replace(finding, rivals=tuple(fits), advice="a table with more rows or decimals: rivals fit equally")
-    # What is too wide gives values that cannot be as soon as the bytes above are used; too narrow, wrong ones.
-    *narrower, widest = sorted(fits, key=lambda fit: TYPES.index(fit.type))
-    likely = replace(finding, verdict=Verdict.LIKELY, fit=widest, rivals=tuple(narrower))
-    if narrower:
-        return replace(likely, advice=f"a layer whose count does not fit {narrower[0].type}: its width is not shown")
-    if _evidence_of(evidence) < CERTAINTY:
-        return replace(likely, advice="more rows or decimals: a number that nearly is this one would agree as well")
-    return replace(likely, verdict=Verdict.CERTAIN)
+    widths = sorted((fit for fit in fits if fit.offset == plain.offset), key=lambda fit: TYPES.index(fit.type))
+    # Where a narrow one has room for whatever a layer comes to, wider ones read the same of every layer.
+    chosen = next((fit for fit in widths if _has_room(finding.counter, fit)), widths[-1])
+    doubt = _doubt(chosen, fits, evidence)
+    rivals = tuple(fit for fit in fits if fit is not chosen)
+    verdict = Verdict.LIKELY if doubt else Verdict.CERTAIN
+    return replace(finding, verdict=verdict, fit=chosen, rivals=rivals, advice=doubt)
 
 
-def _is_ratio(fit: Fit, records: npt.NDArray[np.uint8]) -> bool:
-    """Whether it can be a ratio in every record that there is."""
+def _doubt(fit: Fit, fits: Sequence[Fit], evidence: Evidence) -> str:
+    """What would settle whether it is this number; empty where nothing must."""
+    if missing := evidence.rows - fit.agreeing:
+        return f"{missing} rows do not agree: are they of this JOB?"
+    read = evidence.distinct(fit)
+    if read.rows < FEWEST_ROWS or _improbability(read) < CERTAINTY:
+        return "more rows or decimals: a number that nearly is this one would agree as well"
+    if any(other.offset != fit.offset for other in fits):
+        return f"a layer in which byte {fit.offset:#04x} is not 0: that it belongs to the count is not shown"
+    if narrower := [other for other in fits if len(other.bytes) < len(fit.bytes)]:
+        most = numbers_of(fit, evidence.records).max()
+        return f"a layer that counts {max(map(_limit, narrower)):.0f} or more: here it is no more than {most:.0f}"
+    return ""
+
+
+def _limit(fit: Fit) -> float:
+    """The first number that its type has no room for."""
+    return 256.0 ** len(fit.bytes)
+
+
+def _has_room(counter: str, fit: Fit) -> bool:
+    """Whether its type can hold whatever a layer comes to."""
+    if counter.endswith("_bytes"):
+        return _limit(fit) * fit.scale >= LARGEST_BYTES
+    over = {"none": 1.0, "ticks": LONGEST_TICKS, "cycles": LONGEST_TICKS * CYCLES_PER_TICK}[fit.denominator]
+    return _limit(fit) * fit.scale > LARGEST_RATIO * over
+
+
+def _is_possible(counter: str, fit: Fit, records: npt.NDArray[np.uint8]) -> bool:
+    """Whether every record that there is can have it: bytes are counted whole, and a ratio is not above 1."""
+    if counter.endswith("_bytes"):
+        return fit.denominator == "none" and fit.scale >= LEAST_BYTES_SCALE
     return bool((values_of(fit, records) <= LARGEST_RATIO).all())
 
 
+def _is_same(one: Fit, other: Fit, records: npt.NDArray[np.uint8]) -> bool:
+    """Whether both read the same bytes over the same, but for some bytes that are 0 in every record."""
+    if one.denominator != other.denominator or not {*one.bytes} & {*other.bytes}:
+        return False
+    return np.allclose(values_of(one, records), values_of(other, records), rtol=1e-12, atol=0)
+
+
 def _plainest(fits: Sequence[Fit], records: npt.NDArray[np.uint8]) -> list[Fit]:
-    """Leave out what gives the same as a plainer one in every record: its bytes are this one's and some that are 0."""
-    kept: list[tuple[Fit, npt.NDArray[np.float64]]] = []
-    for fit in sorted(fits, key=_oddity):
-        values = values_of(fit, records)
-        if not any(_oddity(other) < _oddity(fit) and np.allclose(values, known) for other, known in kept):
-            kept.append((fit, values))
-    return [fit for fit, _ in kept]
+    """Leave out fractions of what is whole as well: the same number, and bytes below it that are 0 in every record."""
+    whole = [fit for fit in fits if fit.scale >= 1 or fit.denominator != "none"]
+    return [fit for fit in fits if fit in whole or not any(_is_same(fit, other, records) for other in whole)]
 
 
-def _oddity(fit: Fit) -> tuple[bool, bool]:
-    """How much a form wants explaining: a strange scale, then one that makes less of a number than its bytes do."""
-    return (fit.scale not in PLAIN_SCALES, fit.scale < 1)
+def _oddity(fit: Fit) -> bool:
+    """Whether its scale wants explaining."""
+    return fit.scale not in PLAIN_SCALES
 
 
-def _evidence_of(evidence: Evidence) -> float:
+def _improbability(evidence: Evidence) -> float:
     """How improbable it is, as a logarithm, that a number which is off by TOLD_APART agrees with every row."""
     with np.errstate(divide="ignore"):
         improbable = np.log(TOLD_APART * evidence.values / evidence.half)

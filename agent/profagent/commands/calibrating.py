@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,7 +92,7 @@ def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
     pairs = [_pair(_read(table), sources) for table in tables]
     evidence = {name: each for name in COUNTER_NAMES if (each := _evidence(name, pairs)) is not None}
     records = np.concatenate([_bytes_of(pair.inference) for pair in pairs])
-    findings = find_counters(evidence, records)
+    findings = [_compared(finding, pairs) for finding in find_counters(evidence, records)]
     coverage = [
         Coverage(
             pair.table.file,
@@ -171,6 +171,21 @@ def _evidence(counter: str, pairs: Sequence[_Pair]) -> Evidence | None:
         return None
     columns = zip(*((part.records, part.ticks, part.values, part.half) for part in parts), strict=True)
     return Evidence(*(np.concatenate(column) for column in columns))
+
+
+def _compared(finding: Finding, pairs: Sequence[_Pair]) -> Finding:
+    """Where no number gives all tables, say of how many one gives each alone: those are not under one map."""
+    if finding.fit is not None or finding.rivals or len(pairs) < 2:
+        return finding
+    alone = [
+        find_counters({finding.counter: part}, _bytes_of(pair.inference))[0]
+        for pair in pairs
+        if (part := _part(finding.counter, pair)) is not None
+    ]
+    if not (agreeing := sum(each.fit is not None for each in alone)):
+        return finding
+    advice = f"tables of one SDK: {agreeing} of {len(alone)} have a number each, and not the same"
+    return replace(finding, advice=advice)
 
 
 def _part(counter: str, pair: _Pair) -> Evidence | None:

@@ -61,8 +61,30 @@ def test_cells_with_blanks_tabs_and_quotes() -> None:
     assert table.columns["mac_busy"].values.tolist() == [0.5]
 
 
-@pytest.mark.parametrize("data", [b"", b"a,b\n1,2\n", b"\xff\xfe\xff"])
+@pytest.mark.parametrize("data", [b"", b"a,b\n1,2\n", b"\xff\xfe\xff", b'"' + b"a" * 200_000])
 def test_what_is_no_op_summary_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError) as raised:
         parse_vendor_table(data, "other.csv")
     assert "op_summary" in raised.value.hint
+
+
+def test_ratios_may_be_fractions_beside_shares_in_per_cent(job: CountedJob) -> None:
+    heading, *rows = job.table(4).splitlines()
+    in_per_cent = [",".join([*row.split(",")[:2], "1.1", *row.split(",")[3:]]) for row in rows]
+    column = read("\n".join([heading, *in_per_cent])).columns["mac_busy"]
+    assert np.allclose(column.values, job.values["mac_busy"], atol=column.half * 1.001)
+
+
+def test_a_few_small_ratios_may_be_either_and_are_refused() -> None:
+    with pytest.raises(FormatError, match="found 1 of them with values"):
+        read(f"{HEADING}\n0,N/A,a,Conv,10.0,60,0.5000,77\n0,N/A,b,Conv,10.0,40,0.4000,77\n")
+    column = read(f"{HEADING}\n0,N/A,a,Conv,10.0,60,0.50%,77\n0,N/A,b,Conv,10.0,40,0.4%,77\n").columns["mac_busy"]
+    assert column.values.tolist() == [0.005, 0.004]
+    assert column.half == pytest.approx(0.00005)
+
+
+def test_a_number_that_a_spreadsheet_cut_short_is_not_known() -> None:
+    table = read(f"{HEADING}\n0,N/A,a,Conv,10.0,60.0,50.00,1.00159E+12\n1,N/A,b,Conv,1e-05,40.0,1.00,77\n")
+    assert np.isnan(table.columns["ddr_read_bytes"].values).tolist() == [True, False]
+    assert table.columns["ddr_read_bytes"].half == 0.5
+    assert table.time_us.half == pytest.approx(0.5e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -112,3 +113,21 @@ def test_where_nothing_is_found_nothing_is_written(
     assert run(["calibrate", str(job), "--vendor-summary", str(blank), "-o", str(file)]) == 1
     assert "no counter was found" in capsys.readouterr().err
     assert not file.exists()
+
+
+def test_jobs_that_disagree_teach_nothing(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first inference under one map, the second under one that is a byte further on."""
+    one, other = tmp_path / ("JOB" + "A" * 29), tmp_path / ("JOB" + "B" * 29)
+    for copy, gone in ((one, 1), (other, 0)):
+        shutil.copytree(job, copy)
+        next((copy / "data").glob(f"aicore.0.yolov5s.*.{gone}")).unlink()
+    (log,) = (log for log in (other / "data").glob("aicore.0.yolov5s.*.1"))
+    records = np.frombuffer(log.read_bytes(), np.uint8).reshape(-1, 256).copy()
+    records[:, 0x08:0xFC] = np.roll(records[:, 0x08:0xFC], 1, axis=1)
+    log.write_bytes(records.tobytes())
+    tables = [next((job / "summary").glob(f"op_summary_0.yolov5s.0.1.1.{picture}.*.csv")) for picture in (0, 1)]
+    arguments = [argument for each in tables for argument in ("--vendor-summary", str(each))]
+    assert run(["calibrate", str(one), str(other), *arguments, "--json"]) == 1
+    counters = json.loads(capsys.readouterr().out)["counters"]
+    assert {each["verdict"] for each in counters} == {"not found"}
+    assert any("2 of 2 have a number each, and not the same" in each["advice"] for each in counters)
