@@ -45,6 +45,7 @@ VERBS = {
     "doctor": ("doctor", "Find what is not as it should be: on this host, a board, in a JOB or an acl.json."),
     "aclconfig": ("aclconfig", "Ask, change or check what an acl.json tells a program to record."),
     "calibrate": ("calibrate", "Learn which word of a record is which PMU counter, with the vendor's tables."),
+    "redecode": ("redecode", "Fill the counter columns of a session or of a JOB with another counter map."),
     "sessions": ("sessions", "List the sessions of a workspace."),
     "nightly": ("nightly", "Capture boards every night, and say in the morning whether anything is slower."),
     "trend": ("trend", "Tell how a model's time went over sessions, and when its level changed."),

@@ -68,7 +68,7 @@ async def import_job(
         draft.unlink(missing_ok=True)
         async with Store(draft, durable=False) as store:
             await _fill(store, directory, listing, counter_map, told, progress)
-        _sync(draft)
+        sync(draft)
         draft.replace(database)
     except OSError as error:
         raise StoreError(
@@ -144,7 +144,8 @@ def _records(change: Change) -> int:
     return 0
 
 
-def _sync(file: Path) -> None:
+def sync(file: Path) -> None:
+    """Make a file's content durable."""
     handle = os.open(file, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,0 +1,103 @@
+"""`redecode`: the counter columns of what is stored already, from the bytes that are kept, with another map."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from profagent.commands.importing import job_database, sync
+from profagent.errors import StoreError, UsageError
+from profagent.ingest.disk import disk_full, is_full, is_full_database
+from profagent.ingest.regular_files import content
+from profagent.store.clearing import require_records
+from profagent.store.counters import Filled, exchange_counters
+from profagent.store.database import open_for_writing
+from profagent.store.queries import find_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from profagent.commands.counter_maps import CounterMaps
+    from profagent.commands.workspace import Workspace
+    from profagent.formats.countermap import CounterMap
+    from profagent.store.counters import JobBytes
+
+__all__ = ["Redecoded", "redecode_job", "redecode_session"]
+
+HINT = "nothing was changed; check the permissions and the free space, and call it again"
+
+
+class Redecoded(NamedTuple):
+    """What was done to a session; `before` is the map that it had, None without one."""
+
+    session: int
+    before: str | None
+    counter_map: CounterMap
+    filled: Filled
+
+
+def redecode_session(
+    workspace: Workspace, session: int, maps: CounterMaps, progress: Callable[[int], None] = lambda _: None
+) -> Redecoded:
+    """Fill a session's counter columns from the mirror. Raises UsageError, WorkspaceBusyError, StoreError."""
+
+    def bytes_of(board: str, job: str, path: str, start: int, size: int) -> bytes:
+        return content(f"{workspace.board_mirror(board) / job}/{path}", size, start) or b""
+
+    workspace.readable_database()
+    with workspace.locked():
+        return _redecoded(workspace.database, session, maps, bytes_of, progress, durable=True)
+
+
+def redecode_job(directory: Path, maps: CounterMaps) -> Redecoded:
+    """Fill the counter columns of a JOB directory's own database, which is there, from the directory's files.
+
+    The database is replaced when all is done. Raises UsageError, StoreError.
+    """
+
+    def bytes_of(board: str, job: str, path: str, start: int, size: int) -> bytes:  # noqa: ARG001 - there is one JOB
+        return content(f"{directory}/{path}", size, start) or b""
+
+    database = job_database(directory)
+    draft = database.with_suffix(".new")
+    try:
+        shutil.copyfile(database, draft)
+        done = _redecoded(draft, None, maps, bytes_of, durable=False)
+        sync(draft)
+        draft.replace(database)
+    except OSError as error:
+        if is_full(error):
+            raise disk_full(database.parent) from error
+        raise StoreError(f"cannot write {database}: {error.strerror}", hint=HINT) from error
+    finally:
+        draft.unlink(missing_ok=True)
+    return done
+
+
+def _redecoded(
+    database: Path,
+    session: int | None,
+    maps: CounterMaps,
+    bytes_of: JobBytes,
+    progress: Callable[[int], None] = lambda _: None,
+    *,
+    durable: bool,
+) -> Redecoded:
+    try:
+        with closing(open_for_writing(database, durable=durable)) as connection:
+            found = find_session(connection, session)
+            require_records(connection, found.session)
+            counter_map = maps.of(simulated=found.simulated, sdk=found.sdk_version)
+            if counter_map is None:
+                raise UsageError("no counter map alone fits the session", hint="name one with --counter-map FILE")
+            filled = exchange_counters(connection, found.session, counter_map, bytes_of, progress)
+    except sqlite3.Error as error:
+        if is_full_database(error, database.parent):
+            raise disk_full(database.parent) from error
+        raise StoreError(f"cannot write {database}: {error}", hint=HINT) from error
+    except OSError as error:
+        raise StoreError(f"cannot read the records' bytes: {error}", hint=HINT) from error
+    return Redecoded(found.session, found.counter_map, counter_map, filled)
