@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from profagent.commands.boards_file import BoardsFile
+from profagent.commands.socket_folder import socket_folder
 from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
-from tests.board.tunnelled import ENDED_S, assert_gone, begun, folders, know, record
+from tests.board.tunnelled import ENDED_S, assert_gone, begun, folders, know, record, socket_folder_of
 from tests.faults.proxy import FaultProxy
 from tests.integration.board import content, eventually, running, simulated
 from tests.integration.host import Ended, profagent, started
@@ -139,16 +140,21 @@ def test_a_temporary_daemon_serves_one_command(
     assert not folders(root)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_nothing_is_left_when_the_command_ends(
     temporary: tuple[str | Path, ...], root: Path, variables: dict[str, str], how: signal.Signals
 ) -> None:
     with started(*temporary, **variables) as host:
         folder = begun(host, root)
         assert folder.stat().st_mode & 0o077 == 0
+        sockets = socket_folder_of(host)
         host.process.send_signal(how)
         host.process.wait(ENDED_S)
         assert_gone(folder, root)
+    # Nobody tidies up after a process that is killed but the next one.
+    assert sockets.exists() == (how == signal.SIGKILL)
+    with socket_folder():
+        assert not sockets.exists()
 
 
 def test_nothing_is_left_when_the_link_drops(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +11,7 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.findings import finding_lines, section_fields, section_lines
 from profagent.cli.profiler_options import profiler_options
-from profagent.cli.running import tell
+from profagent.cli.running import run_to_the_end, tell
 from profagent.commands.acl_config import check_acl_json, get_acl_json, set_acl_json
 from profagent.doctor.finding import Mark
 from profagent.export.table import printable
@@ -59,7 +58,7 @@ def get(*, path: str, board: str | None, as_json: bool) -> int:
 
     Example: profagent aclconfig get --board euler /opt/app/acl.json
     """
-    profiler = asyncio.run(get_acl_json(path, board))
+    profiler = run_to_the_end(lambda: get_acl_json(path, board))
     if as_json:
         click.echo(msgspec.json.encode({"path": path, "board": board, "profiler": _plain(profiler)}))
     elif profiler is None:
@@ -83,7 +82,7 @@ def set_(*, path: str, board: str | None, output: str | None, profiler: Profiler
 
     Example: profagent aclconfig set --interval 1 --output /opt/app/profiling acl.json
     """
-    has_changed, section = asyncio.run(set_acl_json(path, board, replace(profiler, output=output)))
+    has_changed, section = run_to_the_end(lambda: set_acl_json(path, board, replace(profiler, output=output)))
     if as_json:
         click.echo(msgspec.json.encode({"changed": has_changed, **section_fields(section)}))
     else:
@@ -103,7 +102,7 @@ def check(*, path: str, board: str | None, as_json: bool) -> int:
 
     Example: profagent aclconfig check --board root@192.168.1.20 /opt/app/acl.json
     """
-    section = asyncio.run(check_acl_json(path, board))
+    section = run_to_the_end(lambda: check_acl_json(path, board))
     if as_json:
         click.echo(msgspec.json.encode(section_fields(section)))
     else:

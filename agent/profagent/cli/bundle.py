@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.running import tell
+from profagent.cli.running import run_to_the_end, tell
 from profagent.commands.bundling import Bundled, BundleOptions, bundle
 from profagent.deploy.bundle.elf import MACHINES
 
@@ -46,7 +45,7 @@ def command(
 
     Example: profagent bundle --arch aarch64 --from debian-arm64 -o profagentd-aarch64.tar.gz
     """
-    made = asyncio.run(bundle(BundleOptions(machine, output, source, wheelhouse, libraries), tell))
+    made = run_to_the_end(lambda: bundle(BundleOptions(machine, output, source, wheelhouse, libraries), tell))
     if as_json:
         click.echo(msgspec.json.encode({**dataclasses.asdict(made), "file": str(made.file)}))
         return

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.running import run_until_stopped, tell
+from profagent.cli.running import run_to_the_end, tell
 from profagent.commands.deploying import Deployed, DeployOptions, deploy, roll_back
 from profagent.commands.removing import remove
 from profagent.deploy.layout import DEFAULT_PREFIX, Layout
@@ -21,9 +20,6 @@ from profagent.deploy.units import INITS
 from profagent.errors import UsageError
 from profagent.export.table import printable
 from profagent.link.credentials import default_keys
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 RETAIN = ("keep", "delivered", "min_free")
 # What says how a version is brought, and so does not go with leading back or removing.
@@ -103,28 +99,11 @@ def command(
     wanted = DeployOptions(target, Layout.of(prefix), asked, python=python, keys=keys or default_keys(), **chosen)
     show = tell if as_json else _show
     if is_removal:
-        was_there = _run(lambda: remove(wanted, show))
+        was_there = run_to_the_end(lambda: remove(wanted, show))
         _end({"removed": was_there}, [_removal(was_there, is_dry=wanted.is_dry)], as_json=as_json)
         return
-    done = _run(lambda: roll_back(wanted, show) if rollback else deploy(wanted, show, tell))
+    done = run_to_the_end(lambda: roll_back(wanted, show) if rollback else deploy(wanted, show, tell))
     _end(_fields(done), _lines(done), as_json=as_json)
-
-
-def _run(work: Callable[[], Awaitable[Any]]) -> Any:
-    """Run it. Ctrl-C ends it once what ran before runs again; what it leaves on a board, the next one takes away."""
-
-    async def interruptible(stop: asyncio.Event) -> Any:
-        working = asyncio.ensure_future(work())
-        stopping = asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                working.cancel()
-            return await working
-        finally:
-            stopping.cancel()
-
-    return run_until_stopped(interruptible)
 
 
 def _check(*, rollback: bool, is_removal: bool, chosen: dict[str, Any]) -> None:

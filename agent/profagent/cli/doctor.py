@@ -12,7 +12,7 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.findings import section_fields, section_lines
-from profagent.cli.running import tell
+from profagent.cli.running import run_to_the_end, tell
 from profagent.commands.examining import DoctorOptions, examine
 from profagent.commands.workspace import Workspace
 from profagent.doctor.finding import Mark
@@ -61,7 +61,7 @@ def command(
     if over is not None and board is None:
         raise UsageError("--via goes with --board", hint="name the board: --board USER@HOST")
     wanted = DoctorOptions(Workspace.at(workspace), access, board, over, job, acl_json)
-    sections = asyncio.run(examine(wanted, tell, asyncio.Event()))
+    sections = run_to_the_end(lambda: examine(wanted, tell, asyncio.Event()))
     if as_json:
         told = [section_fields(each) for each in sections]
         click.echo(msgspec.json.encode({"good": all(each.is_good for each in sections), "sections": told}))

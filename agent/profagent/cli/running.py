@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 T = TypeVar("T")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A batch makes some ten thousand objects, of which none is part of a cycle: the newest are looked through for cycles
 # less often than each 700, as is usual, which takes half the time. All objects are looked through as often as usual.
 OBJECTS_BETWEEN_COLLECTIONS = (10_000, 3, 3)
@@ -27,24 +27,29 @@ def tell(text: str) -> None:
 
 
 def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
-    """Run a command; the first Ctrl-C or SIGTERM sets its event, the second cancels it unless it has ended."""
+    """Run a command; the first Ctrl-C or SIGTERM sets its event, the second cancels it unless it has ended.
+
+    The end of its terminal sets it as well, unless it was told to outlive that (nohup).
+    """
+    signals = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
 
     async def run() -> T:
         stop = asyncio.Event()
         task = asyncio.current_task()
         assert task is not None
 
-        def on_signal() -> None:
-            if stop.is_set():
+        def on_signal(number: int) -> None:
+            # The kernel and the shell both tell of a terminal's end.
+            if stop.is_set() and number != signal.SIGHUP:
                 task.cancel()
             stop.set()
 
-        for each in _SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(each, on_signal)
+        for each in signals:
+            asyncio.get_running_loop().add_signal_handler(each, on_signal, each)
         result = await command(stop)
         if stop.is_set():
             # It has ended as it was asked to: a second signal must not take its summary and its exit code.
-            for each in _SIGNALS:
+            for each in signals:
                 asyncio.get_running_loop().remove_signal_handler(each)
                 signal.signal(each, signal.SIG_IGN)
         return result
@@ -57,3 +62,20 @@ def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
         raise click.Abort from error
     finally:
         gc.set_threshold(*before)
+
+
+def run_to_the_end(work: Callable[[], Awaitable[T]]) -> T:
+    """Run what takes no wish to stop: the first signal cancels it, and it tidies up."""
+
+    async def interruptible(stop: asyncio.Event) -> T:
+        working = asyncio.ensure_future(work())
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                working.cancel()
+            return await working
+        finally:
+            stopping.cancel()
+
+    return run_until_stopped(interruptible)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
-import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.interruption import interrupted_by
+from profagent.commands.socket_folder import socket_folder
 from profagent.commands.temporary_daemon import temporary_daemon
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.link.backoff import delay_s
@@ -23,6 +21,7 @@ from profagent.ssh.passwords import Person
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from pathlib import Path
 
     from profagent.link.credentials import Access
     from profagent.ssh.passwords import Asker
@@ -70,8 +69,7 @@ async def reached(
     if access.keys and over.roots:
         raise UsageError("--keys says nothing of a temporary daemon", hint="leave it out with --root")
     async with AsyncExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="profagent-", dir="/tmp"))  # a socket's path must be short
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = stack.enter_context(socket_folder())
         # What a tunnel leads to is found out when it stands, anew each time.
         known = dict(access.known)
         by_tunnel = replace(access, known=known)

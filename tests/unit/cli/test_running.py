@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from profagent.cli.running import run_until_stopped, tell
+from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.errors import StoreError
 
 
@@ -27,7 +27,7 @@ def test_a_command_s_result_is_given() -> None:
 
 
 @pytest.mark.usefixtures("handlers")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_asks_the_command_to_end(number: int) -> None:
     async def work(stop: asyncio.Event) -> str:
         _send(number)
@@ -40,7 +40,7 @@ def test_a_signal_asks_the_command_to_end(number: int) -> None:
 @pytest.fixture
 def handlers() -> Iterator[None]:
     """Signal handlers are as before at the end."""
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
     for each, handler in before.items():
         signal.signal(each, handler)
@@ -68,6 +68,46 @@ def test_a_second_signal_ends_it() -> None:
 
     with pytest.raises(click.Abort):
         run_until_stopped(work)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_terminal_that_ends_is_told_of_twice_and_takes_no_summary() -> None:
+    async def work(stop: asyncio.Event) -> str:
+        _send(signal.SIGHUP)
+        await stop.wait()
+        _send(signal.SIGHUP)
+        await asyncio.sleep(0.01)
+        return "ended"
+
+    assert run_until_stopped(work) == "ended"
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_command_that_is_to_outlive_its_terminal_does() -> None:
+    async def work(stop: asyncio.Event) -> bool:
+        _send(signal.SIGHUP)
+        await asyncio.sleep(0.01)
+        return stop.is_set()
+
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert not run_until_stopped(work)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_what_takes_no_wish_to_stop_is_cancelled_and_tidies_up() -> None:
+    tidied: list[str] = []
+
+    async def work() -> None:
+        _send(signal.SIGTERM)
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            tidied.append("up")
+
+    with pytest.raises(click.Abort):
+        run_to_the_end(work)
+    assert tidied == ["up"]
 
 
 def test_errors_pass_as_they_are() -> None:
