@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, get_args
 from profagent.commands.clearing_choice import Chosen, Rules, choose
 from profagent.commands.stats import StatsBy, StatsOptions, stats
 from profagent.errors import StoreError
+from profagent.nightly.calls import COLLECTED
 from profagent.store.clearing import clear_sessions, cleared_jobs, held_sessions
 from profagent.store.database import open_for_writing
 from profagent.store.figures import StoredFigures, StoredRow, write_figures
@@ -108,6 +109,7 @@ def _remove_files(workspace: Workspace, connection: sqlite3.Connection) -> None:
         folder = workspace.board_mirror(job.board)
         for kind in ("mirror", "superseded", "incoming"):
             _remove(workspace.root / kind / folder.name / job.name)
+        _remove(workspace.root / COLLECTED / job.name)
     for (session,) in connection.execute("SELECT session FROM cleared_session"):
         _remove(workspace.root / "exports" / f"session-{session}")
 

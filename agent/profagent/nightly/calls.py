@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -10,8 +11,10 @@ if TYPE_CHECKING:
 
     from profagent.nightly.settings import Board
 
-__all__ = ["Captured", "capture_call", "captured", "export_call"]
+__all__ = ["COLLECTED", "Captured", "capture_call", "captured", "export_call"]
 
+# Below the workspace: JOBs as `collect` leaves them, until `gc` lets go of them.
+COLLECTED = PurePath("nightly", "jobs")
 # What `record` and `collect` say of a board that cannot be reached, and of data that is missing.
 UNREACHABLE, INCOMPLETE = 3, 4
 
@@ -43,7 +46,7 @@ def capture_call(board: Board, folder: Path, workspace: Path, run: str, counter_
         return ["record", "--new", *common, *ends, *board.record.more]
     assert board.collect is not None, "settings have either"
     collect = board.collect
-    options = ["--output", str(workspace / "nightly" / "jobs" / board.name)]
+    options = ["--output", str(workspace / COLLECTED)]
     options += [] if collect.project is None else ["--project", str(folder / collect.project)]
     options += [] if collect.acl_json is None else ["--acl-json", collect.acl_json]
     options += [] if collect.interval is None else ["--interval", str(collect.interval)]

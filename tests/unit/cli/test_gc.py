@@ -64,6 +64,9 @@ def test_figures_ledger_and_layers_stay_and_the_rest_goes(workspace: Path, capsy
     losses = count(workspace, "ledger WHERE session = 2")
     layers = count(workspace, "layer")
     mirrors = list((workspace / "mirror" / "import").iterdir())
+    collected = workspace / "nightly" / "jobs"
+    for each in mirrors:
+        (collected / each.name / "data").mkdir(parents=True)
     assert gc(workspace, "--keep-last", "1") == 0
     assert "let go of the records of 2 sessions: 1, 2" in capsys.readouterr().out
     for by in BYS:
@@ -74,7 +77,8 @@ def test_figures_ledger_and_layers_stay_and_the_rest_goes(workspace: Path, capsy
     assert count(workspace, "layer") == layers
     assert count(workspace, f"sessions WHERE inferences = {INFERENCES} AND (session = 3) = (cleared_us IS NULL)") == 3
     assert len(mirrors) == 3
-    assert len(list((workspace / "mirror" / "import").iterdir())) == 1
+    (mirror,) = (workspace / "mirror" / "import").iterdir()
+    assert [job.name for job in collected.iterdir()] == [mirror.name]
     assert count(workspace, "part JOIN log USING (log) JOIN session_job USING (job) WHERE session_job.session < 3") == 0
     assert count(workspace, "inference WHERE session < 3") == 0
     with closing(sqlite3.connect(workspace / "profagent.db")) as connection:

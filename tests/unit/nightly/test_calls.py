@@ -23,7 +23,7 @@ def test_collect() -> None:
     program = Collect("out/main", "project", "src/acl.json", 1, ["a b", "-x"], ["--all"])
     board = Board("lab1", collect=program, labels={"place": "lab"})
     assert capture_call(board, FOLDER, WORKSPACE, "now") == [
-        *["collect", "-m", "out/main", *COMMON, "--output", "/ws/nightly/jobs/lab1", "--project", "/nightly/project"],
+        *["collect", "-m", "out/main", *COMMON, "--output", "/ws/nightly/jobs", "--project", "/nightly/project"],
         *["--acl-json", "src/acl.json", "--interval", "1", "--all", "--", "a b", "-x"],
     ]
 
