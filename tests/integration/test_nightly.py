@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.integration.board import running, simulated
-from tests.integration.host import Ended, profagent
+from tests.integration.host import COMMAND, ENVIRONMENT, Ended, Host, profagent
 
 INFERENCES = 30
 SLOWER = 1.06
@@ -158,6 +161,34 @@ def test_a_second_night_at_a_time_is_refused_and_a_time_limit_holds(tmp_path: Pa
     assert (board["verdict"], first[0].code) == ("failed", 1)
     assert "its time, 4s, was over" in board["problems"][0]
     assert board["session"] is not None, "what came in time is kept"
+
+
+def test_ctrl_c_at_a_terminal_ends_the_board_in_good_order(tmp_path: Path) -> None:
+    """A terminal interrupts everything that runs in it."""
+    with boards(tmp_path, "fine") as addresses:
+        file = settings(tmp_path, [addresses["fine"]])
+        simulated(tmp_path / "fine", 3)
+        file.write_text(file.read_text("utf-8").replace("until_finished = true", 'for = "1h"'), "utf-8")
+        command = [*COMMAND, "nightly", "run", "--config", str(file), "--json"]
+        process = subprocess.Popen(
+            command, env=ENVIRONMENT, text=True, process_group=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        host = Host(process)
+        host.err.until("recording")
+        os.killpg(process.pid, signal.SIGINT)
+        ended = host.ended()
+    (board,) = ended.document["boards"]
+    assert (board["verdict"], board["session"]) == ("failed", 1)
+    assert board["problems"] == ["the night was stopped in this board's turn"]
+
+
+def test_a_workspace_that_cannot_be_is_told(tmp_path: Path) -> None:
+    file = settings(tmp_path, ["127.0.0.1:1"])
+    (tmp_path / "ws").write_text("a file")
+    ended = night(file)
+    assert ended.code == 1
+    assert "Traceback" not in ended.err
+    assert str(tmp_path / "ws") in ended.err
 
 
 def test_the_webhook_is_told(tmp_path: Path) -> None:

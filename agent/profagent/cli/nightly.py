@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -117,15 +118,14 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
             settings, config.resolve().parent, workspace, began, past_boards(workspace), tell, time.monotonic
         )
         outcomes = run_until_stopped(night_run.boards)
-        night = Night(began, outcomes, _cleared(workspace, rules))
-        keep_night(workspace, night)
+        night = _kept(workspace, Night(began, outcomes, _cleared(workspace, rules)))
     for remark in tell_night(night, settings.tell):
         tell(remark)
     text = "\n".join(printable(line) for line in report_lines(night, as_markdown=as_markdown))
+    click.echo(msgspec.json.encode(night.document()) if as_json else text)
     if junit is not None:
         plain = "\n".join(report_lines(night, as_markdown=False))
         write_atomically(junit, [junit_xml("profagent nightly", junit_cases(night), plain)])
-    click.echo(msgspec.json.encode(night.document()) if as_json else text)
     return exit_code_of(night.verdict)
 
 
@@ -148,6 +148,15 @@ def _workspace(settings: Nightly, folder: Path) -> Path:
     if settings.workspace is None:
         return default_workspace()
     return folder / Path(settings.workspace).expanduser()
+
+
+def _kept(workspace: Workspace, night: Night) -> Night:
+    """The night, with a remark where it cannot be kept: its verdict is told all the same."""
+    try:
+        keep_night(workspace, night)
+    except ProfagentError as error:
+        return replace(night, remarks=(*night.remarks, f"the next night does not know of this one: {error}"))
+    return night
 
 
 def _cleared(workspace: Workspace, rules: Rules) -> list[str]:

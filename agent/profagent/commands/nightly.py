@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from profagent.commands.atomic import make_directory
 from profagent.commands.child_command import run_command
 from profagent.commands.durations import duration_s
 from profagent.commands.nightly_comparing import compared
-from profagent.errors import WorkspaceBusyError
+from profagent.errors import ProfagentError, WorkspaceBusyError
 from profagent.nightly.calls import Captured, capture_call, captured, export_call
 from profagent.nightly.verdict import Outcome
 
@@ -34,10 +35,15 @@ LONGEST_WAIT_S = 900.0
 
 @contextmanager
 def locked_for_night(workspace: Workspace) -> Iterator[None]:
-    """Be the only night that uses the workspace. Raises WorkspaceBusyError."""
+    """Be the only night that uses the workspace. Raises WorkspaceBusyError, ProfagentError."""
     folder = workspace.root / "nightly"
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    make_directory(folder)
+    try:
+        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise ProfagentError(
+            f"cannot use {folder}: {error.strerror or error}", hint="name another workspace in the settings"
+        ) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -104,12 +110,14 @@ class NightRun:
             call, max(0.0, deadline - self.clock()), stop, lambda line: self.tell(f"{board.name}: {line}")
         )
         found = captured(ended.code, ended.document, ended.said)
+        if ended.is_stopped:
+            return Captured(found.session, "the night was stopped in this board's turn")
         if not ended.is_late:
             return found
         return Captured(found.session, f"its time, {self.settings.time_limit}, was over", is_away=found.is_away)
 
     async def _exported(self, session: int, outcome: Outcome, stop: asyncio.Event) -> None:
-        for kind in self.settings.exports:
+        for kind in () if stop.is_set() else self.settings.exports:
             call = export_call(kind, session, self.workspace.root)
             ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
             if ended.code:

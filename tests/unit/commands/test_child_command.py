@@ -1,0 +1,48 @@
+"""A command in a process of its own, whatever it says."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from profagent.commands import child_command
+from profagent.commands.child_command import Ended, run_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+LIMIT_S = 60.0
+ENDLESS_LINE = """
+import sys
+sys.stderr.write("x" * 3_000_000 + "\\nprofagent: last\\n  its hint")
+print('{"session": 1}')
+sys.exit(3)
+"""
+UNTIL_INTERRUPTED = """
+import signal, sys
+signal.signal(signal.SIGINT, lambda *_: sys.exit(print("{}")))
+print("up", file=sys.stderr, flush=True)
+signal.pause()
+"""
+
+
+async def ran(program: str, stop: asyncio.Event, tell: Callable[[str], None], patch: pytest.MonkeyPatch) -> Ended:
+    patch.setattr(child_command, "PROGRAM", (sys.executable, "-c", program))
+    return await run_command((), LIMIT_S, stop, tell)
+
+
+async def test_a_line_without_end_is_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    ended = await ran(ENDLESS_LINE, asyncio.Event(), lines.append, monkeypatch)
+    assert ended == Ended(3, {"session": 1}, "last")
+    assert "".join(lines[:-2]) == "x" * 3_000_000
+    assert lines[-2:] == ["profagent: last", "  its hint"]
+
+
+async def test_one_that_is_told_to_stop_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = asyncio.Event()
+    ended = await ran(UNTIL_INTERRUPTED, stop, lambda _: stop.set(), monkeypatch)
+    assert ended == Ended(0, {}, "up", is_stopped=True)
