@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.commands.capture import Capture
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps
+from profagent.commands.job_ends import JobEnds
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions, own_consumer
 from profagent.commands.remarks import link_gone, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError
 from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
 from profagent.export.sampling_text import keeping_line
+from profagent.formats.schedule import US_PER_S
 from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss
 from profagent.link.credentials import BY_ADDRESS
-from profagent.link.following import is_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +84,7 @@ class RecordView:
         self._stop = stop
         self._inferences: set[tuple[Any, ...]] = set()
         self._has_waited = False
-        self._has_removed = False
+        self._ends = JobEnds(tell, self._end_if_over, awaits=options.until_finished)
         self._kept_losses: dict[int, KeptLoss] = {}
         self.jobs: Sequence[JobStatus] = ()
         # What was last said of a link that is not there.
@@ -94,6 +95,7 @@ class RecordView:
         self.away = None
         if self._options.made is not None:
             self._options.made.linked()
+        self._ends.linked(board.quiet_after_us / US_PER_S)
         mark = " [simulated]" if board.simulated else ""
         self._tell(f"recording {board.hostname or self._address} at {self._address}{mark}")
         for remark in remarks(board, role, time.time_ns() // 1000):
@@ -114,7 +116,8 @@ class RecordView:
         """Tell losses that the board kept; count inferences, where their number ends the capture."""
         if self._options.made is not None:
             self._options.made.changed()
-        self._has_removed |= any(batch.state == "removed" for batch in changes)
+        self._ends.take(changes)
+        self._end_if_over()
         for loss in (change for batch in changes for change in batch.changes if isinstance(change, KeptLoss)):
             if self._kept_losses.get(loss.number) != loss and len(self._kept_losses) < TOLD_LOSSES:
                 self._kept_losses[loss.number] = loss
@@ -142,7 +145,15 @@ class RecordView:
         elif not jobs and not self._has_waited:
             self._has_waited = True
             self._tell("no open JOB yet: waiting for a program that records")
-        if self._options.until_finished and (jobs or self._has_removed) and all(is_over(job) for job in jobs):
+        self._ends.show(jobs)
+        self._end_if_over()
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        self._ends.close()
+
+    def _end_if_over(self) -> None:
+        if self._options.until_finished and self._ends.are_over:
             self._stop.set()
 
 
@@ -191,6 +202,7 @@ class BoardRecord:
                 self._tell(f"{error}; {error.hint}")
         finally:
             telling.cancel()
+            self._view.close()
             await asyncio.wait([telling])
         if self._is_alone and isinstance(self._error, UnreachableError):
             raise self._error

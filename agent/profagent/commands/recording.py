@@ -16,7 +16,7 @@ from profagent.formats.schedule import ByTime
 from profagent.ingest.changes import Entry, JobChanges, TakenBack
 from profagent.ingest.commit import commit
 from profagent.ingest.disk import has_room
-from profagent.ingest.loss import REMOVED_UNSEEN, unseen_removal
+from profagent.ingest.loss import REMOVED_OPEN, REMOVED_UNSEEN, open_removal, unseen_removal
 from profagent.ingest.mirror import checked_path
 from profagent.link.messages import ENDED_STATES, REMOVED, Acknowledgement, Holding
 
@@ -168,11 +168,13 @@ class Recording:
 
         Of a removed one that has not come nothing is to come any more.
         """
-        if state == REMOVED and not caught_up:
-            await self._note_unfollowed(name)
-            caught_up = True
+        if state == REMOVED:
+            await (self._note_removal(name) if caught_up else self._note_unfollowed(name))
+        return await self._enter(name, state, caught_up=caught_up or state == REMOVED)
+
+    async def _enter(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         has_ended = caught_up and state in ENDED_STATES
-        changes: list[Change] = [] if state == REMOVED else [TakenBack(REMOVED_UNSEEN)]
+        changes: list[Change] = [] if state == REMOVED else [TakenBack(REMOVED_UNSEEN), TakenBack(REMOVED_OPEN)]
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             if isinstance(self._options.keeping, ByTime):
@@ -207,15 +209,22 @@ class Recording:
         self._jobs.stood_in(job.name, job.directory)
         if not is_known:
             unsettled = len(await self.session.unsettled_logs(job.name))
-            entry = unseen_removal(is_ours=is_ours, is_whole=job.caught_up, incomplete_logs=unsettled)
+            is_whole = job.caught_up and await self.session.has_finished(job.name)
+            entry = unseen_removal(is_ours=is_ours, is_whole=is_whole, incomplete_logs=unsettled)
             self._jobs.note(job.name, entry)
-        return await self.change_state(job.name, REMOVED, caught_up=True)
+        return await self._enter(job.name, REMOVED, caught_up=True)
+
+    async def _note_removal(self, name: str) -> None:
+        """A JOB was removed while it was followed: nobody knows what one that had not ended was to hold."""
+        state = await self.session.state_of(name)
+        if state not in ENDED_STATES and not await self.session.has_finished(name):
+            self._jobs.note(name, open_removal())
 
     async def _note_unfollowed(self, name: str) -> None:
         """A JOB was removed before the board heard that it is followed; one that had ended may have come before."""
-        states = {job.name: job.state for job in await self.session.standing_jobs()}
+        state = await self.session.state_of(name)
         unsettled = len(await self.session.unsettled_logs(name))
-        is_whole = states.get(name) in ENDED_STATES
+        is_whole = state in ENDED_STATES
         self._jobs.note(name, unseen_removal(is_ours=True, is_whole=is_whole, incomplete_logs=unsettled))
 
     async def end(self) -> None:

@@ -20,6 +20,7 @@ LONGEST_DETAIL = 1000
 LARGEST_FIGURE = 2**48
 LARGEST_TIME_US = 2**62
 REMOVED_UNSEEN = "removed-unseen"
+REMOVED_OPEN = "removed-open"
 MADE_ANEW = "made-anew"
 
 # Nothing that existed as bytes of a log is gone in these cases.
@@ -64,10 +65,16 @@ def another_file(reason: str, goes_after: int | None, *, after_deletion: bool) -
     return Entry("note", reason, detail)
 
 
+def open_removal() -> Entry:
+    """An entry for a JOB that was removed from the board before it was finished or quiet."""
+    detail = "the JOB was removed from the board before it had ended: what its program wrote since then is not here"
+    return Entry("loss", REMOVED_OPEN, detail)
+
+
 def unseen_removal(*, is_ours: bool, is_whole: bool, incomplete_logs: int) -> Entry:
     """An entry for a JOB that was removed from the board while nobody followed it.
 
-    `is_ours`: this session began it; `is_whole`: all that it was known to hold had come.
+    `is_ours`: this session began it; `is_whole`: it had ended, and all that it held had come.
     """
     if is_ours and (incomplete_logs or not is_whole):
         detail = (

@@ -129,7 +129,14 @@ class Following:
             self._heard.add(job.name)
         # One that went before the board had heard that it is followed has not come.
         caught_up = job.caught_up or (job.state == REMOVED and job.name in self._heard)
-        return [*actions, *self.flush(), *self._show(), ChangeState(job, caught_up)]
+        return [*actions, *self.flush(), *self._show(), ChangeState(job, caught_up), *self._next_of(job)]
+
+    def _next_of(self, job: JobStatus) -> list[Action]:
+        """What is to be done about another directory of this name, when the one that was followed is gone."""
+        if job.state != REMOVED or job.name in self._taken:
+            return []
+        others = (each for each in self._session.jobs.values() if each.name == job.name and each.state != REMOVED)
+        return [action for each in others for action in self._job(each)]
 
     def _show(self) -> list[Action]:
         if not self._choice.was_listed:

@@ -160,6 +160,11 @@ class StoredSession:
         """Note that the board has the JOB no longer, which does not make it one of the session's."""
         await self._store.run(remove_job, self.board, job)
 
+    async def state_of(self, job: str) -> str | None:
+        """The JOB's state as it was last told; None of one that is not known."""
+        rows = await self._store.query("SELECT state FROM job WHERE board = ? AND name = ?", (self.board, job))
+        return rows[0][0] if rows else None
+
     async def note_full_rings(self, job: str) -> None:
         """Note where the runtime's ring of calls may have overflowed."""
         await self._store.run(note_full_rings, self.number, self.board, job)

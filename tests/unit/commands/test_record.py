@@ -16,12 +16,20 @@ from profagent.commands.workspace import Workspace
 from profagent.errors import UnreachableError, UsageError
 from profagent.formats.done import Done
 from profagent.formats.names import parse_log_name
-from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, KeptLoss
+from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, KeptLoss, LinkLedger
 from profagent.link.messages import JobStatus
 from tests.unit.commands.link import JOB, board
 from tests.unit.export.arriving_job import aicore_path
 
 DONE = Done(file_len=256, start_us=5, end_us=9, cache_hit=1, cache_miss=1)
+
+
+LOSS = Entry("loss", "removed-open", "gone")
+WAITING = "waiting 0.01 s for it to come back"
+
+
+def job_name(number: int) -> str:
+    return "JOB" + "ABC"[number] * 29
 
 
 class Viewed:
@@ -36,8 +44,16 @@ class Viewed:
 
     def jobs(self, *states: tuple[str, bool]) -> bool:
         """Tell it of JOBs as (state, caught up); whether it stops."""
-        jobs = [JobStatus(i, JOB, "/root", state, caught_up) for i, (state, caught_up) in enumerate(states)]
+        jobs = [JobStatus(i, job_name(i), "/root", state, caught_up) for i, (state, caught_up) in enumerate(states)]
         self.view.jobs_changed(jobs)
+        return self.stop.is_set()
+
+    def removed(self, number: int = 0, *entries: Entry) -> bool:
+        """Tell it what a JOB's removal means; whether it stops."""
+        ledger = tuple(LinkLedger(None, entry) for entry in entries)
+        self.view.changed(
+            [JobChanges(job_name(number), "/root", ledger), JobChanges(job_name(number), "/root", (), "removed")]
+        )
         return self.stop.is_set()
 
     def inference(self, pictures: int, stretch: int = 0, done: Done | None = DONE) -> bool:
@@ -69,13 +85,43 @@ def test_until_finished_ends_when_all_have_ended_and_come() -> None:
     assert not viewed.jobs(("open", True))
     assert not viewed.jobs(("finished", False))
     assert not viewed.jobs(("finished", True), ("open", True))
-    assert viewed.jobs(("finished", True), ("quiet", True), ("removed", False))
+    assert not viewed.jobs(("finished", True), ("quiet", True), ("removed", False))
+    assert viewed.removed(2)
 
 
-def test_until_finished_takes_a_job_that_is_gone_as_over() -> None:
+def test_until_finished_takes_a_job_that_was_removed_after_it_had_ended_as_over() -> None:
     viewed = Viewed(until_finished=True)
-    viewed.view.changed([JobChanges(JOB, "/root", (), "removed")])
+    viewed.removed()
     assert not viewed.jobs(("open", True))
+    assert viewed.jobs()
+
+
+async def test_until_finished_waits_for_a_job_that_was_removed_before_it_had_ended() -> None:
+    viewed = Viewed(until_finished=True)
+    viewed.view.linked(replace(board(), quiet_after_us=10_000), "operator")
+    assert not viewed.jobs(("open", True))
+    assert not viewed.jobs(("removed", True))
+    assert not viewed.removed(0, LOSS)
+    assert viewed.told[1:] == [f"{job_name(0)} was removed from the board before it had ended: {WAITING}"]
+    await asyncio.wait_for(viewed.stop.wait(), 20)
+    assert viewed.told[2:] == [f"{job_name(0)} did not come back"]
+
+
+async def test_a_job_that_comes_back_in_time_goes_on() -> None:
+    viewed = Viewed(until_finished=True)
+    viewed.view.linked(board(), "operator")
+    viewed.jobs(("open", True))
+    viewed.removed(0, LOSS)
+    assert not viewed.jobs(("open", False))
+    viewed.view.changed([JobChanges(job_name(0), "/root", (), "open")])
+    assert viewed.told[2:] == [f"{job_name(0)} is back"]
+    assert viewed.jobs(("finished", True))
+
+
+async def test_a_job_that_an_earlier_capture_lost_is_not_waited_for() -> None:
+    viewed = Viewed(until_finished=True)
+    viewed.view.linked(board(), "operator")
+    assert not viewed.removed(0, LOSS)
     assert viewed.jobs()
 
 

@@ -25,6 +25,8 @@ from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, 
 
 NOW_US = 1_800_000_000_000_000
 
+CALLS = "data/acl_api.0.m.0"
+
 
 class Kept:
     """A recording into a workspace."""
@@ -354,7 +356,7 @@ async def test_a_job_that_went_unseen_before_it_was_whole_is_a_loss_and_over(tmp
 @pytest.mark.parametrize(
     ("state", "complete", "caught_up", "grade"),
     [
-        ("open", True, True, "note"),
+        ("open", True, True, "loss"),
         ("finished", True, False, "loss"),
         ("quiet", False, True, None),
         ("finished", True, True, None),
@@ -399,6 +401,29 @@ async def test_a_job_that_went_before_it_could_be_followed_is_told(
         (batch,) = [each for each in await kept.recording.change_state(JOB, "removed", caught_up=False) if each.state]
         assert (batch.state, batch.caught_up) == ("removed", True)
         assert [row[1] for row in await kept.rows(_Gone.LEDGER)] == [grade]
+
+
+@pytest.mark.parametrize(
+    ("state", "path", "reasons"),
+    [
+        ("open", aicore_path(), ["removed-open"]),
+        ("open", CALLS, []),
+        ("quiet", aicore_path(), []),
+        ("finished", aicore_path(), []),
+    ],
+)
+async def test_a_job_that_is_removed_before_it_has_ended_is_a_loss_until_it_is_back(
+    state: str, path: str, reasons: list[str], tmp_path: Path
+) -> None:
+    """With its calls complete, a model was unloaded: that is an end that the board had no time to tell."""
+    told = "SELECT reason FROM ledger WHERE grade = 'loss'"
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(path, b"" if path == CALLS else records(700), complete=True)
+        await kept.recording.change_state(JOB, state, caught_up=True)
+        await kept.recording.change_state(JOB, "removed", caught_up=True)
+        assert [reason for (reason,) in await kept.rows(told)] == reasons
+        await kept.recording.change_state(JOB, "open", caught_up=False)
+        assert await kept.rows(told) == []
 
 
 async def test_a_job_that_is_back_takes_its_loss_back(tmp_path: Path) -> None:
