@@ -79,6 +79,7 @@ def test_a_line_a_record(simulating: Daemon) -> None:
         (line,) = host.out.until(lambda line: "model.0.conv" in line and "aicore 0.0" in line)[:1]
         assert host.interrupt().code == 0
     assert " us  mac " in line
+    assert "  bound by " in line
     assert line.endswith("[simulated]")
 
 
@@ -92,6 +93,7 @@ def test_json_is_an_object_a_line(simulating: Daemon) -> None:
         assert event["complete"] is True
         assert event["records"] > 70
         assert len(event["slowest"]) == 3
+        assert all(layer["bound_by"] for layer in event["slowest"])
         assert event["end_us"] > event["start_us"]
     assert events[-1]["event"] == "summary"
     assert events[-1]["inferences"] == len(inferences)
@@ -201,6 +203,7 @@ def test_the_missing_counter_map_is_told_once(root: Path) -> None:
     assert ended.err.count("no counter map") == 1
     assert "--counter-map FILE" in ended.err
     assert "mac " not in ended.out
+    assert "bound by" not in ended.out
 
 
 def test_a_simulated_board_needs_no_counter_map(simulating: Daemon) -> None:

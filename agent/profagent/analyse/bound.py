@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from profagent.formats.countermap import COUNTER_NAMES
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-__all__ = ["bound_by", "mean_ratios"]
+__all__ = ["RATIOS", "bound_by", "mean_ratios", "ratios_of"]
+
+RATIOS = COUNTER_NAMES[:8]
 
 CUBE_IS_FINE = 0.7
 VECTOR_IS_FINE = 0.5
@@ -17,6 +23,14 @@ SUSPECTS = (("Dstr", 4, 0.7), ("DLD", 6, 0.7), ("WLD", 7, 0.8))
 UNEXPLAINED = 0.5
 # Rounding of the counters may lift a ratio above the whole.
 LARGEST_PLAUSIBLE = 1.01
+
+
+def ratios_of(counters: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64] | None:
+    """The columns of RATIOS, shape (records, ratios), NaN where one is not known; None where there is no counter."""
+    if not counters:
+        return None
+    not_known = np.full_like(next(iter(counters.values())), np.nan)
+    return np.column_stack([counters.get(name, not_known) for name in RATIOS])
 
 
 def mean_ratios(ratios: NDArray[np.float64], ticks: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -31,7 +45,7 @@ def bound_by(ratios: NDArray[np.float64]) -> str | None:
 
     None where one is not known or cannot be. `cube` and `vector`: the unit is used well; `Dstr`, `DLD`, `WLD`: that
     transfer is above its threshold, of several the one furthest above; `unexplained`: nothing is above a half; else
-    `memory` or `compute`, by whether Memory Bound is above 1.
+    `memory` where Memory Bound is above 1, or what takes most of the time: `mac`, `vec`, or transforming (`Dtrans`).
     """
     if np.isnan(ratios).any() or ratios.min() < 0 or ratios.max() > LARGEST_PLAUSIBLE:
         return None
@@ -43,6 +57,11 @@ def bound_by(ratios: NDArray[np.float64]) -> str | None:
         return suspect
     if not mac_busy and vec_ppen > VECTOR_IS_FINE:
         return "vector"
-    if ratios.max() < UNEXPLAINED:
-        return "unexplained"
-    return "memory" if max(ratios[4], ratios[6], ratios[7]) > max(mac_busy, vec_ppen) else "compute"
+    return "unexplained" if ratios.max() < UNEXPLAINED else _largest_of(ratios)
+
+
+def _largest_of(ratios: NDArray[np.float64]) -> str:
+    mac_busy, _, vec_busy, vec_ppen, dstr, dtrans, dld, wld = ratios
+    if max(dstr, dld, wld) > max(mac_busy, vec_ppen):
+        return "memory"
+    return max((mac_busy, "mac"), (vec_busy, "vec"), (dtrans, "Dtrans"))[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from profagent.cli.reaching import run_on_boards
 from profagent.cli.running import tell
 from profagent.commands.watch import WatchOptions, watch
 from profagent.commands.workspace import Workspace
-from profagent.export.live_text import line_of
+from profagent.export.live_text import folded, line_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,5 +75,6 @@ def show_json(event: dict[str, Any]) -> None:
 
 
 def show_text(event: dict[str, Any]) -> None:
-    """One line of text."""
-    click.echo(line_of(event))
+    """One line of text; a terminal that is too narrow for it gets it in several."""
+    columns = shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
+    click.echo(folded(line_of(event), columns) if columns else line_of(event))

@@ -44,6 +44,7 @@ NO_COUNTER_MAP = (
     "no counter map: PMU columns are missing, because no public source says which word of a record is which counter;"
     " name one with --counter-map FILE"
 )
+LIKELY = "the counter map is not certain of {}: a ? marks what rests on it"
 INTERVAL_ZERO = (
     "no inference for some seconds. If the program goes on, its interval is 0, the runtime's default: only the first"
     ' inference after a load is recorded. Set "interval" in its acl.json, and start it again'
@@ -83,6 +84,11 @@ class WatchView:
         self.events.simulated = board.simulated
         mark = " [simulated]" if board.simulated else ""
         self._tell(f"watching {board.hostname or self._options.address} at {self._options.address}{mark}")
+        # The sink has read it already.
+        used = self._options.maps.of(simulated=board.simulated, sdk=board.sdk_version)
+        self.events.likely = () if used is None else used.likely
+        if self.events.likely:
+            self._tell_once(LIKELY.format(", ".join(self.events.likely)))
         for remark in remarks(board, role, time.time_ns() // 1000):
             self._tell_once(remark)
 

@@ -24,7 +24,7 @@ from profagent.ingest.changes import (
 from profagent.link.messages import ENDED_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from profagent.ingest.changes import Change, JobChanges
 
@@ -42,6 +42,8 @@ class LiveEvents:
 
     def __init__(self, *, with_records: bool = False, simulated: bool = False) -> None:
         self.simulated = simulated
+        # Counters that the map in use calls likely, not certain.
+        self.likely: Sequence[str] = ()
         self.samples = LiveSamples()
         self.inferences = 0
         self.records = dict.fromkeys(("aicore", "aicpu", "acl_api"), 0)
@@ -138,6 +140,8 @@ class LiveEvents:
             layer_type=layer.type,
             duration_us=rounded(layer.duration_us),
             **counters,
+            **layer.bound(),
+            **self._doubts(layer),
         )
 
     def _calls(self, job_name: str, change: ApiRecords) -> Iterator[Event]:
@@ -161,7 +165,12 @@ class LiveEvents:
     def _inference(self, job_name: str, inference: OpenInference, *, complete: bool) -> Event:
         self.inferences += 1
         share = self.samples.of_model(job_name, inference.name)
-        return self._event("inference", job_name, **inference.fields(), **share, complete=complete)
+        doubts = self._doubts(*inference.layers[:1])
+        return self._event("inference", job_name, **inference.fields(), **doubts, **share, complete=complete)
+
+    def _doubts(self, *layers: Layer) -> dict[str, list[str]]:
+        """The counters that are not certain, where there are any and a layer shows them."""
+        return {"likely": list(self.likely)} if self.likely and any(each.ratios is not None for each in layers) else {}
 
     def _entry(self, job_name: str, job: LiveJob, path: str | None, entry: Entry) -> Iterator[Event]:
         """A ledger entry that was not told: with its inference while that is open, else on its own."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from profagent.analyse.bound import bound_by
 from profagent.formats.names import LogKind, display_text
 from profagent.formats.records import RECORD_BYTES
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from profagent.formats.done import Done
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Entry
@@ -17,11 +21,19 @@ SLOWEST_LAYERS = 3
 
 
 class Layer(NamedTuple):
-    """The layer of a record and how long it took; None for what is not known."""
+    """The layer of a record and how long it took; None for what is not known.
+
+    `ratios` are what its counters say, as of `analyse.bound`; None without a counter map.
+    """
 
     name: str | None
     type: str | None
     duration_us: float | None
+    ratios: NDArray[np.float64] | None = None
+
+    def bound(self) -> dict[str, str | None]:
+        """What bounds it, as an event tells it: nothing where no counter map is there to tell."""
+        return {} if self.ratios is None else {"bound_by": bound_by(self.ratios)}
 
 
 @dataclass(slots=True)
@@ -76,6 +88,7 @@ class OpenInference:
                     "layer_type": layer.type,
                     "duration_us": rounded(layer.duration_us),
                     "share": _share(layer.duration_us, aicore_us),
+                    **layer.bound(),
                 }
                 for layer in slowest
             ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from profagent.analyse.bound import ratios_of
 from profagent.export.live_inference import Layer, OpenInference
 from profagent.formats.durations import ticks_to_us
 from profagent.formats.names import LogKind, parse_log_name
@@ -60,7 +61,7 @@ class LiveJob:
     def take(self, change: SegmentRecords) -> Iterator[tuple[int, Layer]]:
         """Put records to their inferences, unless those were told; gives each with its place in the change."""
         kind, model = change.name.kind, _model(change.name)
-        durations, table = self._durations(change), self._tables.get(model)
+        durations, table, ratios = self._durations(change), self._tables.get(model), ratios_of(change.counters)
         if kind is LogKind.AICPU:
             self._with_aicpu[model] = None
             if len(self._with_aicpu) > REMEMBERED_MODELS:
@@ -68,7 +69,8 @@ class LiveJob:
         places = zip(change.stretch.tolist(), change.layer_index.tolist(), strict=True)
         for number, (stretch, index) in enumerate(places):
             run = table.runs[index] if table is not None and 0 <= index < len(table.runs) else None
-            layer = Layer(None if run is None else run.name, None if run is None else run.type, durations[number])
+            name, type_ = (None, None) if run is None else (run.name, run.type)
+            layer = Layer(name, type_, durations[number], None if ratios is None else ratios[number])
             inference = self._opened(change.name, stretch)
             if inference is not None:
                 inference.of_unit(kind).append(layer)

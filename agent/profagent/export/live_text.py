@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from profagent.analyse.bound import RATIOS
 from profagent.export.kept_loss import kept_loss_line
 from profagent.export.sampling_text import sampling_line, share_text
+from profagent.export.table import text_width
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from profagent.export.live import Event
 
 UNKNOWN = "N/A"
 US_PER_MS = 1000.0
 LONGEST_NAME = 24
+# Stands after what rests on a counter that the map is not certain of.
+DOUBT = "?"
+GAP = "  "
+INDENT = "    "
 
 
 def line_of(event: Event) -> str:
@@ -37,9 +45,21 @@ def line_of(event: Event) -> str:
     return f"{event['inferences']} inferences, {sampling}; records: {records}; ledger: {ledger}{mark}"
 
 
+def folded(line: str, columns: int) -> str:
+    """A line in as many as a terminal of so many columns needs, broken where it has gaps."""
+    lines = [""]
+    for part in line.split(GAP):
+        gap = GAP if lines[-1].strip() else ""
+        if gap and text_width(lines[-1] + gap + part) > columns:
+            lines.append(INDENT + part)
+        else:
+            lines[-1] += gap + part
+    return "\n".join(lines)
+
+
 def _inference(event: Event) -> str:
     slowest = "  ".join(
-        f"{_short(layer['layer_name'])} {_ms(layer['duration_us'])} {_percent(layer['share'])}"
+        f"{_short(layer['layer_name'])} {_ms(layer['duration_us'])} {_percent(layer['share'])}{_bound(layer, event)}"
         for layer in event["slowest"]
     )
     who = f"{event['model']}.{event['model_id']} picture {event['current_pic_count']}"
@@ -56,11 +76,21 @@ def _record(event: Event) -> str:
     who = f"{event['model']}.{event['model_id']} picture {event['current_pic_count']}"
     layer = f"{event['layer_name'] or UNKNOWN} ({event['layer_type'] or UNKNOWN})"
     busy = "".join(
-        f"  {label} {_percent(event[name])}"
+        f"  {label} {_percent(event[name])}{DOUBT if name in event.get('likely', ()) else ''}"
         for label, name in (("mac", "mac_busy"), ("vec", "vec_busy"))
         if name in event
     )
-    return f"{who}  {event['unit']} {event['segment']}.{event['sequence']}  {layer}  {_us(event['duration_us'])}{busy}"
+    bound = f"  bound by{word}" if (word := _bound(event, event)) else ""
+    where = f"{event['unit']} {event['segment']}.{event['sequence']}"
+    return f"{who}  {where}  {layer}  {_us(event['duration_us'])}{busy}{bound}"
+
+
+def _bound(layer: Mapping[str, Any], event: Event) -> str:
+    """What bounds a layer, after a blank; nothing without a counter map. It rests on all ratios, certain or not."""
+    if "bound_by" not in layer:
+        return ""
+    is_doubtful = layer["bound_by"] is not None and any(name in RATIOS for name in event.get("likely", ()))
+    return f" {layer['bound_by'] or UNKNOWN}{DOUBT if is_doubtful else ''}"
 
 
 def _short(layer_name: str | None) -> str:

@@ -55,6 +55,8 @@ _DENOMINATORS = ("ticks", "cycles", "none")
 # What `calibrate` writes when nobody told it the SDK.
 SDK_NOT_SAID = ("", "unknown")
 FINGERPRINT_BYTES = 16
+# The verdict of `calibrate` on a counter of which something is not shown.
+LIKELY = "likely"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,11 @@ class CounterMap:
         """A digest of what it makes of records: maps that are alike in it decode alike, whatever they are called."""
         places = [(each.name, each.offset, each.type, each.scale, each.denominator) for each in self.counters]
         return hashlib.blake2b(repr(places).encode(), digest_size=FINGERPRINT_BYTES).hexdigest()
+
+    @property
+    def likely(self) -> tuple[str, ...]:
+        """The counters that it is not certain of."""
+        return tuple(each.name for each in self.counters if each.verdict == LIKELY)
 
     def fits_sdk(self, sdk: str) -> bool:
         """Whether it may be for a board's SDK: it names the same, or either is not known."""

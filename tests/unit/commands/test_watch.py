@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from profagent.commands.counter_maps import CounterMaps, simulated_map
 from profagent.commands.watch import INTERVAL_ZERO, NO_COUNTER_MAP, NO_JOB, WatchOptions, WatchView
 from profagent.errors import UnreachableError
 from profagent.formats.names import parse_log_name
@@ -181,3 +183,13 @@ def test_a_board_is_named() -> None:
     viewed = Viewed()
     viewed.view.linked(board(simulated=True), "operator")
     assert viewed.told == ["watching euler at euler:1 [simulated]"]
+
+
+def test_a_map_that_is_not_certain_is_told_once() -> None:
+    sure, *others = simulated_map().counters
+    learnt = replace(simulated_map(), counters=(replace(sure, verdict="likely"), *others))
+    viewed = Viewed(maps=CounterMaps(learnt))
+    viewed.view.linked(board(simulated=True), "operator")
+    viewed.view.linked(board(simulated=True), "operator")
+    assert viewed.told.count("the counter map is not certain of mac_busy: a ? marks what rests on it") == 1
+    assert viewed.view.events.likely == ("mac_busy",)

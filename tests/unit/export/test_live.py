@@ -10,7 +10,7 @@ from profagent.commands.counter_maps import simulated_map
 from profagent.export.live import REMEMBERED_JOBS, LiveEvents
 from profagent.export.live_job import OPEN_INFERENCES
 from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, SegmentRecords
-from tests.encoders import aicpu_record, api_record, done_text, layer_item
+from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item
 from tests.unit.export.arriving_job import JOB, LAYERS, START_US, ArrivingJob, aicore_done, aicore_path, records
 
 AICPU = "data/aicpu.0.m.3.0.1.1.0"
@@ -205,6 +205,36 @@ def test_records_are_events_of_their_own() -> None:
     (cpu,) = job.send(AICPU, aicpu_record(0, *CPU_SPAN, CPU_SPAN, 1))
     assert (cpu["unit"], cpu["duration_us"]) == ("aicpu", 40.0)
     assert "mac_busy" not in cpu
+    assert first["bound_by"] == "unexplained"
+    assert "bound_by" not in cpu
+
+
+def test_with_a_counter_map_each_layer_tells_what_bounds_it() -> None:
+    job = ArrivingJob(counter_map=simulated_map())
+    job.begin()
+    job.events.likely = ("wld",)
+    busy = {0x08: 45_000, 0x0C: 52_500}
+    job.send(aicore_path(), aicore_record(0, 700, 0, busy) + aicore_record(1, 1400, 0, {0x20: 0xC000}))
+    (event,) = job.send(aicore_path() + ".done", aicore_done(512))
+    assert [layer["bound_by"] for layer in event["slowest"]] == ["DLD", "cube"]
+    assert event["likely"] == ["wld"]
+
+
+def test_without_a_counter_map_nothing_tells_what_bounds_a_layer(job: ArrivingJob) -> None:
+    job.events.likely = ("wld",)
+    job.send(aicore_path(), records(700))
+    (event,) = job.send(aicore_path() + ".done", aicore_done(256))
+    assert "bound_by" not in event["slowest"][0]
+    assert "likely" not in event
+
+
+def test_a_counter_that_the_map_does_not_name_leaves_unknown_what_bounds_a_layer() -> None:
+    whole = simulated_map()
+    job = ArrivingJob(counter_map=replace(whole, counters=whole.counters[1:]))
+    job.begin()
+    job.send(aicore_path(), records(700))
+    (event,) = job.send(aicore_path() + ".done", aicore_done(256))
+    assert event["slowest"][0]["bound_by"] is None
 
 
 def test_calls_are_events_and_an_unknown_begin_has_no_duration() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from profagent.export.live_text import line_of
+from profagent.export.live_text import folded, line_of
 
 INFERENCE: dict[str, Any] = {
     "event": "inference",
@@ -66,6 +66,33 @@ def test_a_record_is_one_line() -> None:
 def test_a_record_with_counters_shows_how_busy_the_unit_was() -> None:
     line = line_of({**RECORD, "mac_busy": 0.832, "vec_busy": None})
     assert line.endswith("12.500 us  mac 83.2%  vec N/A")
+
+
+def test_with_a_counter_map_each_layer_says_what_bounds_it() -> None:
+    slowest = [{**layer, "bound_by": word} for layer, word in zip(INFERENCE["slowest"], ("DLD", None), strict=True)]
+    line = line_of({**INFERENCE, "slowest": slowest})
+    assert "conv+2 0.202 ms 6.4% DLD  N/A 0.100 ms N/A N/A  note:" in line
+    assert line_of({**RECORD, "mac_busy": 0.832, "bound_by": "cube"}).endswith("  mac 83.2%  bound by cube")
+
+
+def test_what_rests_on_a_counter_that_is_not_certain_is_marked() -> None:
+    known = {**RECORD, "mac_busy": 0.832, "vec_busy": 0.1, "bound_by": "cube"}
+    assert line_of({**known, "likely": ["vec_busy"]}).endswith("  mac 83.2%  vec 10.0%?  bound by cube?")
+    assert line_of({**known, "likely": ["ddr_read_bytes"]}).endswith("  mac 83.2%  vec 10.0%  bound by cube")
+    assert line_of({**known, "bound_by": None, "likely": ["dld"]}).endswith("bound by N/A")
+
+
+def test_a_line_is_folded_at_its_gaps_for_a_narrow_terminal() -> None:
+    line = line_of(INFERENCE)
+    assert folded(line, 200) == line
+    lines = folded(line, 40).splitlines()
+    assert lines == [
+        "03:06:22.123  yolo.2 picture 6  3.412 ms",
+        "    83 records  conv+2 0.202 ms 6.4%",
+        "    N/A 0.100 ms N/A",
+        "    note: sequence-gap (2)",
+    ]
+    assert folded("卷积卷积  卷积", 10) == "卷积卷积\n    卷积"
 
 
 def test_a_record_of_no_known_layer() -> None:
