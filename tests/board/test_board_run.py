@@ -236,6 +236,22 @@ async def test_what_a_killed_keeper_left_is_put_right_by_the_next(board: Board, 
     await until(board.is_tidy)
 
 
+async def test_a_keeper_that_is_ended_puts_everything_right(board: Board, lock: Path) -> None:
+    """As whoever is told that the board is taken may do."""
+    board.acl.write_text("original")
+    board.program("echo $$; exec sleep 1000")
+    async with board.run() as run:
+        async with run.held():
+            await run.start((), {}, str(board.acl), "changed")
+        following = asyncio.create_task(run.followed())
+        await until(lambda: board.shown[False].endswith(b"\n"))
+        os.kill(int(lock.joinpath("owner").read_text().split()[0]), signal.SIGTERM)
+        await until(lambda: not lock.exists() and board.acl.read_text() == "original")
+        with pytest.raises(ProfagentError, match=r"nobody on .* knows how the program ended"):
+            await following
+    await until(lambda: not Path(f"/proc/{int(board.shown[False])}").exists())
+
+
 async def test_a_program_that_nobody_follows_is_ended(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_steps, "ABANDONED_S", 1)
     board.acl.write_text("original")

@@ -14,6 +14,7 @@ import pytest
 
 from tests.board.busybox_path import login_settings
 from tests.board.sshd import Sshd, running_sshd
+from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually
 from tests.integration.host import started
 
@@ -58,11 +59,38 @@ def test_a_program_for_another_machine(bench: Bench) -> None:
     assert os.uname().machine in ended.err
 
 
-def test_a_program_whose_interpreter_is_missing(bench: Bench) -> None:
-    script(bench, "#!/none/such\n")
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        ("#!/none/such\n", 127, "its loader or interpreter is missing"),
+        ("#!/bin/sh\n./lacking\n", 127, "lacks a library: libc.so.9"),
+        ("#!/bin/sh\n./foreign\n", 126, "a program is built for another machine: "),
+    ],
+)
+def test_a_program_that_cannot_run(bench: Bench, text: str, code: int, told: str) -> None:
+    """A real program whose library is missing, and one that is another machine's."""
+    script(bench, text)
+    program = Path("/bin/true").read_bytes()
+    foreign = 62 if os.uname().machine == "aarch64" else 183
+    for name, data in (
+        ("lacking", program.replace(b"libc.so.6\0", b"libc.so.9\0")),
+        ("foreign", program[:18] + struct.pack("<H", foreign) + program[20:]),
+    ):
+        (bench.project / name).write_bytes(data)
+        (bench.project / name).chmod(0o755)
     ended = bench.collect("--switch", "off")
-    assert ended.code in (126, 127)
-    assert "interpreter" in ended.err
+    assert (ended.code, told in ended.err) == (code, True), ended.err
+
+
+def test_a_program_that_fills_the_boards_disk(bench: Bench, tmp_path: Path) -> None:
+    """How it ended is known all the same, and its acl.json is put back."""
+    script(bench, "#!/bin/sh\nhead -c 9000000 /dev/zero >fill\nprintf x >one; exit 3\n")
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        bench.remote = disk / "app"
+        ended = bench.collect("--switch", "off")
+        assert ended.code == 3, ended.err
+        assert "the board's disk is full" in ended.err
+        assert eventually(lambda: json.loads((bench.remote / "acl.json").read_text()) == {"other": "stays"})
 
 
 def test_a_program_that_reads_another_acl_json(served: Bench) -> None:

@@ -32,6 +32,9 @@ _MEANT = {
     "SIGABRT": "it gave up by itself",
 }
 _LIBRARY = re.compile(r"(?:loading shared libraries: |loading shared library )([^:\s]+)")
+_C_LIBRARY = re.compile(r"version [`']?(\S+?)'? not found \(required by")
+_NOT_THERE = re.compile(r"not found|no such file", re.IGNORECASE)
+_OTHER_MACHINE = re.compile(r"exec format error", re.IGNORECASE)
 _NO_SPACE = re.compile(r"no space left on device", re.IGNORECASE)
 _DENIED = re.compile(r"permission denied", re.IGNORECASE)
 
@@ -42,6 +45,9 @@ class Cause:
 
     text: str
     remedy: str
+
+
+_DISK_FULL = Cause("the board's disk is full", "make room there (`df`), or let --release empty it as the JOB comes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ def failure(after: Aftermath) -> Cause | None:
     if after.why:
         return _kept_from(after)
     if _NO_SPACE.search(after.complaint) or (after.free_kib is not None and after.free_kib < LEAST_FREE_KIB):
-        return Cause("the board's disk is full", "make room there (`df`), or let --release empty it as the JOB comes")
+        return _DISK_FULL
     if after.status in (NOT_EXECUTABLE, NOT_FOUND):
         return _not_executable(after) if after.status == NOT_EXECUTABLE else _not_found(after)
     return _signalled(after) if after.status > SIGNALLED else _ended(after)
@@ -80,6 +86,8 @@ def causes(after: Aftermath) -> Iterator[Cause]:
     """Why less was recorded than was asked for."""
     if not after.asked.records:
         return
+    if after.status == 0 and after.free_kib is not None and after.free_kib < LEAST_FREE_KIB:
+        yield _DISK_FULL
     if after.jobs:
         for job, files in after.jobs.items():
             yield from _of_job(after, job, files)
@@ -91,6 +99,10 @@ def causes(after: Aftermath) -> Iterator[Cause]:
 
 def _ended(after: Aftermath) -> Cause:
     told = f"{after.place.main} ended with {after.status}"
+    newer = _C_LIBRARY.search(after.complaint)
+    if newer:
+        hint = "build it with the board's toolchain, or against the board's libraries"
+        return Cause(f"{told}: it wants {newer[1]}, and the board's library is older", hint)
     if _DENIED.search(after.complaint):
         hint = "see who may read and write that on the board, and log in as that user"
         return Cause(f"{told}: {_last_line(after.complaint)}", hint)
@@ -98,9 +110,11 @@ def _ended(after: Aftermath) -> Cause:
 
 
 def _not_executable(after: Aftermath) -> Cause:
-    name = after.place.main
+    name, last = after.place.main, _last_line(after.complaint)
+    if _OTHER_MACHINE.search(last):
+        return Cause(f"a program is built for another machine: {last}", "build it with the board's toolchain")
     return Cause(
-        f"{name} cannot be run: {_last_line(after.complaint) or 'permission denied'}",
+        f"{name} cannot be run: {last or 'permission denied'}",
         f"chmod +x it in the project; on the board: ls -l {name}; mount (a file system may be noexec)",
     )
 
@@ -122,8 +136,13 @@ def _not_found(after: Aftermath) -> Cause:
             "put it beside the program and name its directory: --env LD_LIBRARY_PATH=DIR (a login over SSH reads no"
             " /etc/profile)",
         )
+    name, last = after.place.main, _last_line(after.complaint)
+    if not _NOT_THERE.search(last):
+        return _ended(after)
+    if not last.partition(f" {name}: ")[2].startswith(("not found", "No such file", "cannot execute")):
+        return Cause(f"something that {name} starts is not on the board: {last}", "bring it, or name it by its path")
     return Cause(
-        f"{after.place.main}: not found, though it is there: its loader or interpreter is missing on the board",
+        f"{name}: not found, though it is there: its loader or interpreter is missing on the board",
         "build it for the board's C library (glibc or musl), or see its first line (#!)",
     )
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from profagent.collect.place import Place
 
-__all__ = ["GONE", "LOCK", "follower", "keeper", "left", "main_script", "minder", "stopped"]
+__all__ = ["ABANDONED_S", "GONE", "LOCK", "follower", "keeper", "left", "main_script", "minder", "stopped"]
 
 # One device, one profiling task (manual, constraints of use): one lock for all users of a board, in its /tmp.
 LOCK = "profagent-collect.lock"

@@ -10,7 +10,18 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.collect.run_steps import GONE, LOCK, follower, how_it_ended, keeper, left, main_script, minder, stopped
+from profagent.collect.run_steps import (
+    ABANDONED_S,
+    GONE,
+    LOCK,
+    follower,
+    how_it_ended,
+    keeper,
+    left,
+    main_script,
+    minder,
+    stopped,
+)
 from profagent.errors import ProfagentError, UnreachableError
 from profagent.ssh.failures import connected
 
@@ -153,7 +164,8 @@ def _not_held(host: str, word: str, rest: str, complaint: str) -> ProfagentError
     if word == "held":
         return ProfagentError(
             f"{host} is taken: another collect runs there ({who}; keeper {pid} on the board)",
-            hint="one profiling task at a time on a device: wait for it, or end it there with Ctrl-C",
+            hint="one profiling task at a time on a device: wait for it, or end it there with Ctrl-C; one whose host is"
+            f" gone is ended after {ABANDONED_S // 60} minutes, or at once by `kill {pid}` on the board",
         )
     if word == "stale":
         return ProfagentError(

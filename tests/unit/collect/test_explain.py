@@ -42,7 +42,12 @@ def ended(status: int, complaint: str = "", **more: object) -> str:
             "lacks a library: libsvp_acl.so",
         ),
         (127, "Error loading shared library libc.so.6: No such file", "lacks a library: libc.so.6"),
-        (127, "sh: exec: main: not found", "its loader or interpreter is missing"),
+        (127, "main.sh: 2: exec: /app/out/main: not found", "its loader or interpreter is missing"),
+        (127, "bash: /app/out/main: cannot execute: required file not found", "its loader or interpreter is missing"),
+        (127, "/app/out/main: 3: ./tool: not found", "something that /app/out/main starts is not on the board"),
+        (127, "main: symbol lookup error: undefined symbol: f", "ended with 127"),
+        (126, "/app/out/main: 2: ./tool: Exec format error", "built for another machine: /app/out/main: 2: ./tool"),
+        (1, "main: libc.so.6: version `GLIBC_2.34' not found (required by main)", "it wants GLIBC_2.34, and"),
         (1, "write: No space left on device", "disk is full"),
         (2, "open /dev/svp_npu: Permission denied\n", "ended with 2: open /dev/svp_npu"),
         (3, "", "ended with 3"),
@@ -61,6 +66,7 @@ def test_a_program_that_was_not_started_or_was_ended() -> None:
     assert "acl.json cannot be written: cp: denied" in ended(125, why="cp: denied")
     assert "away for too long" in ended(143, why="abandoned")
     assert "disk is full" in ended(1, free_kib=3)
+    assert "disk is full" in told(replace(AFTER, jobs={JOB: WHOLE}, free_kib=3))
 
 
 def test_a_whole_job_has_no_cause() -> None:
