@@ -18,6 +18,7 @@ __all__ = ["NAME_ONLY", "Matched", "match_rows"]
 
 # Another inference of the same model looks like this, and a clock that ticks otherwise than is thought.
 NAME_ONLY = "name, and their times differ"
+NAME_AND_TIME = "name and time"
 
 # So much of the smaller of the two must find its like, or the two are not of one inference.
 LEAST_SHARE = 0.5
@@ -39,12 +40,16 @@ def match_rows(
 ) -> Matched | None:
     """Match a table with the records of one inference, given their layers' names and times; None where they differ.
 
-    Both are in the order of execution. A row that might be one of several records is left out.
+    Both are in the order of execution, unless someone sorted the table: then only what names and times tell counts. A
+    row that might be one of several records is left out.
     """
     for by, alike in _ways(table, names, time_us):
-        rows, records = _certain_pairs(alike)
-        if len(rows) >= LEAST_SHARE * min(alike.shape) and len(rows):
-            return Matched(rows, records, by)
+        places = [_certain_pairs(alike)]
+        if by == NAME_AND_TIME:
+            places.append(_only_pairs(alike))
+        for rows, records in places:
+            if len(rows) >= LEAST_SHARE * min(alike.shape) and len(rows):
+                return Matched(rows, records, by)
     return None
 
 
@@ -59,7 +64,7 @@ def _ways(
         apart = np.abs(table.time_us.values[:, None] - time_us[None, :])
         same_time = apart <= table.time_us.half + SLACK * time_us[None, :]
     if has_names and same_time is not None:
-        yield "name and time", same_name & same_time
+        yield NAME_AND_TIME, same_name & same_time
     if same_time is not None:
         yield "time", same_time
     if has_names:
@@ -72,8 +77,12 @@ def _certain_pairs(alike: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], 
     """Pairs of a longest common subsequence, without those that another such sequence pairs otherwise."""
     before, after = _lengths(alike), _lengths(alike[::-1, ::-1])[::-1, ::-1]
     on_longest = alike & (before[:-1, :-1] + 1 + after[1:, 1:] == before[-1, -1])
-    is_only = on_longest & (on_longest.sum(axis=0) == 1)[None, :] & (on_longest.sum(axis=1) == 1)[:, None]
-    rows, records = is_only.nonzero()
+    return _only_pairs(on_longest)
+
+
+def _only_pairs(alike: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Pairs of which neither is alike to another, in whatever order."""
+    rows, records = (alike & (alike.sum(axis=0) == 1)[None, :] & (alike.sum(axis=1) == 1)[:, None]).nonzero()
     return rows, records
 
 

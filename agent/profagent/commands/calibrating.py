@@ -120,16 +120,9 @@ def _read(path: Path) -> VendorTable:
 
 def _pair(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]]) -> _Pair:
     """Find the one inference that a table is of. Raises UsageError where there is none, or not only one."""
-    found: list[_Pair] = []
-    for job, source in jobs:
-        frequency_mhz = source.frequency_mhz
-        for inference in _candidates(table, source):
-            time_us = None
-            if frequency_mhz is not None:
-                time_us = ticks_to_us(inference.records["ticks"], frequency_mhz)
-            matched = match_rows(table, inference.layer_names, time_us)
-            if matched is not None:
-                found.append(_Pair(table, job, inference, matched))
+    found = [*_matching(table, jobs, is_named=True)]
+    if not any(_is_timed(pair) for pair in found):
+        found += [pair for pair in _matching(table, jobs, is_named=False) if not found or _is_timed(pair)]
     most = max(map(_closeness, found), default=(False, 0))
     best = [pair for pair in found if _closeness(pair) == most]
     if not best:
@@ -147,17 +140,27 @@ def _pair(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]]) -> _Pair:
 
 
 def _closeness(pair: _Pair) -> tuple[bool, int]:
-    return (pair.matched.by != NAME_ONLY, len(pair.matched.rows))
+    return (_is_timed(pair), len(pair.matched.rows))
 
 
-def _candidates(table: VendorTable, source: JobRecords) -> Iterator[InferenceRecords]:
-    """The inferences that the file's name speaks of; all where it speaks of none."""
+def _is_timed(pair: _Pair) -> bool:
+    """Whether nothing speaks for another inference: a file may have been given another's name."""
+    return pair.matched.by != NAME_ONLY
+
+
+def _matching(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]], *, is_named: bool) -> Iterator[_Pair]:
+    """The inferences with such rows, among those that the file's name speaks of, or among the others."""
     said = _PICTURES.search(table.file)
     wanted = tuple(map(int, said.groups())) if said else None
-    logs = source.inferences
-    named = [(path, log) for path, log in logs if wanted == _numbers(log)]
-    for path, log in named or logs:
-        yield from source.of(path, log)
+    for job, source in jobs:
+        logs = [(path, log) for path, log in source.inferences if (wanted == _numbers(log)) is is_named]
+        for inference in (each for path, log in logs for each in source.of(path, log)):
+            time_us = None
+            if source.frequency_mhz is not None:
+                time_us = ticks_to_us(inference.records["ticks"], source.frequency_mhz)
+            matched = match_rows(table, inference.layer_names, time_us)
+            if matched is not None:
+                yield _Pair(table, job, inference, matched)
 
 
 def _numbers(log: LogName) -> tuple[int | None, ...]:

@@ -49,6 +49,13 @@ def test_without_names_and_times_the_places_tell() -> None:
     assert match_rows(table([None, None], [float("nan")] * 2), [None], None) is None
 
 
+def test_a_table_that_someone_sorted_is_matched_by_what_is_only_once() -> None:
+    found = pairs(
+        table(["d", "c", "b", "a", "a"], [4.0, 3.0, 2.0, 1.0, 1.0]), ["a", "a", "b", "c", "d"], [1, 1, 2, 3, 4]
+    )
+    assert found == ([0, 1, 2], [4, 3, 2], "name and time")
+
+
 def test_another_inference_is_not_matched() -> None:
     assert match_rows(table(["a", "b", "c"], [1.0, 2.0, 3.0]), ["x", "y", "z"], np.array([9.0, 8.0, 7.0])) is None
 

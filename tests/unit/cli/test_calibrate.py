@@ -55,13 +55,39 @@ def test_what_is_learnt_reads_records_as_the_true_map_does(
     assert {counter.verdict for counter in learnt.counters} == {"certain", "likely"}
 
 
-def test_the_map_is_used_by_what_decodes(job: Path, table: Path, tmp_path: Path) -> None:
-    file = tmp_path / "learnt.toml"
-    assert run(["calibrate", str(job), "--vendor-summary", str(table), "-o", str(file)]) == 0
-    assert run(["import", "-dir", str(job), "--counter-map", str(file)]) == 0
-    assert run(["export", "summary", "-dir", str(job)]) == 0
-    again = [line.rsplit(",", 12) for line in table.read_text("utf-8").splitlines()]
-    assert all("N/A" not in line[1:] for line in again)
+@pytest.mark.parametrize("learns_by", ["its file", "the user's folder"])
+def test_with_what_is_learnt_the_vendors_table_comes_out_again(
+    learns_by: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JOB of a real board whose counters are where nobody knows, and the vendor's table of each inference."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    real = tmp_path / ("JOB" + "R" * 29)
+    shutil.copytree(job, real, ignore=shutil.ignore_patterns("simulated", "summary", "sqlite", "*.db"))
+    for log in real.glob("data/aicore.*[0-9]"):
+        log.write_bytes(elsewhere(log.read_bytes()))
+    tables = sorted((job / "summary").glob("op_summary_*.csv"))
+    file = tmp_path / "profagent" / "counter-maps" / "learnt.toml"
+    file.parent.mkdir(parents=True)
+    assert run(["calibrate", str(real), "--vendor-summary", str(tables[0]), "-o", str(file)]) == 0
+    taken = ["--counter-map", str(file)] if learns_by == "its file" else []
+    assert run(["import", "-dir", str(real), *taken]) == 0
+    assert run(["export", "summary", "-dir", str(real)]) == 0
+    assert "N/A,N/A" not in tables[0].read_text("utf-8")
+    for table in tables:
+        assert (real / "summary" / table.name).read_bytes() == table.read_bytes()
+
+
+def elsewhere(data: bytes) -> bytes:
+    """Records with the simulated board's counters at other bytes, and anything around them."""
+    records = np.frombuffer(data, np.uint8).reshape(-1, 256)
+    moved = records.copy()
+    moved[:, 0x08:0xFC] = np.random.default_rng(4).integers(0, 256, (len(records), 0xF4), np.uint8)
+    place = 0xF9
+    for counter in simulated_map().counters:
+        size = int(counter.type[1:]) // 8
+        place -= size + 3
+        moved[:, place : place + size] = records[:, counter.offset : counter.offset + size]
+    return moved.tobytes()
 
 
 def test_as_a_document(job: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,6 +113,16 @@ def test_a_table_without_the_vendors_name_is_found_by_its_times(
     other.write_bytes(table.read_bytes())
     assert run(["calibrate", str(job), "--vendor-summary", str(other)]) == 0
     assert "yolov5s at picture 0, by name and time" in capsys.readouterr().out
+
+
+def test_a_table_with_another_inferences_name_is_found_by_its_times(
+    job: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (second,) = (job / "summary").glob("op_summary_0.yolov5s.0.1.1.1.*.csv")
+    wrong = tmp_path / table.name
+    wrong.write_bytes(second.read_bytes())
+    assert run(["calibrate", str(job), "--vendor-summary", str(wrong)]) == 0
+    assert "yolov5s at picture 1, by name and time" in capsys.readouterr().out
 
 
 def test_a_table_of_another_job_is_refused(
