@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from profagent.cli import options
-from profagent.cli.running import run_until_stopped, tell
-from profagent.commands.job_folder import imported_database
+from profagent.commands.job_folder import fresh_database, imported_database
 from profagent.commands.workspace import Workspace
 from profagent.errors import UsageError
 from profagent.store.selection import Choice
@@ -79,11 +78,8 @@ def find_target(
         return _session_target(Workspace.at(workspace), session, job, maps)
     if job is not None or workspace is not None:
         raise UsageError("--job and --workspace go with --session", hint="leave them out with -dir")
-
-    async def work(_: asyncio.Event) -> Path:
-        return await imported_database(directory, maps, tell=tell)
-
-    return Target(run_until_stopped(work), directory, job=directory.resolve().name)
+    database = fresh_database(directory, maps) or _imported(directory, maps)
+    return Target(database, directory, job=directory.resolve().name)
 
 
 def named_target(target: str, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
@@ -95,6 +91,15 @@ def named_target(target: str, job: str | None, workspace: Path | None, maps: Cou
             f"{target} is neither a session nor a JOB directory", hint="`profagent sessions` lists sessions"
         )
     return find_target(Path(target), None, job, workspace, maps)
+
+
+def _imported(directory: Path, maps: CounterMaps) -> Path:
+    from profagent.cli.running import run_until_stopped, tell  # noqa: PLC0415 - verbs that only read start faster
+
+    async def work(_: asyncio.Event) -> Path:
+        return await imported_database(directory, maps, tell=tell)
+
+    return run_until_stopped(work)
 
 
 def _session_target(workspace: Workspace, session: int | None, job: str | None, maps: CounterMaps) -> Target:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps
+from profagent.commands.job_folder import job_database
 from profagent.commands.told import profiling_known
 from profagent.errors import StoreError
 from profagent.ingest.changes import ApiRecords, JobChanges, SegmentRecords
 from profagent.ingest.local import LocalJob, list_job
-from profagent.store.database import FILE_NAME
 from profagent.store.sessions import MapUsed, SessionStart
 from profagent.store.store import Store
 
@@ -38,11 +38,6 @@ class Imported:
     files: int
     simulated: bool
     elapsed_s: float
-
-
-def job_database(directory: Path) -> Path:
-    """The database of a JOB directory's own."""
-    return directory / "sqlite" / FILE_NAME
 
 
 async def import_job(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from profagent import __version__
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps
-from profagent.commands.importing import import_job, job_database
 from profagent.errors import StoreError
-from profagent.store.database import SCHEMA_VERSION, schema_version
+from profagent.store.database import FILE_NAME, SCHEMA_VERSION, schema_version
 from profagent.store.queries import find_session, open_reader
 from profagent.store.sessions import MapUsed
 
@@ -21,16 +20,31 @@ if TYPE_CHECKING:
 LOG_FILE = "log/profagent.log"
 
 
-async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, tell: Callable[[str], None]) -> Path:
-    """The JOB's database; imported first when it is missing, of another version, or older than a file of the JOB.
+def job_database(directory: Path) -> Path:
+    """The database of a JOB directory's own."""
+    return directory / "sqlite" / FILE_NAME
+
+
+def fresh_database(directory: Path, maps: CounterMaps = BUILT_IN) -> Path | None:
+    """The JOB's database; None when it is missing, of another version, or older than a file of the JOB.
 
     A map that is named, or one that was found since it was made without, or has changed, is a reason as well.
     """
     database = job_database(directory)
-    if maps.named is not None or not _is_fresh(directory, database) or _gained_map(database, maps):
+    is_fresh = maps.named is None and _is_fresh(directory, database) and not _gained_map(database, maps)
+    return database if is_fresh else None
+
+
+async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, tell: Callable[[str], None]) -> Path:
+    """The JOB's database; imported first when none is fresh."""
+    database = fresh_database(directory, maps)
+    if database is None:
+        from profagent.commands.importing import import_job  # noqa: PLC0415 - verbs that only read start faster
+
         tell(f"importing {directory}")
         imported = await import_job(directory, maps)
         write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s"])
+        database = imported.database
     return database
 
 

@@ -7,7 +7,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.commands.importing import job_database, sync
+from profagent.commands.importing import sync
+from profagent.commands.job_folder import job_database
 from profagent.errors import StoreError, UsageError
 from profagent.ingest.disk import disk_full, is_full, is_full_database
 from profagent.ingest.regular_files import content

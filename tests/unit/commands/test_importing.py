@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from profagent.commands import importing
-from profagent.commands.importing import import_job, job_database
+from profagent.commands.importing import import_job
+from profagent.commands.job_folder import job_database
 from profagent.errors import StoreError, UnsupportedBoardError, UsageError
 from profagentd.simulate import SimulationOptions, write_job
 
