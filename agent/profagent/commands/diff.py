@@ -15,8 +15,8 @@ from profagent.analyse.model_runs import ModelRun, joined_runs, model_runs, on_u
 from profagent.commands.exported_run import read_exported
 from profagent.commands.stats import provenance_of, records_of
 from profagent.errors import UsageError
-from profagent.store.queries import Scope, find_session, jobs_of, open_reader
-from profagent.store.series import call_series
+from profagent.store.queries import Scope, find_session, jobs_of, open_readers
+from profagent.store.series import READERS, call_series
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -127,7 +127,8 @@ def _read(operand: Operand, skip: int | None) -> Run:
     if operand.database is None:
         models, provenance = read_exported(operand.tables)
         return Run(operand.called, joined_runs(models), {}, provenance, facts_of(provenance))
-    with open_reader(operand.database) as connection:
+    with open_readers(operand.database, READERS) as readers:
+        connection = readers[0]
         session = find_session(connection, operand.session)
         scopes = [Scope(session, job) for job in jobs_of(connection, session.session, operand.job)]
         provenance = [provenance_of(connection, scope) for scope in scopes]
@@ -138,7 +139,7 @@ def _read(operand: Operand, skip: int | None) -> Run:
                     hint="it has no info.json: compare another run, or look at `profagent stats`, which tells ticks",
                 )
         models = joined_runs(
-            run for scope in scopes for run in model_runs(records_of(connection, scope, in_us=True), skip)
+            run for scope in scopes for run in model_runs(records_of(readers, scope, in_us=True), skip)
         )
         calls: dict[str, list[NDArray[np.float64]]] = {}
         for scope in scopes:

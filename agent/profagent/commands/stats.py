@@ -14,9 +14,9 @@ from profagent.formats.durations import ticks_to_us
 from profagent.store.clearing import is_cleared, require_records
 from profagent.store.figures import figures_of_session, left_out_of
 from profagent.store.kept_losses import kept_losses_of
-from profagent.store.queries import Scope, find_session, jobs_of, layers_of, ledger_of, open_reader
+from profagent.store.queries import Scope, find_session, jobs_of, layers_of, ledger_of, open_readers
 from profagent.store.sampling import sampling_of
-from profagent.store.series import call_series, read_series
+from profagent.store.series import READERS, call_series, read_series
 
 if TYPE_CHECKING:
     import sqlite3
@@ -61,7 +61,8 @@ def stats(
     by, skip = options or StatsOptions()
     if by == "api" and skip is not None:
         raise UsageError("--skip does not go with --by api", hint="calls are not told apart by inference: leave it out")
-    with open_reader(database) as connection:
+    with open_readers(database, READERS) as readers:
+        connection = readers[0]
         found = find_session(connection, session)
         if is_cleared(connection, found.session):
             return _kept(connection, found, by, job=job, skip=skip)
@@ -74,7 +75,7 @@ def stats(
         gathered = Gathered(by, skip)
         for scope in scopes:
             in_us = not _is_unknown(scopes)
-            gathered.add(records_of(connection, scope, in_us=in_us, has_layers=by in _OF_AICORE_LAYERS))
+            gathered.add(records_of(readers, scope, in_us=in_us, has_layers=by in _OF_AICORE_LAYERS))
     return Stats(by, unit, gathered.rows(), gathered.left_out(), provenance)
 
 
@@ -95,14 +96,16 @@ def _kept(
     return Stats(by, unit, rows, left_out, [provenance_of(connection, Scope(session, row)) for row in jobs])
 
 
-def records_of(connection: sqlite3.Connection, scope: Scope, *, in_us: bool, has_layers: bool = True) -> JobRecords:
+def records_of(
+    readers: Sequence[sqlite3.Connection], scope: Scope, *, in_us: bool, has_layers: bool = True
+) -> JobRecords:
     """A JOB's records with the layers of its models; durations on the NPU are in µs where they can be, else ticks.
 
     Without layers those of the NPU are one for each segment.
     """
-    require_records(connection, scope.session.session)
-    series = read_series(connection, scope, has_layers=has_layers)
-    layers = {model: layers_of(connection, model) for model in {row.model for row in series.inferences}}
+    require_records(readers[0], scope.session.session)
+    series = read_series(readers, scope, has_layers=has_layers)
+    layers = {model: layers_of(readers[0], model) for model in {row.model for row in series.inferences}}
     frequency_mhz = scope.job.frequency_mhz
     return JobRecords(series, layers, ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None)
 

@@ -15,7 +15,7 @@ from profagent.formats.names import parse_log_name
 from profagent.store.database import BUSY_TIMEOUT_MS, CACHE_KIB, SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "layers_of",
     "ledger_of",
     "open_reader",
+    "open_readers",
 ]
 
 
@@ -112,20 +113,27 @@ def open_reader(file: Path) -> Iterator[sqlite3.Connection]:
 
     Raises StoreError when the file cannot be opened or read, or has another schema version.
     """
-    try:
-        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-    except sqlite3.Error as error:
-        raise _unreadable(file, error) from error
-    try:
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        connection.execute("BEGIN")
-        _check_version(connection, file)
+    with open_readers(file, 1) as (connection,):
         yield connection
+
+
+@contextmanager
+def open_readers(file: Path, count: int) -> Iterator[list[sqlite3.Connection]]:
+    """Read-only connections that see one and the same state of the database, each for any one thread at a time.
+
+    Raises StoreError as `open_reader`.
+    """
+    connections: list[sqlite3.Connection] = []
+    try:
+        connections.extend(_connected(file) for _ in range(count))
+        _begin_alike(connections)
+        _check_version(connections[0], file)
+        yield connections
     except sqlite3.Error as error:
         raise _unreadable(file, error) from error
     finally:
-        connection.close()
+        for connection in connections:
+            connection.close()
 
 
 def find_session(connection: sqlite3.Connection, session: int | None = None) -> SessionRow:
@@ -212,6 +220,39 @@ def ledger_of(connection: sqlite3.Connection, scope: Scope) -> list[LedgerRow]:
         (scope.session.session, scope.job.job),
     )
     return list(map(LedgerRow._make, rows))
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    uri = f"{file.absolute().as_uri()}?mode=ro"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    return connection
+
+
+def _begin_alike(connections: Sequence[sqlite3.Connection]) -> None:
+    """Begin a transaction on each: anew where another process wrote between the first and the last of them."""
+    *others, last = connections
+    while True:
+        before = _data_version(last)
+        for connection in others:
+            _begin(connection)
+        if _begin(last) == before:
+            return
+        for connection in connections:
+            connection.execute("ROLLBACK")
+
+
+def _begin(connection: sqlite3.Connection) -> int:
+    """Begin a transaction that reads; gives the version of what it sees."""
+    connection.execute("BEGIN")
+    return _data_version(connection)
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    """It changes for a connection when another one writes."""
+    (version,) = connection.execute("PRAGMA data_version").fetchone()
+    return int(version)
 
 
 def _check_version(connection: sqlite3.Connection, file: Path) -> None:

@@ -5,7 +5,9 @@ SQLite joins a column's numbers to one text, which numpy reads: two fifths of th
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 
     from profagent.store.queries import Scope
 
-__all__ = ["CounterSeries", "InferenceOf", "JobSeries", "RecordSeries", "call_series", "read_series"]
+__all__ = ["READERS", "CounterSeries", "InferenceOf", "JobSeries", "RecordSeries", "call_series", "read_series"]
 
+# Connections that read a JOB's records, each some of them on a thread of its own.
+READERS = 2
 ROWS_PER_READ = 500_000
 # Counters are read of so many files of a model, evenly taken, and of so many records of each.
 SAMPLED_FILES = 100
@@ -110,17 +114,20 @@ class JobSeries(NamedTuple):
     counters: CounterSeries | None
 
 
-def read_series(connection: sqlite3.Connection, scope: Scope, *, has_layers: bool = True) -> JobSeries:
+def read_series(readers: Sequence[sqlite3.Connection], scope: Scope, *, has_layers: bool = True) -> JobSeries:
     """All that a session has of a JOB's inferences; `counters` is None where no counter map is known.
+
+    Several `readers` share the work: SQLite lets the threads of a process run side by side.
 
     Without layers `aicore` has one row for each segment, the sum of its records, which takes a tenth of the time.
     """
     named = {"session": scope.session.session, "job": scope.job.job}
+    connection = readers[0]
     inferences, numbers = _inferences(connection, named)
     segments = _Segments(connection, named, numbers)
     counters = None if scope.session.counter_map is None else _counters(connection, segments)
-    aicore = _records(connection, "aicore", segments) if has_layers else segments.sums()
-    return JobSeries(inferences, aicore, _records(connection, "aicpu", segments), counters)
+    aicore = _records(readers, "aicore", segments) if has_layers else segments.sums()
+    return JobSeries(inferences, aicore, _records(readers, "aicpu", segments), counters)
 
 
 def call_series(
@@ -193,19 +200,28 @@ def _inferences(connection: sqlite3.Connection, named: dict[str, int]) -> tuple[
     return inferences, np.array([row[0] for row in rows], np.int64)
 
 
-def _records(connection: sqlite3.Connection, kind: str, segments: _Segments) -> RecordSeries:
+def _records(readers: Sequence[sqlite3.Connection], kind: str, segments: _Segments) -> RecordSeries:
+    shares = [parts for parts in np.array_split(segments.parts(kind), len(readers)) if len(parts)]
+    with ThreadPoolExecutor(len(readers)) as threads:
+        walks = threads.map(partial(_walk, kind, segments), readers, shares)
+        return _joined([part for parts in walks for part in parts])
+
+
+def _walk(
+    kind: str, segments: _Segments, connection: sqlite3.Connection, parts: NDArray[np.int64]
+) -> list[RecordSeries]:
+    """The records between the first and the last of these parts."""
     query = _READ.format(kind=kind, rows=ROWS_PER_READ, **_DURATIONS[kind])
     # Whole numbers are read in a third of the time; differences of times from 2^63 on are none.
     durations = _ticks if kind == "aicore" else _floats
-    parts = segments.parts(kind).tolist()
-    first = parts[0] * RECORDS_PER_PART if parts else None
+    first: int | None = int(parts[0]) * RECORDS_PER_PART
+    last = (int(parts[-1]) + 1) * RECORDS_PER_PART - 1
     found = []
     while first is not None:
-        last = (parts[-1] + 1) * RECORDS_PER_PART - 1
         read, segment, layer, duration = connection.execute(query, (first, last)).fetchone()
         found.append(segments.records(_integers(segment), _integers(layer), durations(duration))[0])
         first = None if read is None else read + 1
-    return _joined(found)
+    return found
 
 
 def _counters(connection: sqlite3.Connection, segments: _Segments) -> CounterSeries | None:

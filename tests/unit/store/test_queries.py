@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from profagent.errors import StoreError, UsageError
+from profagent.store import queries
 from profagent.store.database import open_for_writing
 from profagent.store.queries import (
     CallLog,
@@ -24,6 +26,7 @@ from profagent.store.queries import (
     layers_of,
     ledger_of,
     open_reader,
+    open_readers,
 )
 from tests.daemon.privileges import public_directory, without_privileges
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
@@ -58,6 +61,28 @@ def test_a_reader_keeps_seeing_one_state_while_a_writer_commits(builder: Databas
         writer.execute("INSERT INTO board (identity, hostname, model) VALUES ('another', 'h', 'm')")
         assert connection.execute("SELECT count(*) FROM board").fetchone() == before
     writer.close()
+
+
+def test_readers_see_one_state_though_a_writer_commits_while_they_begin(
+    builder: DatabaseBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = builder.close()
+    with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        asked: list[sqlite3.Connection] = []
+        data_version = queries._data_version
+
+        def and_somebody_writes(connection: sqlite3.Connection) -> int:
+            asked.append(connection)
+            version = data_version(connection)
+            if len(asked) == 2:
+                writer.execute("INSERT INTO board (identity, hostname, model) VALUES ('another', 'h', 'm')")
+            return version
+
+        monkeypatch.setattr(queries, "_data_version", and_somebody_writes)
+        with open_readers(file, 2) as readers:
+            assert [each.execute("SELECT count(*) FROM board").fetchone() for each in readers] == [(2,), (2,)]
+        assert len(set(asked)) == 2
 
 
 def test_a_missing_database_is_an_error_with_its_path_and_is_not_made(tmp_path: Path) -> None:

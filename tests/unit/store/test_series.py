@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from profagent.store import series
-from profagent.store.queries import Scope, find_session, jobs_of, open_reader
-from profagent.store.series import JobSeries, RecordSeries, call_series, read_series
+from profagent.store.queries import Scope, find_session, jobs_of, open_reader, open_readers
+from profagent.store.series import READERS, JobSeries, RecordSeries, call_series, read_series
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 KNOWN = (0.5, 0.4, 0.3, 0.2, 0.1, 0.1, 0.2, 0.3, 1024.0, 2048.0)
@@ -24,18 +24,18 @@ def builder(tmp_path: Path) -> DatabaseBuilder:
 @pytest.fixture
 def read(builder: DatabaseBuilder) -> Iterator[Callable[..., JobSeries]]:
     """Close the builder, and read a session's first JOB."""
-    readers = []
+    opened = []
 
-    def opened(session: int | None = None, **options: bool) -> JobSeries:
-        reader = open_reader(builder.close())
-        readers.append(reader)
-        connection = reader.__enter__()
-        found = find_session(connection, session)
-        return read_series(connection, Scope(found, jobs_of(connection, found.session)[0]), **options)
+    def read_all(session: int | None = None, **options: bool) -> JobSeries:
+        opening = open_readers(builder.close(), READERS)
+        opened.append(opening)
+        readers = opening.__enter__()
+        found = find_session(readers[0], session)
+        return read_series(readers, Scope(found, jobs_of(readers[0], found.session)[0]), **options)
 
-    yield opened
-    for reader in readers:
-        reader.__exit__(None, None, None)
+    yield read_all
+    for opening in opened:
+        opening.__exit__(None, None, None)
 
 
 def _rows(records: RecordSeries) -> list[tuple[float, ...]]:
