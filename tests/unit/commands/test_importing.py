@@ -95,7 +95,7 @@ def test_an_import_that_fails_leaves_the_database_as_it_was(job: Path, monkeypat
     def full(_: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(importing, "_sync", full)
+    monkeypatch.setattr(importing, "sync", full)
     with pytest.raises(StoreError, match="No space left on device"):
         asyncio.run(import_job(job))
     assert database.read_bytes() == before
