@@ -42,6 +42,8 @@ LARGEST_FRACTION = 1.5
 ALL_RATIOS = 8
 PERCENT = 100.0
 LARGEST_EXPONENT = 100
+# Digits that a number in a file of floats surely has.
+FLOAT_DIGITS = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,10 @@ def _number(cell: str) -> Decimal | None:
         number = Decimal(cell.rstrip("%"))
     except InvalidOperation:
         return None
-    return number if number.is_finite() and abs(number.adjusted()) < LARGEST_EXPONENT else None
+    if not number.is_finite() or abs(number.adjusted()) >= LARGEST_EXPONENT:
+        return None
+    # Arithmetic on floats makes 82.67999999999999 of 82.68.
+    return number if len(number.as_tuple().digits) <= FLOAT_DIGITS else Decimal(f"{float(number):.{FLOAT_DIGITS}g}")
 
 
 def _decimals(number: Decimal) -> int:

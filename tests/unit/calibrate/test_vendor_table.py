@@ -83,6 +83,12 @@ def test_a_few_small_ratios_may_be_either_and_are_refused() -> None:
     assert column.half == pytest.approx(0.00005)
 
 
+def test_digits_that_only_arithmetic_made_are_no_precision() -> None:
+    table = read(f"{HEADING}\n0,N/A,a,Conv,10.0,60,82.67999999999999,1\n0,N/A,b,Conv,10.0,40,7.000000000000001,1\n")
+    assert table.columns["mac_busy"].values.tolist() == pytest.approx([0.8268, 0.07])
+    assert table.columns["mac_busy"].half == pytest.approx(0.00005)
+
+
 def test_a_number_that_a_spreadsheet_cut_short_is_not_known() -> None:
     table = read(f"{HEADING}\n0,N/A,a,Conv,10.0,60.0,50.00,1.00159E+12\n1,N/A,b,Conv,1e-05,40.0,1.00,77\n")
     assert np.isnan(table.columns["ddr_read_bytes"].values).tolist() == [True, False]
