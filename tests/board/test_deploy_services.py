@@ -94,6 +94,7 @@ def leads_back_when_the_link_is_lost(board: DeployBoard, root: Path, mute: dict[
 
 def test_a_board_with_systemd(systemd: tuple[Booted, DeployBoard], tmp_path: Path) -> None:
     machine, board = systemd
+    directories = {path for path in (machine.root / "etc").iterdir() if path.is_dir()}
     job = job_of_root(machine.root / "root/jobs")
     assert list(job.glob("data/aicore*"))
     deployed = board.deploy_first("--retain", "delivered")
@@ -130,6 +131,7 @@ def test_a_board_with_systemd(systemd: tuple[Booted, DeployBoard], tmp_path: Pat
     assert machine.run("getent", "passwd", "profagentd", check=False) == ""
     left = [path for path in machine.root.glob("etc/**/*profagent*") if not path.name.startswith((".", "passwd"))]
     assert left == []
+    assert {path for path in (machine.root / "etc").iterdir() if path.is_dir()} == directories
     assert not any((machine.root / path).exists() for path in PATHS)
     assert (job / "info.json.0").exists()
 
@@ -191,6 +193,9 @@ def test_the_service_of_another_prefix_is_replaced_only_when_that_is_agreed_to(t
             assert not (root / "opt/other/run/profagentd.daemon.pid").exists()
             assert script.read_text() == starts
         finally:
-            removed = [board.deploy("--remove", *way) for way in ((), ("--prefix", "/opt/other"))]
-        assert [ended.code for ended in removed] == [0, 0], removed
+            left = board.deploy("--remove", "--prefix", "/opt/other")
+            # Another deployment's service is none of what that one left.
+            assert (script.exists(), daemon_of(root / "run") > 0, board.entry.name) == (True, True, "euler")
+            removed = board.deploy("--remove")
+        assert [left.code, removed.code] == [0, 0], (left, removed)
         assert not any((root / path).exists() for path in (*PATHS, "opt/other"))

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.commands.atomic import make_directory
-from profagent.deploy.wheels import download_arguments
+from profagent.deploy.wheels import download_arguments, filling
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
     from profagent.deploy.wheels import BoardPython
+
+_ONLINE = "check this host's internet or pip's settings"
 
 
 def cache_folder() -> Path:
@@ -32,7 +34,8 @@ async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> l
     make_directory(kept.parent)
     folder = Path(tempfile.mkdtemp(prefix=f".{python.key}-", dir=kept.parent))
     try:
-        await _pip(download_arguments(python, folder, wheelhouse))
+        hint = f"on a machine with internet: {filling(python, wheelhouse)}" if wheelhouse else _ONLINE
+        await _pip(download_arguments(python, folder, wheelhouse), hint)
         if wheelhouse is not None:
             return [wheelhouse / wheel.name for wheel in _wheels(folder)]
         return _keep(folder, kept)
@@ -51,7 +54,7 @@ def _wheels(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.whl"))
 
 
-async def _pip(arguments: list[str]) -> None:
+async def _pip(arguments: list[str], hint: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pip", *arguments),
         stdin=asyncio.subprocess.DEVNULL,
@@ -66,7 +69,4 @@ async def _pip(arguments: list[str]) -> None:
             await process.wait()
     if process.returncode != 0:
         lines = complaint.decode("utf-8", "replace").strip().splitlines() or ["pip failed"]
-        raise ProfagentError(
-            f"the board's libraries cannot be fetched: {lines[-1]}",
-            hint="check this host's internet or pip's settings",
-        )
+        raise ProfagentError(f"the board's libraries cannot be fetched: {lines[-1]}", hint=hint)

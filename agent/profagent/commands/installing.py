@@ -64,7 +64,7 @@ class Installation:
     async def bring(self, version: DaemonTree, tell: Callable[[str], None]) -> None:
         """Have the version's directory arrive whole, next to those that are there, unless it is one of them."""
         facts = self._facts
-        await self._remote.must(made_directories(self._layout))
+        await self._remote.must(made_directories(self._layout, self._service))
         await self._remote.must(cleared_versions(self._layout, facts.current, facts.previous, version.name))
         if version.name in facts.versions:
             return

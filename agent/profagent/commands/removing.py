@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.visiting import visited
-from profagent.deploy.plan import check_service, is_deployed
+from profagent.deploy.plan import is_deployed
 from profagent.deploy.steps import lost_root, named_roots, removed
+from profagent.deploy.units import left_behind
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,25 +23,28 @@ __all__ = ["remove"]
 async def remove(options: DeployOptions, show: Callable[[str], None]) -> bool:
     """Stop the service and remove its files, on the board and from boards.toml; whether there was anything.
 
-    Raises UsageError, also where JOBs are among what would be removed or the service starts another deployment's
-    daemon, UnreachableError, ProfagentError.
+    Where the service starts another deployment's daemon, it and the name stay. Raises UsageError, also where JOBs are
+    among what would be removed, UnreachableError, ProfagentError.
     """
     async with visited(options, show) as visit:
         facts, layout = visit.facts, options.layout
         if not is_deployed(facts, layout):
             return False
-        check_service(facts, layout)
+        left = left_behind(layout, facts.files)
+        service, kept = left or (visit.service, ())
         own = tomllib.loads(facts.files.get(layout.config, "")).get("roots", ())
-        lost = lost_root(layout, visit.service, (*own, *named_roots(facts.files, layout)))
+        lost = lost_root(layout, service, (*own, *named_roots(facts.files, layout)))
         if lost is not None:
             raise UsageError(f"JOBs below {lost} would be removed, too", hint="move them elsewhere first")
-        show(f"change   remove what was deployed below {layout.prefix}, its service and {layout.settings}")
+        what = "" if left else ", its service"
+        show(f"change   remove what was deployed below {layout.prefix}{what} and {layout.settings}")
         if not options.is_dry:
             async with visit.alone():
                 # It may have been interrupted before there was a service.
-                await visit.remote.run(visit.service.stop)
-                await visit.remote.must(removed(layout, visit.service))
-            _forget(visit.entry.uuid)
+                await visit.remote.run(service.stop)
+                await visit.remote.must(removed(layout, service, kept))
+            if not left:
+                _forget(visit.entry.uuid)
         return True
 
 

@@ -70,6 +70,11 @@ class Layout:
         return f"{self.prefix}/trial"
 
     @property
+    def made(self) -> str:
+        """The file of those directories elsewhere that a deployment has made, a line each."""
+        return f"{self.prefix}/made"
+
+    @property
     def lock(self) -> str:
         """The directory that a host has while it works here."""
         return f"{self.prefix}/deploying"

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from profagent.deploy.steps import is_version
-from profagent.deploy.units import INITS, installed_init, other_prefix, owned_init
+from profagent.deploy.units import INITS, installed_init, owned_init
 from profagent.deploy.wheels import OLDEST_PYTHON
 from profagent.errors import ProfagentError, UsageError
 from profagent.link.board_clock import EARLIEST
@@ -23,7 +23,6 @@ __all__ = [
     "PYTHONS",
     "board_name",
     "check_room",
-    "check_service",
     "check_version",
     "choose_init",
     "choose_python",
@@ -130,16 +129,6 @@ def is_deployed(facts: BoardFacts, layout: Layout) -> bool:
     return is_served or layout.config in facts.files or any(map(is_version, facts.versions))
 
 
-def check_service(facts: BoardFacts, layout: Layout) -> None:
-    """Raises UsageError where the board's service starts another deployment's daemon."""
-    other = other_prefix(layout, facts.files)
-    if other is not None:
-        raise UsageError(
-            f"the service on {facts.hostname} starts the daemon below {other}, not below {layout.prefix}",
-            hint="give the --prefix of that one, or remove it first",
-        )
-
-
 def board_name(facts: BoardFacts) -> str:
     """A name for boards.toml by the host name. Raises UsageError where that is none."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", facts.hostname).strip("-_")[:63]
@@ -154,7 +143,8 @@ def fact_lines(facts: BoardFacts, now: datetime) -> Iterator[str]:
     yield f"board    {facts.hostname}{model}: {facts.machine}, Linux {facts.kernel}, {facts.libc or 'libc N/A'}"
     python = "no Python 3.9 or later" if facts.python is None else f"Python {facts.python.shown} ({facts.python.path})"
     yield f"python   {python}{', without ' + ', '.join(facts.lacks) if facts.lacks else ''}"
-    yield f"init     {facts.init}{f' {facts.systemd}' if facts.systemd else ''}; logged in as {facts.user}"
+    version = f" {facts.systemd}" if facts.init == "systemd" and facts.systemd else ""
+    yield f"init     {facts.init}{version}; logged in as {facts.user}"
     free = "N/A" if facts.free_bytes is None else f"{facts.free_bytes / _MIB:.0f} MiB free"
     yield f"disk     {facts.place}: {free}{'' if facts.is_writable else ', cannot be written to'}"
     yield f"clock    {_clock(facts.clock, now)}"

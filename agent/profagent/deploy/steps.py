@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from profagent.deploy.daemon_tree import MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from profagent.deploy.layout import Layout
     from profagent.deploy.units import Service
@@ -34,10 +34,12 @@ __all__ = [
 VERSION = f"*-{'[0-9a-f]' * 8}"
 
 
-def made_directories(layout: Layout) -> str:
-    """The directories of a layout."""
+def made_directories(layout: Layout, service: Service) -> str:
+    """The directories of a layout, and those of the service's files, of which it notes what was not there."""
     plain = f"mkdir -p {layout.versions} {layout.settings} {layout.roots_d}"
-    return f"{plain} && mkdir -p -m 700 {layout.keys} {layout.state}"
+    others = " ".join(sorted({path.rpartition("/")[0] for path in service.files} - set(service.owned)))
+    noted = f"[ -d $each ] || {{ mkdir -p $each && echo $each >>{layout.made}; }} || exit"
+    return f"{plain} && mkdir -p -m 700 {layout.keys} {layout.state} && {{ for each in {others}; do {noted}; done; }}"
 
 
 def part_of(layout: Layout, name: str) -> str:
@@ -102,13 +104,15 @@ def lost_root(layout: Layout, service: Service, roots: Iterable[str]) -> str | N
     return next((root for root in roots if any(f"{root}/".startswith(f"{each}/") for each in lost)), None)
 
 
-def removed(layout: Layout, service: Service) -> str:
-    """Takes away all that a deployment has made, and directories that are empty then."""
+def removed(layout: Layout, service: Service, kept: Collection[str] = ()) -> str:
+    """Takes away all that a deployment has made but `kept`, and directories that are empty then."""
     run = f"{layout.prefix}/run"
+    made = f"{{ while read -r each; do rmdir $each; done <{layout.made}; }} 2>/dev/null; rm -f {layout.made}"
     empty = f"rmdir {layout.versions} {run} {layout.settings} {layout.prefix} 2>/dev/null || :"
+    paths = (path for path in _removed_paths(layout, service) if path not in kept)
     return (
         f"({cleared_versions(layout)}) 2>/dev/null; rm -f {run}/profagentd.pid {run}/profagentd.daemon.pid;"
-        f" rm -rf {' '.join(_removed_paths(layout, service))}; {service.forget}; {empty}"
+        f" rm -rf {' '.join(paths)}; {service.forget}; {made}; {empty}"
     )
 
 

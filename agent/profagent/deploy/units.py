@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from profagent.deploy.layout import Layout
 from profagent.deploy.retention import TEMPLATE, drop_in, is_made
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from profagent.deploy.layout import Layout
 
 __all__ = [
     "DROP_IN",
@@ -24,6 +23,7 @@ __all__ = [
     "check_drop_in",
     "every_service_file",
     "installed_init",
+    "left_behind",
     "other_prefix",
     "owned_init",
     "service",
@@ -105,6 +105,20 @@ def other_prefix(layout: Layout, texts: Mapping[str, str]) -> str | None:
         return None
     found = _PREFIX.search(texts.get(_UNIT, "") + texts.get(_SCRIPT, ""))
     return "a place that cannot be told" if found is None else found[1] or found[2]
+
+
+def left_behind(layout: Layout, texts: Mapping[str, str]) -> tuple[Service, tuple[str, ...]] | None:
+    """Of a deployment whose service starts another one's daemon by now what it has itself, and what is the other's.
+
+    None where that is not so. Raises UsageError where the other one's prefix cannot be told.
+    """
+    prefix, init = other_prefix(layout, texts), installed_init(layout, texts)
+    if prefix is None or init is None:
+        return None
+    if not prefix.startswith("/"):
+        raise UsageError(f"the board's service starts the daemon of {prefix}", hint="remove that one first")
+    other = service(init, Layout.of(prefix), (), deletes=False)
+    return service("none", layout, (), deletes=False), other.owned
 
 
 def check_drop_in(files: Mapping[str, str], service: Service, where: str) -> None:

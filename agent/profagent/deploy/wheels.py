@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from profagent.errors import ProfagentError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["OLDEST_PYTHON", "PROBE", "BoardPython", "download_arguments", "read_probe"]
+__all__ = ["OLDEST_PYTHON", "PROBE", "BoardPython", "download_arguments", "filling", "read_probe"]
 
 # The board's dependencies of pyproject.toml.
 REQUIREMENTS = ("grpcio>=1.60", "protobuf>=5.26,<8")
@@ -104,6 +105,13 @@ def download_arguments(python: BoardPython, folder: Path, wheelhouse: Path | Non
         *("--implementation", "cp", "--python-version", _dotted(python.version), *platforms),
         *("--dest", str(folder), *where, *python.requirements),
     ]
+
+
+def filling(python: BoardPython, wheelhouse: Path) -> str:
+    """The command that fills a wheelhouse, on a machine with internet."""
+    oldest = [argument for tag in python.platforms[-2:] for argument in ("--platform", tag)]
+    kind = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", _dotted(python.version), *oldest]
+    return shlex.join(["pip", "download", *kind, "--dest", str(wheelhouse), *python.requirements])
 
 
 def _pair(text: str) -> tuple[int, int]:

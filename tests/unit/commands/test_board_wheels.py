@@ -51,7 +51,8 @@ async def test_the_newest_wheels_that_run_on_the_board_are_taken(house: Path) ->
 async def test_what_a_wheelhouse_lacks_is_told(house: Path) -> None:
     with pytest.raises(ProfagentError, match="grpcio") as error:
         await fetch_wheels(BoardPython("riscv64", "python3", (3, 11), (2, 39)), house)
-    assert error.value.hint
+    assert error.value.hint.startswith("on a machine with internet: pip download --only-binary :all:")
+    assert f"--platform manylinux2014_riscv64 --dest {house} 'grpcio>=1.60'" in error.value.hint
 
 
 async def test_what_was_fetched_once_is_kept(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

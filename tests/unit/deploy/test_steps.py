@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from profagent.deploy.layout import Layout
-from profagent.deploy.steps import cleared_versions, lost_root, named_roots, removed
+from profagent.deploy.steps import cleared_versions, lost_root, made_directories, named_roots, removed, settled
 from profagent.deploy.units import service
 
 OLD, KEPT, PART = "1.0-0123abcd", "1.1-00000000", "1.2-ffffffff.part"
@@ -46,6 +46,32 @@ def test_what_is_removed_is_what_was_deployed(layout: Layout) -> None:
     sh(removed(layout, own))
     assert versions(layout) == set(FOREIGN)
     assert [path.name for path in Path(layout.run).iterdir()] == ["mine"]
+
+
+def test_directories_for_the_service_that_were_made_are_removed_when_they_are_empty(
+    layout: Layout, tmp_path: Path
+) -> None:
+    etc = tmp_path / "etc"
+    (etc / "there").mkdir(parents=True)
+    files = {f"{etc}/{name}/profagentd.conf": ("", 0o644) for name in ("there", "made", "shared")}
+    own = replace(service("none", layout, (), deletes=False), forget=":", files=files)
+    for _ in range(2):
+        sh(made_directories(layout, own))
+    assert (etc / "made").is_dir()
+    (etc / "shared/mine").touch()
+    sh(removed(layout, own))
+    assert sorted(path.name for path in etc.iterdir()) == ["shared", "there"]
+    assert not Path(layout.made).exists()
+
+
+def test_a_version_is_on_the_disk_before_it_has_its_name(layout: Layout, tmp_path: Path) -> None:
+    part, log = Path(layout.versions, PART), tmp_path / "log"
+    (tmp_path / "sync").write_text(f"#!/bin/sh\nls -d {part} >{log}\n")
+    (tmp_path / "sync").chmod(0o755)
+    sh(f"PATH={tmp_path}:$PATH; {settled(layout, PART.removesuffix('.part'))}")
+    assert log.read_text() == f"{part}\n"
+    assert not part.exists()
+    assert part.with_suffix("").is_dir()
 
 
 def test_a_root_among_what_is_removed_is_found() -> None:

@@ -75,6 +75,11 @@ class Board:
         """Whether nothing is on trial any more."""
         return eventually(lambda: not Path(self.layout.trial).exists())
 
+    def watching(self) -> list[int]:
+        """The processes that wait for the host's word."""
+        first = int(Path(self.layout.trial, "pid").read_text())
+        return [first, *map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split())]
+
     @property
     def current(self) -> str:
         """What runs."""
@@ -146,6 +151,9 @@ def test_a_service_that_does_not_start_is_told(board: Board, switch: Switch) -> 
 
 def test_it_is_taken_back_when_the_host_is_silent(board: Board, switch: Switch) -> None:
     assert board.begin(switch) == 0
+    # The end of a link is told with this; whoever watches the trial outlives it.
+    for process in board.watching():
+        os.kill(process, signal.SIGHUP)
     board.heard(LOST_S + 60)
     assert board.is_over()
     assert board.is_as_before()
@@ -162,9 +170,7 @@ def test_it_is_taken_back_when_the_lock_is_not_the_hosts(board: Board, switch: S
 
 def test_it_is_taken_back_by_the_next_one_when_nobody_watches_it(board: Board, switch: Switch) -> None:
     assert board.begin(switch) == 0
-    watching = int(Path(board.layout.trial, "pid").read_text())
-    children = Path(f"/proc/{watching}/task/{watching}/children").read_text().split()
-    for process in (watching, *map(int, children)):
+    for process in board.watching():
         os.kill(process, signal.SIGKILL)
     board.heard(LOST_S + 60)
     assert board.run(taken_back(board.layout)) == 0

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from profagent.deploy.layout import Layout
+from profagent.deploy.steps import removed
 from profagent.deploy.units import (
     DROP_IN,
     check_drop_in,
     every_service_file,
     installed_init,
+    left_behind,
     other_prefix,
     owned_init,
     service,
@@ -69,6 +71,22 @@ def test_a_service_is_known_by_its_files() -> None:
     assert installed_init(USUAL, {}) is None
     assert other_prefix(USUAL, {}) is None
     assert other_prefix(USUAL, {UNIT: "[Service]"}) == "a place that cannot be told"
+
+
+@pytest.mark.parametrize(("init", "is_kept"), [("systemd", True), ("initd", False)])
+def test_what_a_replaced_deployment_has_left_is_removed_beside_the_service(init: str, is_kept: bool) -> None:
+    texts = {path: text for path, (text, _) in service(init, ELSEWHERE, (), deletes=False).files.items()}
+    assert left_behind(ELSEWHERE, texts) is None
+    assert left_behind(USUAL, {}) is None
+    left = left_behind(USUAL, texts)
+    assert left is not None
+    commands = removed(USUAL, *left).split()
+    # systemd keeps the state there, whatever the prefix.
+    assert ("/var/lib/profagentd" not in commands) == is_kept
+    assert "/var/log/profagentd.log" in commands
+    assert not [word for word in commands if word.startswith(("/etc/systemd", "/etc/init.d", "systemctl"))]
+    with pytest.raises(UsageError, match="cannot be told"):
+        left_behind(USUAL, {UNIT: "[Service]"})
 
 
 @pytest.mark.parametrize("prefix", ["relative", "/", "/a b", "/a'b", "/a/../b", "/a//b", "/a/"])

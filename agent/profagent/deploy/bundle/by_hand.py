@@ -74,10 +74,7 @@ def _name(_: Layout, directory: str) -> str:
 
 def _init(layout: Layout, wish: str) -> str:
     """Says which init system has, or is to have, the service."""
-    files = _texts(every_service_file(layout))
-    installed = installed_init(layout, files)
-    if installed != owned_init(layout, files):
-        raise UsageError(f"the service starts a daemon that is not below {layout.prefix}", hint="remove that one first")
+    installed = _own_init(layout)
     if wish != "auto" and installed not in (None, wish):
         raise UsageError(f"it was installed with --init {installed}", hint="leave --init out, or --remove it first")
     if wish == "systemd" and not Path(_SYSTEMD_RUNS).is_dir():
@@ -87,7 +84,16 @@ def _init(layout: Layout, wish: str) -> str:
 
 def _installed(layout: Layout) -> str:
     """Which init system has the service; none without one."""
-    return installed_init(layout, _texts(every_service_file(layout))) or "none"
+    return _own_init(layout) or "none"
+
+
+def _own_init(layout: Layout) -> str | None:
+    """Raises UsageError where the service is another deployment's."""
+    files = _texts(every_service_file(layout))
+    installed = installed_init(layout, files)
+    if installed != owned_init(layout, files):
+        raise UsageError(f"the service starts a daemon that is not below {layout.prefix}", hint="remove that one first")
+    return installed
 
 
 def _staged(layout: Layout, init: str, keys: str, listen: str) -> str:
@@ -245,7 +251,7 @@ _ANSWERS: dict[str, Callable[..., str]] = {
     "installed": _installed,
     "held": lock.held,
     "owned": lock.owned,
-    "directories": steps.made_directories,
+    "directories": lambda layout, init: steps.made_directories(layout, service_of(init, layout, (), deletes=False)),
     "cleared": steps.cleared_versions,
     "part": steps.part_of,
     "settled": steps.settled,

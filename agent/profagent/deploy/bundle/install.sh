@@ -132,7 +132,7 @@ install() {
     name=$(told name "$here") || fail "$here is not whole" "unpack the bundle again"
     init=$(run init "$init")
     take_board
-    run directories
+    run directories "$init"
     # What interrupted installations have left may be the room that lacks.
     run cleared "$(version current)" "$(version previous)" "$name"
     bring "$name"
