@@ -22,6 +22,8 @@ NAME_AND_TIME = "name and time"
 
 # So much of the smaller of the two must find its like, or the two are not of one inference.
 LEAST_SHARE = 0.5
+# Rows times records that are compared: a layer table has thousands of layers, not more.
+MOST_PAIRS = 10_000_000
 # Beyond the rounding of a time: the vendor's own arithmetic.
 SLACK = 1e-6
 
@@ -43,6 +45,8 @@ def match_rows(
     Both are in the order of execution, unless someone sorted the table: then only what names and times tell counts. A
     row that might be one of several records is left out.
     """
+    if table.rows * len(names) > MOST_PAIRS:
+        return None
     for by, alike in _ways(table, names, time_us):
         places = [_certain_pairs(alike)]
         if by == NAME_AND_TIME:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["Rounded", "VendorTable", "parse_vendor_table"]
+__all__ = ["ENCODINGS", "TOTAL", "Rounded", "VendorTable", "is_value", "parse_vendor_table"]
 
 # Of UTF-8 that is none, GB 18030 is tried: GBK is a part of it.
 ENCODINGS = ("utf-8-sig", "gb18030")
@@ -93,6 +93,11 @@ def parse_vendor_table(data: bytes, file: str) -> VendorTable:
         _rounded(columns.get(TIME) or [""] * len(rows)),
         {name: found[name] for name in COUNTER_NAMES if name in found},
     )
+
+
+def is_value(cell: str) -> bool:
+    """Whether a cell is a number, or stands for one that is not known."""
+    return cell.lower() in NOT_KNOWN or _number(cell) is not None
 
 
 def _decoded(data: bytes, file: str) -> str:

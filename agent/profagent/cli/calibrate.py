@@ -54,9 +54,9 @@ def command(
     """
     learnt = calibrate(jobs, tables)
     if as_json:
-        click.echo(msgspec.json.encode(_document(learnt)))
+        click.echo(msgspec.json.encode(calibration_document(learnt)))
     else:
-        _print(learnt)
+        print_calibration(learnt)
     if not learnt.found:
         raise ProfagentError("no counter was found", hint="the last column says what would settle each")
     if output is not None:
@@ -65,7 +65,8 @@ def command(
             click.echo(f"wrote {output}: use it with --counter-map {output}")
 
 
-def _print(learnt: Calibration) -> None:
+def print_calibration(learnt: Calibration) -> None:
+    """Print what was learnt, and from what."""
     for each in learnt.coverage:
         found = f"{each.matched} of {each.rows} rows are records of {each.job}, {each.log}, by {each.by}"
         click.echo(printable(f"{each.file}: {found}"))
@@ -84,7 +85,8 @@ def _row(finding: Finding) -> tuple[Cell, ...]:
     return (finding.counter, finding.verdict.value, where, finding.rows, agreeing, rivals or "-", finding.advice or "-")
 
 
-def _document(learnt: Calibration) -> dict[str, Any]:
+def calibration_document(learnt: Calibration) -> dict[str, Any]:
+    """What was learnt, and from what, for programs."""
     return {
         "tables": learnt.coverage,
         "simulated": learnt.is_simulated,

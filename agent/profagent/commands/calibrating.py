@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import numpy as np
 from profagent.calibrate.fitting import Evidence
 from profagent.calibrate.map_text import map_text
 from profagent.calibrate.matching import NAME_ONLY, match_rows
+from profagent.calibrate.table_name import said_inference
 from profagent.calibrate.vendor_table import parse_vendor_table
 from profagent.calibrate.verdict import find_counters
 from profagent.errors import UsageError
@@ -35,10 +35,6 @@ __all__ = ["Calibration", "Coverage", "calibrate"]
 
 LARGEST_TABLE_BYTES = 64 << 20
 DIGEST_BYTES = 16
-# The manual's name of an op_summary ends in model id, batch, pictures, pictures before, miss rate and frequency.
-_PICTURES = re.compile(
-    r"\.(\d+)\.(\d+)\.(\d+)\.(\d+)(?:\.(?:[01]\.\d+|NA)\.(?:\d+|NA))?(?:\.\d+)?\.(?:csv|txt|xls|tsv)$"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +146,7 @@ def _is_timed(pair: _Pair) -> bool:
 
 def _matching(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]], *, is_named: bool) -> Iterator[_Pair]:
     """The inferences with such rows, among those that the file's name speaks of, or among the others."""
-    said = _PICTURES.search(table.file)
-    wanted = tuple(map(int, said.groups())) if said else None
+    wanted = said_inference(table.file)
     for job, source in jobs:
         logs = [(path, log) for path, log in source.inferences if (wanted == _numbers(log)) is is_named]
         for inference in (each for path, log in logs for each in source.of(path, log)):

@@ -36,12 +36,15 @@ LARGEST_CPU_BYTES = 1 << 20
 MODELS = 64
 # Records of one inference beyond which numbers are not looked at.
 MOST_RECORDS = 100_000
+# Nets of one inference.
+MOST_NETS = 64
 
 
-def job_facts(directory: Path) -> Section:
-    """The answer to each fact. Raises UsageError for no JOB."""
+def job_facts(directory: Path, about: str = "") -> Section:
+    """The answer to each fact; the JOB is called `about`, else by its path. Raises UsageError for no JOB."""
     job = JobRecords(directory)
-    return facts_section(display_text(str(directory)), answers(_shown(job)), is_simulated=job.is_simulated)
+    shown = display_text(about or str(directory))
+    return facts_section(shown, answers(_shown(job)), is_simulated=job.is_simulated)
 
 
 def _shown(job: JobRecords) -> Shown:
@@ -93,7 +96,7 @@ class _Inference:
     def numbered(self) -> Iterator[Numbered]:
         """The numbers of each net whose layers are known."""
         join, sizes = self._job.join(self._name), self._sizes()
-        for net in np.unique(self._records["net"]).tolist():
+        for net in np.unique(self._records["net"])[:MOST_NETS].tolist():
             shape = None if join is None else join.shape(net)
             if shape is not None and sizes and len(shape.is_batch) * sum(sizes) <= MOST_RECORDS:
                 sequence = self._records["sequence"][self._records["net"] == net].tolist()

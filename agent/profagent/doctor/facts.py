@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["facts_section"]
 
 _SIMULATED = " [simulated: it proves nothing about hardware]"
-_SEND = "report this line with the SDK's version: what depends on it is not read right"
+_SEND = "send it, for what depends on it is not read right: profagent kit -o evidence.tar.gz JOB"
 
 
 def facts_section(job: str, answers: Sequence[Answer], *, is_simulated: bool) -> Section:

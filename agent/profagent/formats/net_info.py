@@ -9,7 +9,7 @@ from typing import Literal
 from profagent.errors import FormatError
 from profagent.formats.tlv import Item, Items, iter_items, read_items
 
-__all__ = ["Net", "NetStart", "parse_net_info", "where_nets_begin"]
+__all__ = ["Net", "NetStart", "item_starts", "parse_net_info", "where_nets_begin"]
 
 NET_INFO = 0x040
 NET_ID = 0x041
@@ -46,14 +46,20 @@ def parse_net_info(data: bytes, file: str) -> tuple[Net, ...]:
     It is read from its start, as the items of a headless first container, and from the first whole container on: what
     gives more nets is right. Raises FormatError where neither gives any.
     """
-    found = _CONTAINER.search(data)
-    starts = {_LENGTH_REST_BYTES if where_nets_begin(data) == "length" else 0, found.start() if found else 0}
-    nets = max((_readable(data, start, file) for start in sorted(starts)), key=len)
+    starts = item_starts(data)
+    nets = max((_readable(data, start, file) for start in starts), key=len)
     if nets:
         return nets
-    if found is not None:
-        return _nets_from(data, found.start(), file)
+    if _CONTAINER.search(data):
+        return _nets_from(data, starts[-1], file)
     raise FormatError(file, 0, "items of a net, or a net_info container", f"{data[:8].hex(' ') or 'nothing'}")
+
+
+def item_starts(data: bytes) -> tuple[int, ...]:
+    """Where the items of the slice may begin: with it, or with the first whole container."""
+    found = _CONTAINER.search(data)
+    first = _LENGTH_REST_BYTES if where_nets_begin(data) == "length" else 0
+    return (first, found.start()) if found and found.start() > first else (first,)
 
 
 def where_nets_begin(data: bytes) -> NetStart | None:

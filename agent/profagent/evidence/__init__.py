@@ -1,0 +1,1 @@
+"""What somebody with a board sends so that open facts are settled: bytes in, bytes out; opens nothing."""
