@@ -38,10 +38,13 @@ class Condition(NamedTuple):
     limit: float
     unit: str
 
+    def about(self, changes: Sequence[Change]) -> list[Change]:
+        """Those that it is a condition on."""
+        return [change for change in changes if change.scope == self.scope and self.name in (None, change.name)]
+
     def failing(self, changes: Sequence[Change]) -> list[Change]:
         """Those for which it holds; a change within noise or floor never does."""
-        about = (change for change in changes if change.scope == self.scope and self.name in (None, change.name))
-        return [change for change in about if change.is_significant and self._holds(change)]
+        return [change for change in self.about(changes) if change.is_significant and self._holds(change)]
 
     def _holds(self, change: Change) -> bool:
         base, new = getattr(change.base, self.figure), getattr(change.new, self.figure)

@@ -75,8 +75,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     """Compare two runs: which layers are slower or faster by more than their noise, and which are others.
 
     BASE and NEW are each a session's number, a JOB directory, baseline:NAME, a table op_summary (CSV or JSON), or a
-    folder of such tables. Exit code 1: a condition of --fail-if holds; 4: a run is incomplete, or has too few
-    inferences for any condition.
+    folder of such tables. Exit code 1: a condition of --fail-if holds; 4: a run is incomplete, or nobody can tell
+    whether a condition holds.
 
     Example: profagent diff baseline:release-1.2 14 --fail-if 'layer.median>+5%'
     """
@@ -92,7 +92,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         click.echo("\n".join(lines))
     if any(outcome.failing for outcome in found.outcomes):
         return ProfagentError.exit_code
-    return 0 if found.is_complete and (found.can_tell or not conditions) else IncompleteError.exit_code
+    return 0 if found.is_complete and found.is_decided else IncompleteError.exit_code
 
 
 def _operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:

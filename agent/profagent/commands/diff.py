@@ -59,10 +59,11 @@ class Run:
 
 
 class Outcome(NamedTuple):
-    """A condition, and the changes for which it holds."""
+    """A condition, and the changes for which it holds; `untold` says why nobody can tell whether it does."""
 
     condition: Condition
     failing: list[Change]
+    untold: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,11 @@ class Diff:
         return any(model.total.p is not None for model in self.models)
 
     @property
+    def is_decided(self) -> bool:
+        """Whether it can be told of every condition if it holds."""
+        return not any(outcome.untold for outcome in self.outcomes)
+
+    @property
     def significant(self) -> list[Change]:
         """The layers that are slower or faster."""
         return [change for model in self.models for change in model.changes.values() if change.is_significant]
@@ -113,10 +119,20 @@ def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
     calls = compare_calls(one.calls, other.calls, options.floor) if wants_calls else []
     total = _total(models)
     changes = [total, *calls, *(change for model in models for change in _changes(model))]
-    outcomes = [Outcome(condition, condition.failing(changes)) for condition in options.conditions]
+    outcomes = [_outcome(condition, changes) for condition in options.conditions]
     only = [*_only("BASE", one, pairs), *_only("NEW", other, pairs)]
     remarks += unfair(one.facts, other.facts, pairs)
     return Diff(one, other, models, calls, total, only, remarks, outcomes)
+
+
+def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
+    about = condition.about(changes)
+    untold = ""
+    if not about:
+        untold = f"not in both runs: {condition.scope}{'' if condition.name is None else f' {condition.name}'}"
+    elif all(change.p is None for change in about):
+        untold = "too few different inferences"
+    return Outcome(condition, condition.failing(changes), untold)
 
 
 def _changes(model: ModelDiff) -> Iterable[Change]:

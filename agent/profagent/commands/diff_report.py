@@ -42,7 +42,7 @@ def _verdict(found: Diff) -> str:
 
 def _remarks(found: Diff) -> Iterator[str]:
     for outcome in found.outcomes:
-        yield outcome_line(outcome.condition, outcome.failing, can_tell=found.can_tell)
+        yield outcome_line(*outcome)
     for side, run in (("BASE", found.base), ("NEW", found.new)):
         mark = f"  {SIMULATED}" if run.facts.is_simulated else ""
         sampling = "; ".join(f"{job['job']}: {sampling_line(job['sampling'])}" for job in run.provenance)
@@ -54,15 +54,14 @@ def _remarks(found: Diff) -> Iterator[str]:
 def junit_cases(found: Diff) -> list[tuple[str, str | None]]:
     """A test case for each condition, and one for the data: its name, and why it failed or None."""
     cases = [
-        (each.condition.text, outcome_line(*each, can_tell=True) if each.failing else None) for each in found.outcomes
+        (each.condition.text, outcome_line(*each) if each.failing or each.untold else None) for each in found.outcomes
     ]
     losses = ", ".join(
         f"{side} has losses of {run.facts.losses:,}"
         for side, run in (("BASE", found.base), ("NEW", found.new))
         if run.facts.losses
     )
-    few = None if found.can_tell or not found.outcomes else "too few different inferences for any condition"
-    return [*cases, ("the data is complete", losses or few)]
+    return [*cases, ("the data is complete", losses or None)]
 
 
 def diff_document(found: Diff) -> dict[str, Any]:
@@ -75,6 +74,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
             {
                 "condition": each.condition.text,
                 "holds": bool(each.failing),
+                "cannot_tell": each.untold or None,
                 "for": [_change(one) for one in each.failing],
             }
             for each in found.outcomes

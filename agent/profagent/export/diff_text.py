@@ -27,7 +27,6 @@ COLUMNS = (
     Column("p", 4),
 )
 # What means something in a cell of Markdown, and how it is written there.
-# What means something in a cell of Markdown, and how it is written there.
 _CELLS_OF_MARKDOWN = str.maketrans({**{sign: "\\" + sign for sign in "|\\`*_"}, "<": "&lt;", ">": "&gt;"})
 
 
@@ -49,10 +48,12 @@ def verdict(models: Sequence[ModelDiff], *, can_tell: bool) -> str:
     return "; ".join([layers, *([", ".join(others)] if others else []), *totals])
 
 
-def outcome_line(condition: Condition, failing: Sequence[Change], *, can_tell: bool) -> str:
-    """`FAILED layer.median>+5%: conv1 +6.1 % (20.0 → 21.2 us)`, or that it does not hold, or cannot be told."""
+def outcome_line(condition: Condition, failing: Sequence[Change], untold: str) -> str:
+    """`FAILED layer.median>+5%: conv1 +6.1 % (20.0 → 21.2 us)`, or that it does not hold, or why nobody can tell."""
+    if untold:
+        return f"cannot tell {condition.text}: {untold}"
     if not failing:
-        return f"{'passed' if can_tell else 'cannot tell'} {condition.text}"
+        return f"passed {condition.text}"
     found = ", ".join(f"{change.name} {change_text(change)}" for change in failing)
     return f"FAILED {condition.text}: {found}"
 

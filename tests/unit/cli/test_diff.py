@@ -37,6 +37,8 @@ def workspace(tmp_path: Path) -> Path:
         (["3", "2", "--fail-if", "layer.median>+5%"], 1),
         (["1", "2", "--skip", "3"], 0),
         (["1", "2", "--skip", "3", "--fail-if", "layer.median>+5%"], 4),
+        (["1", "2", "--fail-if", "layer[cnov].median>+5%"], 4),
+        (["1", "2", "--fail-if", "api.median>+5%"], 4),
     ],
     ids=str,
 )

@@ -85,17 +85,19 @@ def test_markdown_has_a_table_that_no_name_breaks(builder: DatabaseBuilder) -> N
 
 
 def test_the_document_and_the_test_cases(builder: DatabaseBuilder) -> None:
-    found = _diff(_two(builder), "layer.median>+5%", "total.median>+10%")
+    found = _diff(_two(builder), "layer.median>+5%", "total.median>+10%", "layer[conv1].max>+1us")
     document = diff_document(found)
     assert (document["complete"], document["can_tell"]) == (False, True)
-    assert [(each["condition"], each["holds"]) for each in document["conditions"]] == [
-        ("layer.median>+5%", True),
-        ("total.median>+10%", False),
+    assert [(each["condition"], each["holds"], each["cannot_tell"]) for each in document["conditions"]] == [
+        ("layer.median>+5%", True, None),
+        ("total.median>+10%", False, None),
+        ("layer[conv1].max>+1us", False, "not in both runs: layer conv1"),
     ]
     assert [layer["what"] for layer in document["models"][0]["layers"]] == ["fused", "removed", "same", "same"]
     cases = junit_cases(found)
-    assert [failure is None for _, failure in cases] == [False, True, False]
-    assert "NEW has losses of 2" in (cases[2][1] or "")
+    assert [failure is None for _, failure in cases] == [False, True, False, False]
+    assert cases[2][1] == "cannot tell layer[conv1].max>+1us: not in both runs: layer conv1"
+    assert cases[3][1] == "NEW has losses of 2"
 
 
 def test_models_are_paired_by_name_and_others_told(builder: DatabaseBuilder) -> None:
