@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from profagent.export.diff_text import layer_rows, markdown_table, model_lines, outcome_line, text_table, verdict
+from profagent.export.diff_text import (
+    layer_rows,
+    markdown,
+    markdown_table,
+    model_lines,
+    outcome_line,
+    text_table,
+    verdict,
+)
 from profagent.export.sampling_text import sampling_line
 from profagent.export.table import printable
 
@@ -21,18 +29,23 @@ SIMULATED = "*** simulated: figures are invented ***"
 
 def report_lines(found: Diff, *, as_markdown: bool) -> Iterator[str]:
     """The verdict first, then conditions, what makes the runs hard to compare, and each model's layers."""
-    answer = printable(_verdict(found))
-    yield f"**{answer}**" if as_markdown else answer
     if as_markdown:
+        yield f"**{markdown(_verdict(found))}**"
         yield ""
-    bullet = "- " if as_markdown else ""
-    yield from (bullet + printable(line) for line in _remarks(found))
+    else:
+        yield printable(_verdict(found))
+    shown = _bullet if as_markdown else printable
+    yield from map(shown, _remarks(found))
     for model in found.models:
         yield ""
-        yield from (bullet + printable(line) for line in model_lines(model))
+        yield from map(shown, model_lines(model))
         if rows := layer_rows(model):
             yield ""
             yield from markdown_table(rows) if as_markdown else text_table(rows)
+
+
+def _bullet(line: str) -> str:
+    return f"- {markdown(line)}"
 
 
 def _verdict(found: Diff) -> str:

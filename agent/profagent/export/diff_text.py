@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from profagent.analyse.conditions import Condition
     from profagent.analyse.counters_moved import Moved
 
-__all__ = ["layer_rows", "markdown_table", "model_lines", "outcome_line", "text_table", "verdict"]
+__all__ = ["layer_rows", "markdown", "markdown_table", "model_lines", "outcome_line", "text_table", "verdict"]
 
 COLUMNS = (
     Column("layer"),
@@ -26,8 +26,8 @@ COLUMNS = (
     Column("change(%)", 2),
     Column("p", 4),
 )
-# What means something in a cell of Markdown, and how it is written there.
-_CELLS_OF_MARKDOWN = str.maketrans({**{sign: "\\" + sign for sign in "|\\`*_"}, "<": "&lt;", ">": "&gt;"})
+# What means something in Markdown, and how it is written there.
+_MARKDOWN = str.maketrans({**{sign: "\\" + sign for sign in "|\\`*_"}, "<": "&lt;", ">": "&gt;"})
 
 
 def verdict(models: Sequence[ModelDiff], *, can_tell: bool) -> str:
@@ -67,7 +67,7 @@ def change_text(change: Change) -> str:
 def model_lines(model: ModelDiff) -> Iterator[str]:
     """What a model's comparison stands on."""
     numbers = " and ".join(
-        f"{len(run.times):,} inference{'s' * (len(run.times) > 1)} of {len(run.layers):,} layers"
+        f"{_counted(len(run.times), 'inference')} of {_counted(len(run.layers), 'layer')}"
         + (f" ({run.left_out:,} left out)" if run.left_out else "")
         for run in (model.base, model.new)
     )
@@ -77,6 +77,10 @@ def model_lines(model: ModelDiff) -> Iterator[str]:
         yield "no change can be told: a run has fewer than 5 different inferences"
     else:
         yield f"smallest change of a usual layer that could have been seen: {model.smallest_seen:.1f} %"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def layer_rows(model: ModelDiff) -> list[tuple[Cell, ...]]:
@@ -92,12 +96,17 @@ def layer_rows(model: ModelDiff) -> list[tuple[Cell, ...]]:
     return rows
 
 
+def markdown(text: str) -> str:
+    """A line or a cell of Markdown that shows the text as it is."""
+    return printable(text).translate(_MARKDOWN)
+
+
 def markdown_table(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
     """The rows as a table of Markdown."""
     yield f"| {' | '.join(column.title for column in COLUMNS)} |"
     yield f"|{'|'.join('---' if column.decimals is None else '---:' for column in COLUMNS)}|"
     for row in rows:
-        cells = (printable(cell_text(*each)).translate(_CELLS_OF_MARKDOWN) for each in zip(COLUMNS, row, strict=True))
+        cells = (markdown(cell_text(*each)) for each in zip(COLUMNS, row, strict=True))
         yield f"| {' | '.join(cells)} |"
 
 

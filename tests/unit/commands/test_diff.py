@@ -76,11 +76,12 @@ def test_the_text_has_the_verdict_first(builder: DatabaseBuilder) -> None:
     assert "\n".join(report_lines(found, as_markdown=False)) + "\n" == TEXT
 
 
-def test_markdown_has_a_table_that_no_name_breaks(builder: DatabaseBuilder) -> None:
-    _session(builder, "JOBA", {"a|b_*": 8})
-    _session(builder, "JOBB", {"a|b_*": 9})
+def test_no_name_breaks_markdown(builder: DatabaseBuilder) -> None:
+    _session(builder, "JOBA", {"a|b_*": 8}, model="<b>*")
+    _session(builder, "JOBB", {"a|b_*": 9}, model="<b>*")
     lines = list(report_lines(_diff(builder.close()), as_markdown=True))
-    assert lines[0].startswith("**layers: 1 slower")
+    assert lines[0].startswith("**layers: 1 slower; &lt;b&gt;\\* +12.5 %")
+    assert [line for line in lines if line.startswith("- &lt;b&gt;\\*: 6 inferences of 1 layer and")]
     assert lines[-1].startswith("| a\\|b\\_\\* | slower | 8.000 | 9.000 |")
 
 
