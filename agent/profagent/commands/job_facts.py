@@ -19,7 +19,7 @@ from profagent.ingest.joins import small_file
 from profagent.ingest.states import DONE_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from profagent.doctor.finding import Section
@@ -33,9 +33,10 @@ __all__ = ["job_facts"]
 INFERENCES = 200
 LARGEST_LOG_BYTES = 16 << 20
 LARGEST_CPU_BYTES = 1 << 20
-MODELS = 64
-# Records of one inference beyond which numbers are not looked at.
-MOST_RECORDS = 100_000
+# Of .info files in all, of each kind.
+MOST_INFO_BYTES = 4 << 20
+# Records of one inference, and of all, beyond which numbers are not looked at.
+MOST_RECORDS, ALL_RECORDS = 50_000, 1_000_000
 # Nets of one inference.
 MOST_NETS = 64
 
@@ -51,13 +52,27 @@ def _shown(job: JobRecords) -> Shown:
     inferences = [_Inference(job, path, name, done) for path, name, done in _with_done(job)]
     frequency_mhz = job.frequency_mhz
     timed = [Timed(each.ticks, each.npu_us, frequency_mhz) for each in inferences] if frequency_mhz else []
-    numbered = [numbers for each in inferences for numbers in each.numbered()]
+    numbered = list(_first(numbers for each in inferences for numbers in each.numbered()))
     return Shown(job.paths, _infos(job, LogKind.LAYER_INFO), _infos(job, LogKind.NET_INFO), timed, numbered)
 
 
 def _infos(job: JobRecords, kind: LogKind) -> list[bytes]:
-    paths = [path for path in job.paths if (name := parse_log_name(path)) and name.kind is kind]
-    return [data for path in paths[:MODELS] if (data := small_file(job, path)) is not None]
+    infos, room = [], MOST_INFO_BYTES
+    for path in (path for path in job.paths if (name := parse_log_name(path)) and name.kind is kind):
+        data = small_file(job, path) or b""
+        if len(data) <= room:
+            room -= len(data)
+            infos.append(data)
+    return infos
+
+
+def _first(nets: Iterable[Numbered]) -> Iterator[Numbered]:
+    """As many as are looked at."""
+    room = ALL_RECORDS
+    for each in nets:
+        room -= each.records
+        if room >= 0:
+            yield each
 
 
 def _with_done(job: JobRecords) -> Iterator[tuple[str, LogName, Done]]:

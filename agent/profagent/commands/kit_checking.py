@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from profagent.commands.calibrating import calibrate
 from profagent.commands.job_facts import job_facts
-from profagent.errors import ProfagentError, UsageError
+from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.evidence.archive import JOB, LARGEST_ARCHIVE_BYTES, MANIFEST, VENDOR, unpacked
 from profagent.evidence.manifest import faults, parse_manifest
 
@@ -45,6 +45,8 @@ def check_kit(file: Path) -> Checked:
     if wrong:
         more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise ProfagentError(f"{file} was changed: {wrong[0]}{more}", hint="ask for it again; do not learn from it")
+    if not any(name.startswith(f"{JOB}/") for name in files):
+        raise FormatError(str(file), 0, "files of a JOB", "none", hint="ask for a kit of a JOB that is finished")
     with TemporaryDirectory(prefix="profagent-kit-") as folder:
         return _settled(Path(folder), manifest, files)
 

@@ -32,7 +32,7 @@ class Anonymous:
         return (
             f"{len(self._models)} names of models in names of files, by as many letters",
             f"{len(self._layers)} names of layers in .layer.info and vendor tables, by as many letters",
-            f"{self._infos.zeroed} other fields of bytes in .info files, by as many zeros",
+            f"{self._infos.zeroed} other fields of .info files, by as many zeros",
         )
 
     def path(self, path: str) -> str:

@@ -58,7 +58,7 @@ def unpacked(data: bytes, file: str) -> dict[str, bytes]:
                 if name in found:
                     raise _refused(file, f"{name!r} is in it twice")
                 found[name] = opened.read() if opened is not None else b""
-    except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
+    except (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError) as error:
         raise FormatError(file, 0, "a tar archive", str(error)[:80], hint=_HINT) from error
     return found
 

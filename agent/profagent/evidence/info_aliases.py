@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError
-from profagent.formats.layers import LAYER_ITEM, LAYER_NAME, LAYER_TYPE
-from profagent.formats.net_info import NET_INFO, item_starts
-from profagent.formats.tlv import iter_items
+from profagent.formats.layers import (
+    BATCH_LAYER,
+    LAYER_ID,
+    LAYER_ITEM,
+    LAYER_NAME,
+    LAYER_TYPE,
+    OUTPUT_INDEX,
+    PROF_LAYER_ID,
+    SEGMENT_ID,
+)
+from profagent.formats.net_info import (
+    BATCH_LAYER_COUNT,
+    LAYER_COUNT,
+    MAX_LOOP,
+    NET_ID,
+    NET_INFO,
+    NET_TYPE,
+    PROF_LAYER_COUNT,
+    item_starts,
+)
+from profagent.formats.tlv import TAG_BYTES, iter_items
 
 if TYPE_CHECKING:
     from profagent.evidence.aliases import Aliases
@@ -17,20 +36,28 @@ if TYPE_CHECKING:
 __all__ = ["InfoAliases"]
 
 _CONTAINERS = (LAYER_ITEM, NET_INFO)
+# What is read of them; another number may be anything, in a torn file a part of a name.
+_NUMBERS = frozenset(
+    (
+        *(LAYER_ID, BATCH_LAYER, SEGMENT_ID, PROF_LAYER_ID, OUTPUT_INDEX),
+        *(NET_ID, NET_TYPE, LAYER_COUNT, PROF_LAYER_COUNT, BATCH_LAYER_COUNT, MAX_LOOP),
+    )
+)
+_TYPE = re.compile(rb"[A-Za-z0-9_]{1,64}\0*")
 # Of a container's 32-bit length, that is cut.
 _LENGTH_BYTES = 2
 _ENCODINGS = ("utf-8", "gb18030", "latin-1")
 
 
 class InfoAliases:
-    """Replaces the names of layers in `.info` files, and counts the other fields of bytes that it `zeroed`."""
+    """Replaces the names of layers in `.info` files, and counts the other fields that it `zeroed`."""
 
     def __init__(self, aliases: Aliases) -> None:
         self._aliases = aliases
         self.zeroed = 0
 
     def replaced(self, data: bytes, file: str) -> bytes:
-        """Give the file with aliases for names; numbers and types stay, other bytes and what is no item are zeros."""
+        """Give the file with aliases for names; known numbers and types stay, all else is zeros."""
         starts = item_starts(data)
         start, items = max(((start, _items(data, start, len(data), file)) for start in starts), key=_extent)
         changed = bytearray(len(data))
@@ -45,14 +72,16 @@ class InfoAliases:
         return bytes(changed)
 
     def _copy(self, changed: bytearray, data: bytes, item: Item) -> None:
-        changed[item.offset : item.nested_start] = data[item.offset : item.nested_start]
-        if not isinstance(item.value, bytes):
-            return
-        if item.id == LAYER_NAME:
+        if isinstance(item.value, int):
+            kept = item.end if item.id in _NUMBERS else item.offset + TAG_BYTES
+        else:
+            kept = item.nested_start
+        changed[item.offset : kept] = data[item.offset : kept]
+        if isinstance(item.value, bytes) and item.id == LAYER_NAME:
             changed[item.nested_start : item.end] = self._alias(item.value)
-        elif item.id == LAYER_TYPE:
+        elif isinstance(item.value, bytes) and item.id == LAYER_TYPE and _TYPE.fullmatch(item.value):
             changed[item.nested_start : item.end] = item.value
-        elif item.id not in _CONTAINERS:
+        elif kept < item.end and item.id not in _CONTAINERS:
             self.zeroed += 1
 
     def _alias(self, value: bytes) -> bytes:

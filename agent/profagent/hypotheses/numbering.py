@@ -47,6 +47,11 @@ class Numbered:
     max_loop: int
 
     @property
+    def records(self) -> int:
+        """How many there are at most."""
+        return len(self.is_batch) * sum(self.sizes)
+
+    @property
     def last(self) -> int:
         """The highest number."""
         return max(self.sequence)

@@ -78,6 +78,15 @@ def test_bytes_that_nobody_knows_are_zeros_and_what_is_no_item_too() -> None:
     assert len(parse_layer_info(replaced[: -len(b"\xff\xff/home/me")], "x").layers) == 2
 
 
+@given(st.sampled_from(["layer", "net"]), st.binary(max_size=99), st.integers(0, 200))
+def test_no_name_stays_in_a_torn_file(kind: str, said: bytes, at: int) -> None:
+    data = bytearray(encode.layer_info(network("secret/conv", "relu")))
+    data[at : at + len(said)] = said
+    replaced = Anonymous().content(f"data/m.0.{kind}.info", bytes(data))
+    assert len(replaced) == len(data)
+    assert b"secret" not in replaced
+
+
 @pytest.mark.parametrize("start", ["items", "length", "container", "elsewhere"])
 def test_nets_begin_where_they_did(start: str) -> None:
     data = encode.net_info(network("conv"), start)
@@ -88,7 +97,7 @@ def test_nets_begin_where_they_did(start: str) -> None:
     assert parse_net_info(replaced, "x") == parse_net_info(data, "x")
     secret = names.content("data/m.0.net.info", net_items(0, prof_layers=1) + bytes_item(0x045, b"/home/me"))
     assert b"/home" not in secret
-    assert "2 other fields" in names.replaced[2]
+    assert "3 other fields" in names.replaced[2]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gb18030"])

@@ -6,8 +6,11 @@ import gzip
 import io
 import tarfile
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from profagent.errors import FormatError, UsageError
 from profagent.evidence import archive as module
@@ -88,6 +91,24 @@ def test_too_many_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_FILES", 2)
     with pytest.raises(UsageError, match="more than 2 files"):
         unpacked(packed(FILES), "kit")
+
+
+def test_long_names_of_long_names_are_told() -> None:
+    """Each asks for the next header before it has a name of its own."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type = tarfile.GNUTYPE_LONGNAME
+    with pytest.raises(FormatError):
+        unpacked(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) * 5_000), "kit")
+
+
+@given(st.integers(0, 4 * 512), st.binary(min_size=1, max_size=40))
+def test_whatever_a_header_says_it_is_read_or_refused(at: int, said: bytes) -> None:
+    plain = bytearray(gzip.decompress(packed({"job/info.json.0": b"x", "job/data/a": b"y"})))
+    plain[at : at + len(said)] = said
+    with suppress(FormatError, UsageError):
+        assert all(
+            name.split("/")[0] in ("job", "vendor", "manifest.json") for name in unpacked(gzip.compress(plain), "")
+        )
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\3\4", packed(FILES)[:-9], gzip.compress(b"\x01" * 700)])
