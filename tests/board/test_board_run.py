@@ -106,11 +106,41 @@ async def test_output_arguments_environment_and_exit_code(board: Board, lock: Pa
     await until(lambda: board.is_tidy() and not lock.exists())
 
 
-async def test_much_output_comes_whole(board: Board) -> None:
+async def test_much_output_comes_whole(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_steps, "PIECE_READS", 8)
     board.program("seq 1 200000; seq 1 1000 >&2")
     assert (await board.ran()).status == 0
     assert board.shown[False].split() == [str(number).encode() for number in range(1, 200_001)]
     assert len(board.shown[True].split()) == 1000
+
+
+async def test_output_that_nobody_reads_takes_no_more_room_than_it_may(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_steps, "OUTPUT_BYTES", 200_000)
+    monkeypatch.setattr(run_steps, "PIECE_READS", 8)
+    board.program("seq 1 200000; seq 1 1000 >&2")
+    async with board.run() as run:
+        async with run.held():
+            await run.start((), {}, "", None)
+        await until((board.run_folder / "status").exists)
+        held = sum(piece.stat().st_size for piece in board.run_folder.glob("stdout.*"))
+        assert abs(held - 200_000) <= 8 * 8192
+        assert (await run.followed()).status == 0
+        await run.leave()
+    shown = board.shown[False]
+    assert len(shown) == held
+    assert shown.endswith(b"\n199999\n200000\n")
+    note, *rest = board.shown[True].decode().splitlines()
+    whole = sum(len(f"{number}\n") for number in range(1, 200_001))
+    assert note == f"[{whole - held} bytes of output came too fast, and are not kept]"
+    assert rest == [str(number) for number in range(1, 1001)]
+
+
+async def test_what_a_program_started_may_go_on_and_write(board: Board) -> None:
+    board.program("sleep 1000 & echo $!; exit 4")
+    assert (await board.ran()).status == 4
+    os.kill(int(board.shown[False]), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("name", "number"), [("SEGV", 11), ("KILL", 9)])
@@ -161,7 +191,8 @@ async def test_what_was_not_started_never_is_and_leaves_nothing(board: Board, lo
     await until(lambda: board.is_tidy() and not lock.exists())
 
 
-async def test_the_program_goes_on_when_the_link_drops(board: Board) -> None:
+async def test_the_program_goes_on_when_the_link_drops(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_steps, "PIECE_READS", 4)
     board.acl.write_text("original")
     board.program("for i in $(seq 1 30); do echo $i; echo e$i >&2; sleep 0.2 || sleep 1; done; exit 5")
     async with board.run() as run:

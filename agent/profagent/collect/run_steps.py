@@ -1,8 +1,9 @@
 """The board's part of a run, for a POSIX sh with what BusyBox has.
 
 A keeper holds the board's lock, changes acl.json and puts it back, and runs the program: it is nobody's child, so a
-link that drops ends neither. A follower shows the program's output from where it was seen last. A redirection of `:`
-that fails would end the shell, that of `true` does not.
+link that drops ends neither. The program's output is kept in pieces, files STREAM.NUMBER.OFFSET, of which the oldest go
+(output_steps shows it). A redirection of `:` that fails would end the shell, that of `true` does not; what `1<>` writes
+in place takes no room of a full disk.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from profagent.collect.place import Place
 
-__all__ = ["ABANDONED_S", "GONE", "LOCK", "follower", "keeper", "left", "main_script", "minder", "stopped"]
+__all__ = ["ABANDONED_S", "LOCK", "keeper", "left", "main_script", "minder", "stopped"]
 
 # One device, one profiling task (manual, constraints of use): one lock for all users of a board, in its /tmp.
 LOCK = "profagent-collect.lock"
@@ -23,16 +24,16 @@ LOCK = "profagent-collect.lock"
 # program after so long, for nobody would empty the board's disk.
 LEASH_S, ABANDONED_S = 60, 900
 GRACE_S = 10
-# The follower's exit status when the keeper is gone without having told how the program ended.
-GONE = 7
-REPLACED = 8
+# Of each stream of the program's output so much is kept at most, beside the piece that grows.
+OUTPUT_BYTES = 16 << 20
+_READ_BYTES, PIECE_READS = 8192, 1024
 # An acl.json is kept beside itself: under the first name, or, where there was none, as an empty file of the second.
 BEFORE, NONE_BEFORE = ".before-profagent", ".none-before-profagent"
 _NOW = "read -r now rest </proc/uptime; now=${now%%.*}"
 # When a process began, in ticks since the boot: a number alone may be another's by then.
 _BEGUN = """begun() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }"""
 _KEEPER = """umask 077
-lock=${TMPDIR:-/tmp}/$1 own=$2 who=$3 leash=$4 abandoned=$5 grace=$6
+lock=${TMPDIR:-/tmp}/$1 own=$2 who=$3 leash=$4 abandoned=$5 grace=$6 most=$7 reads=$8
 run=$own/run
 read -r boot </proc/sys/kernel/random/boot_id
 @BEGUN@
@@ -67,6 +68,7 @@ mkdir -p "$own" || exit 1
 put_back "$(cat "$own/acl" 2>/dev/null)"
 rm -rf "$run"
 mkdir "$run" && echo "$$ $(begun $$) $boot" >"$run/keeper" || exit 1
+mkfifo "$lock/stdout" "$lock/stderr" && echo 000 >"$run/status.part" && echo "$$" >"$run/follower" || exit 1
 echo ready
 exec >"$run/keeper.log" 2>&1
 heard() {
@@ -83,6 +85,27 @@ while [ ! -e "$run/go" ]; do
 done
 acl=$(cat "$run/acl")
 finish() { put_back "$acl"; rm -f "$own/acl"; unlock; }
+ended() { printf '%03d\\n' "$1" 1<>"$run/status.part" && mv "$run/status.part" "$run/status"; }
+save() {
+    trap - TERM EXIT
+    number=1 at=0 oldest=1 gone=0
+    while :; do
+        piece=$run/$1.$number.$at
+        dd bs=@READ@ count="$reads" of="$piece" 2>/dev/null
+        size=$(wc -c <"$piece") && [ "$size" -gt 0 ] || break
+        number=$((number + 1)) at=$((at + size))
+        while [ $((at - gone)) -gt "$most" ]; do
+            for each in "$run/$1.$oldest".*; do
+                gone=$((gone + $(wc -c <"$each")))
+                rm -f "$each"
+            done
+            oldest=$((oldest + 1))
+        done
+    done
+    true >"$run/$1-saved"
+    # The disk may be full: the program goes on.
+    cat >/dev/null
+}
 runs() { [ -n "$since" ] && [ "$(begun "$pid")" = "$since" ]; }
 end() { runs && { kill "-$1" "-$pid" 2>/dev/null || kill "-$1" "$pid" 2>/dev/null; }; }
 if [ -n "$acl" ]; then
@@ -92,15 +115,19 @@ if [ -n "$acl" ]; then
         rm -f "$acl.part"
         finish
         tail -n 1 "$run/keeper.log" >"$run/failure"
-        echo 125 >"$run/status"
+        ended 125
     }
 fi
 if [ ! -e "$run/status" ]; then
+    for each in stdout stderr; do
+        true >"$run/$each.1.0"
+        save "$each" <"$lock/$each" &
+    done
     # At least as strict as the manual wants it.
     umask 027
     with=
     command -v setsid >/dev/null && with=setsid
-    $with sh "$run/main.sh" </dev/null >"$run/stdout" 2>"$run/stderr" &
+    $with sh "$run/main.sh" </dev/null >"$lock/stdout" 2>"$lock/stderr" &
     pid=$!
     umask 077
     since=$(begun "$pid")
@@ -121,7 +148,13 @@ if [ ! -e "$run/status" ]; then
     status=$?
     kill "$minding" 2>/dev/null
     finish
-    echo "$status" >"$run/status.part" && mv "$run/status.part" "$run/status"
+    # What it started may have its output open for longer.
+    left=10
+    while [ "$left" -gt 0 ] && ! { [ -e "$run/stdout-saved" ] && [ -e "$run/stderr-saved" ]; }; do
+        nap
+        left=$((left - 1))
+    done
+    ended "$status"
 fi
 @NOW@
 last=$now
@@ -130,36 +163,6 @@ while [ ! -e "$run/leave" ] && [ ! -e "$run/stop" ] && heard "$abandoned"; do
     sleep 1
 done
 rm -rf "$run"
-"""
-_FOLLOWER = """run=$1
-cd "$run" 2>/dev/null || exit @GONE@
-read -r keeper begun boot <keeper
-read -r booted </proc/sys/kernel/random/boot_id
-echo "$$" >follower
-trap 'kill "$reader" 2>/dev/null' EXIT
-exec 5<&0
-( while read -r word <&5; do true >alive; [ "$word" != stop ] || true >stop; done; kill "$$" ) >/dev/null 2>&1 &
-reader=$!
-exec 5<&- </dev/null
-true >alive
-while [ ! -e pid ] && [ ! -e status ]; do
-    [ "$boot" = "$booted" ] && [ -d "/proc/$keeper" ] || exit @GONE@
-    sleep 0.2 2>/dev/null || sleep 1
-done
-[ -e pid ] || exit 0
-exec 3<stdout 4<stderr
-tail -c "+$2" <&3
-tail -c "+$3" <&4 >&2
-last=
-while :; do
-    cat <&3
-    cat <&4 >&2
-    [ -z "$last" ] || exit 0
-    if [ -e status ]; then last=1; continue; fi
-    read -r who <follower && [ "$who" = "$$" ] || exit @REPLACED@
-    [ "$boot" = "$booted" ] && [ -d "/proc/$keeper" ] || [ -e status ] || exit @GONE@
-    sleep 0.5 2>/dev/null || sleep 1
-done
 """
 
 
@@ -170,21 +173,14 @@ def keeper(place: Place, who: str) -> str:
         .replace("@NONE@", NONE_BEFORE)
         .replace("@NOW@", _NOW)
         .replace("@BEGUN@", _BEGUN)
+        .replace("@READ@", str(_READ_BYTES))
     )
-    given = ("keeper", LOCK, place.own, who, str(LEASH_S), str(ABANDONED_S), str(GRACE_S))
+    limits = (LEASH_S, ABANDONED_S, GRACE_S, OUTPUT_BYTES, PIECE_READS)
+    given = ("keeper", LOCK, place.own, who, *map(str, limits))
     return (
         "with=; command -v setsid >/dev/null && with=setsid;"
         f" $with sh -c {shlex.quote(text)} {shlex.join(given)} </dev/null &"
     )
-
-
-def follower(place: Place, stdout: int, stderr: int) -> str:
-    """Shows the output from these offsets on, until the program has ended.
-
-    Lines on standard input keep that going; a line `stop` has the keeper end it.
-    """
-    text = _FOLLOWER.replace("@GONE@", str(GONE)).replace("@REPLACED@", str(REPLACED))
-    return f"exec sh -c {shlex.quote(text)} {shlex.join(('follower', place.run, str(stdout + 1), str(stderr + 1)))}"
 
 
 def minder(place: Place) -> str:

@@ -10,18 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.collect.run_steps import (
-    ABANDONED_S,
-    GONE,
-    LOCK,
-    follower,
-    how_it_ended,
-    keeper,
-    left,
-    main_script,
-    minder,
-    stopped,
-)
+from profagent.collect.output_steps import GONE, NOT_KEPT, follower, kept_from
+from profagent.collect.run_steps import ABANDONED_S, LOCK, how_it_ended, keeper, left, main_script, minder, stopped
 from profagent.errors import ProfagentError, UnreachableError
 from profagent.ssh.failures import connected
 
@@ -104,6 +94,23 @@ class BoardRun:
         await self._ssh.persist(lambda remote: remote.run(left(self._place)))
 
     async def _follow(self, remote: Remote) -> RunEnd:
+        while (status := await self._shown_by(remote)) == NOT_KEPT:
+            await self._pass_over(remote)
+        if status != 0:
+            raise _lost_sight(remote.host, status)
+        told = (await remote.must(how_it_ended(self._place))).text.split("\n", 1)
+        return RunEnd(int(told[0]), told[1] if len(told) > 1 else "", self._complaint.decode("utf-8", "replace"))
+
+    async def _pass_over(self, remote: Remote) -> None:
+        """Go on with what is kept, and say how much is not."""
+        kept = (await remote.must(kept_from(self._place))).text.split()
+        for stream, offset in enumerate(map(int, kept)):
+            if offset > self._shown[stream]:
+                missing, self._shown[stream] = offset - self._shown[stream], offset
+                self._show(f"[{missing} bytes of output came too fast, and are not kept]\n".encode(), True)
+
+    async def _shown_by(self, remote: Remote) -> int:
+        """The exit status of a follower that shows what there is."""
         async with remote.stream(follower(self._place, *self._shown)) as program:
             speaking = asyncio.create_task(_speak(program))
             try:
@@ -121,10 +128,7 @@ class BoardRun:
             finally:
                 speaking.cancel()
                 await asyncio.wait([speaking])
-        if status != 0:
-            raise _lost_sight(remote.host, status)
-        told = (await remote.must(how_it_ended(self._place))).text.split("\n", 1)
-        return RunEnd(int(told[0]), told[1] if len(told) > 1 else "", self._complaint.decode("utf-8", "replace"))
+        return status
 
     async def _pass_on(self, program: Program, host: str, *, is_stderr: bool) -> None:
         pipe = program.stderr if is_stderr else program.stdout
