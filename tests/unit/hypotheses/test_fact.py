@@ -54,6 +54,12 @@ def test_the_last_layers_may_take_no_time() -> None:
     assert check_batches([numbered([0, 2, 3, 5, 6], 4, (1, 1))]).refuted == ("each-batch", "each-picture")
 
 
+def test_a_disturbed_number_at_the_end_refutes_nothing() -> None:
+    """Numbers of 3 pictures begin again with each; behind the 7 the runtime's filter lets none of them through."""
+    disturbed = check_batches([numbered([0, 1, 2, 3, 7], 4, (3,))])
+    assert disturbed.refuted == ("on", "each-batch")
+
+
 def test_numbers_that_fit_nothing_refute_all() -> None:
     answer = check_batches([numbered([0, 99], 4, (2,))])
     assert answer.possible == ()
