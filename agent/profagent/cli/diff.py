@@ -18,7 +18,7 @@ from profagent.commands.diff_report import diff_document, junit_cases, report_li
 from profagent.commands.exported_run import exported_files
 from profagent.commands.floors import floor_of
 from profagent.commands.workspace import Workspace
-from profagent.errors import IncompleteError, ProfagentError
+from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.export.junit import junit_xml
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     Example: profagent diff baseline:release-1.2 14 --fail-if 'layer.median>+5%'
     """
+    if as_json and as_markdown:
+        raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
     chosen = Workspace.at(workspace)
     found = diff(_operand(base, chosen, maps), _operand(new, chosen, maps), DiffOptions(conditions, floor, skip))
     lines = list(report_lines(found, as_markdown=as_markdown))

@@ -11,6 +11,7 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.targets import named_target
 from profagent.commands.stats import StatsBy, StatsOptions, stats
+from profagent.errors import UsageError
 from profagent.export.provenance import provenance_lines
 from profagent.export.sheets import sheet_pieces
 from profagent.export.stats_sheet import left_out_lines, sorted_rows, stats_cells, stats_columns, stats_object
@@ -56,6 +57,8 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     Example: profagent stats 3 --by type --sort median
     """
+    if as_json and as_csv:
+        raise UsageError("--json and --csv do not go together", hint="leave one of them out")
     found = named_target(target, job, workspace, maps)
     answer = stats(found.database, session=found.session, job=found.job, options=StatsOptions(by, skip))
     rows = sorted_rows(by, answer.rows, sort)[:top]

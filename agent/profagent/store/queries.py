@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagent.errors import StoreError, UsageError
 from profagent.formats.names import parse_log_name
 from profagent.store.database import BUSY_TIMEOUT_MS, CACHE_KIB, SCHEMA_VERSION
+from profagent.store.inferences import LARGEST_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -138,12 +139,14 @@ def open_readers(file: Path, count: int) -> Iterator[list[sqlite3.Connection]]:
 
 def find_session(connection: sqlite3.Connection, session: int | None = None) -> SessionRow:
     """The session of that number, or the newest; UsageError when there is none."""
-    row = connection.execute(
-        "SELECT s.session, b.identity, b.hostname, s.source, s.started_us, s.simulated, s.daemon_version,"
-        " s.sdk_version, s.counter_map, s.counter_map_digest FROM session s JOIN board b USING (board)"
-        " WHERE ?1 IS NULL OR s.session = ?1 ORDER BY s.session DESC LIMIT 1",
-        (session,),
-    ).fetchone()
+    row = None
+    if session is None or session <= LARGEST_INTEGER:
+        row = connection.execute(
+            "SELECT s.session, b.identity, b.hostname, s.source, s.started_us, s.simulated, s.daemon_version,"
+            " s.sdk_version, s.counter_map, s.counter_map_digest FROM session s JOIN board b USING (board)"
+            " WHERE ?1 IS NULL OR s.session = ?1 ORDER BY s.session DESC LIMIT 1",
+            (session,),
+        ).fetchone()
     if row is None:
         what = "no session" if session is None else f"no session {session}"
         raise UsageError(f"the database has {what}", hint="`profagent sessions` lists those it has")

@@ -61,6 +61,10 @@ def test_a_condition_that_cannot_be_is_shown_with_a_caret(workspace: Path, capsy
     assert shown[1].index("^") == len(shown[0])
 
 
+def test_two_forms_at_once_are_a_usage_error(workspace: Path) -> None:
+    assert run(["diff", "1", "2", "--workspace", str(workspace), "--json", "--markdown"]) == 2
+
+
 @pytest.mark.parametrize("new", ["nowhere", "9", "baseline:none"])
 def test_what_names_no_run_is_a_usage_error(workspace: Path, new: str) -> None:
     assert run(["diff", "1", new, "--workspace", str(workspace)]) == 2

@@ -96,6 +96,7 @@ def test_a_job_directory_is_imported_first(tmp_path: Path, capsys: pytest.Captur
         ["stats", "1", "--sort", "size"],
         ["stats", "1", "--job", "JOBZ"],
         ["stats", "1", "--counter-map", "map.toml"],
+        ["stats", "1", "--json", "--csv"],
     ],
     ids=" ".join,
 )

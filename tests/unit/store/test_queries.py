@@ -140,6 +140,8 @@ def test_the_newest_session_is_taken_unless_one_is_named(builder: DatabaseBuilde
         assert find_session(connection, 1).simulated is False
         with pytest.raises(UsageError, match="no session 3"):
             find_session(connection, 3)
+        with pytest.raises(UsageError, match=f"no session {2**63}"):
+            find_session(connection, 2**63)
 
 
 def test_an_empty_database_has_no_session(builder: DatabaseBuilder) -> None:
