@@ -141,7 +141,7 @@ def _changes(model: ModelDiff) -> Iterable[Change]:
 
 def _read(operand: Operand, skip: int | None) -> Run:
     if operand.database is None:
-        models, provenance = read_exported(operand.tables)
+        models, provenance = read_exported(operand.tables, skip)
         return Run(operand.called, joined_runs(models), {}, provenance, facts_of(provenance))
     with open_readers(operand.database, READERS) as readers:
         connection = readers[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from profagent.analyse.alignment import LayerName
 from profagent.analyse.gathering import UNITS
 from profagent.analyse.model_runs import ModelRun
+from profagent.analyse.warmup import warm_up
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +26,8 @@ METADATA_FILE = "metadata.json"
 NAMES = "op_summary_*"
 COLUMNS = ("Layer Id", "Layer Name", "Layer Type", "Time(us)")
 _NAME = re.compile(
-    r"op_summary_\d+\.(?P<model>.+)\.\d+\.(?P<batch>\d+)\.(?:(?P<pictures>\d+)\.\d+|aggregate)\.(?:\d+\.\d+|NA)"
-    r"\.(?:\d+|NA)(?:\.reload\d+)?(?:\.\d+)?\.(?:csv|json)"
+    r"op_summary_\d+\.(?P<model>.+)\.\d+\.(?P<batch>\d+)\.(?:(?P<pictures>\d+)\.(?P<count>\d+)|aggregate)\.(?:\d+\.\d+|NA)"
+    r"\.(?:\d+|NA)(?:\.reload(?P<load>\d+))?(?:\.\d+)?\.(?:csv|json)"
 )
 
 
@@ -36,13 +38,34 @@ def exported_files(path: Path) -> list[Path]:
     return sorted(file for file in path.glob(NAMES) if file.suffix in (".csv", ".json"))
 
 
-def read_exported(files: Sequence[Path]) -> tuple[list[ModelRun], list[dict[str, Any]]]:
+def read_exported(files: Sequence[Path], skip: int | None) -> tuple[list[ModelRun], list[dict[str, Any]]]:
     """The inferences of the tables, and where they come from as far as the metadata beside them tells.
 
-    Raises UsageError for what is no such table, or has no times.
+    They are in the order of their picture counts, without `skip` of each load, or its warm-up. Raises UsageError for
+    what is no such table, or has no times.
     """
     metadata = {file.parent: _metadata(file.parent) for file in files}
-    return [_inference(file) for file in files], [found for found in metadata.values() if found is not None]
+    loads: dict[tuple[Path, str, int], list[Path]] = {}
+    for file in sorted(files, key=_count):
+        loads.setdefault(_load(file), []).append(file)
+    runs = [run for _, load in sorted(loads.items()) for run in _kept([*map(_inference, load)], skip)]
+    return runs, [found for found in metadata.values() if found is not None]
+
+
+def _count(file: Path) -> int:
+    named = _NAME.fullmatch(file.name)
+    return int(named["count"] or 0) if named else 0
+
+
+def _load(file: Path) -> tuple[Path, str, int]:
+    """What all tables of a load share; a name that tells nothing is a load of its own."""
+    named = _NAME.fullmatch(file.name)
+    return (file.parent, named.string[: named.end("batch")], int(named["load"] or 0)) if named else (file, "", 0)
+
+
+def _kept(load: Sequence[ModelRun], skip: int | None) -> list[ModelRun]:
+    first = warm_up(np.array([run.times.sum() for run in load])) if skip is None else skip
+    return [replace(run, left_out=first if run is load[first] else 0) for run in load[first:]]
 
 
 def _inference(file: Path) -> ModelRun:

@@ -31,7 +31,7 @@ def test_a_table_is_an_inference_whose_layers_are_added_up(tmp_path: Path) -> No
     _table(tmp_path, NAME.format(0), TABLE.format("2.000"))
     # Spreadsheets put a mark before the text.
     _table(tmp_path, NAME.format(4), "\ufeff" + TABLE.format("5.000"))
-    models, provenance = read_exported(exported_files(tmp_path))
+    models, provenance = read_exported(exported_files(tmp_path), None)
     assert [model.name for model in models] == ["my.net", "my.net"]
     assert [(layer.name, layer.type, layer.unit) for layer in models[0].layers] == [
         ("conv", "Convolution", "AA_CORE"),
@@ -42,11 +42,26 @@ def test_a_table_is_an_inference_whose_layers_are_added_up(tmp_path: Path) -> No
     assert provenance == []
 
 
+@pytest.mark.parametrize(("skip", "left_out"), [(None, 2), (1, 1), (0, 0), (20, 0)])
+def test_inferences_come_as_they_ran_without_the_warm_up_of_each_load(
+    tmp_path: Path, skip: int | None, left_out: int
+) -> None:
+    for load, end in enumerate(("csv", "reload1.csv")):
+        for count in range(12):
+            time = 900 if count < 2 else 100 * load + count
+            _table(tmp_path, NAME.format(count).replace("csv", end), TABLE.format(float(time)))
+    models, _ = read_exported(exported_files(tmp_path), skip)
+    times = [float(model.times[0, 0]) - 1 for model in models]
+    first = 2 if skip is None else skip
+    assert times == [900 if count < 2 else 100 * load + count for load in range(2) for count in range(first, 12)]
+    assert sum(model.left_out for model in models) == 2 * left_out
+
+
 def test_a_table_of_json_and_what_stands_beside_it(tmp_path: Path) -> None:
     rows = [{"Layer Id": 1, "Layer Name": "conv", "Layer Type": "Convolution", "Time(us)": 2.5}]
     file = _table(tmp_path, "some.json", json.dumps(rows))
     _table(tmp_path, "metadata.json", json.dumps({"simulated": True, "ledger": {}, "sampling": {}}))
-    ((model,), (provenance,)) = read_exported(exported_files(file))
+    ((model,), (provenance,)) = read_exported(exported_files(file), None)
     assert (model.name, model.times.tolist(), model.pictures) == ("some", [[2.5]], frozenset())
     assert provenance["simulated"]
 
@@ -55,7 +70,7 @@ def test_a_table_of_json_and_what_stands_beside_it(tmp_path: Path) -> None:
     "name", ["op_summary_0.m.0.1.aggregate.NA.NA.csv", "op_summary_0.m.0.1.1.7.0.5000.700.reload1.2.csv"]
 )
 def test_names_tell_the_model(tmp_path: Path, name: str) -> None:
-    ((model,), _) = read_exported([_table(tmp_path, name, TABLE.format("2.000"))])
+    ((model,), _) = read_exported([_table(tmp_path, name, TABLE.format("2.000"))], None)
     assert model.name == "m"
 
 
@@ -73,7 +88,7 @@ def test_names_tell_the_model(tmp_path: Path, name: str) -> None:
 )
 def test_what_is_no_such_table_is_refused_by_name(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(UsageError, match=name.replace(".", r"\.")):
-        read_exported([_table(tmp_path, name, text)])
+        read_exported([_table(tmp_path, name, text)], None)
 
 
 def test_a_folder_without_tables_is_none(tmp_path: Path) -> None:
