@@ -161,7 +161,7 @@ def test_an_installation_that_is_killed_leads_back(board: Bare, bundle: Path, tm
     board.run("sh", "-c", "kill -KILL $(cat /tmp/installing)")
     assert eventually(lambda: board.run("readlink", CURRENT) == good, BOARD_PATIENCE_S)
     assert eventually((board.root / "run/s").is_socket, BOARD_PATIENCE_S)
-    assert eventually(lambda: not (board.root / "opt/profagent/deploying").exists(), BOARD_PATIENCE_S)
+    assert eventually(lambda: not (board.root / "var/run/profagentd.deploying").exists(), BOARD_PATIENCE_S)
     assert settings_of(board) == before
     assert "is running" in board.run("/etc/init.d/profagentd", "status")
 

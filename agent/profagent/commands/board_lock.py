@@ -14,7 +14,6 @@ from profagent.errors import ProfagentError, UnreachableError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from profagent.deploy.layout import Layout
     from profagent.ssh.remote import Program, Remote
 
 __all__ = ["locked"]
@@ -24,13 +23,13 @@ _END_S = 15.0
 
 
 @asynccontextmanager
-async def locked(remote: Remote, layout: Layout) -> AsyncIterator[str]:
-    """The lock of a board, by the owner's name; it ends with the context, and on the board with the link.
+async def locked(remote: Remote, lock: str) -> AsyncIterator[str]:
+    """The lock at that place of a board, by the owner's name; it ends with the context, and on the board with the link.
 
     Raises ProfagentError where another host has it, UnreachableError.
     """
     owner = f"{socket.gethostname()} {secrets.token_hex(8)}"
-    async with remote.stream(held(layout, owner)) as program:
+    async with remote.stream(held(lock, owner)) as program:
         try:
             await _take(program, remote.host)
             beating = asyncio.create_task(_beat(program))

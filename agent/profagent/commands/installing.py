@@ -141,7 +141,7 @@ class Installation:
             await self._remote.put(content, f"{path}.new", mode)
 
     async def _begin(self) -> None:
-        ran = await self._remote.run(begun(self._layout, self._owner))
+        ran = await self._remote.run(begun(self._layout, self._service.init, self._owner))
         if ran.status != 0:
             raise ProfagentError(
                 f"the service on {self._facts.hostname} does not start: {ran.complaint}", hint="see its log there"

@@ -63,7 +63,7 @@ class Visit:
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[Installation]:
         """The work on the board, which nobody else does meanwhile. Raises ProfagentError, UnreachableError."""
-        async with locked(self.remote, self.layout) as owner:
+        async with locked(self.remote, self.layout.lock(self.service.init)) as owner:
             if not self.facts.is_deployed_like(await survey(self.remote, self.layout)):
                 raise ProfagentError(
                     f"another deployment has changed {self.facts.hostname} meanwhile", hint="run this again"
@@ -111,6 +111,6 @@ async def _settled(remote: Remote, options: DeployOptions, show: Callable[[str],
     show("change   what an interrupted deployment changed is taken back first")
     if options.is_dry:
         return facts
-    async with locked(remote, options.layout):
+    async with locked(remote, options.layout.lock(choose_init(facts, options.init, options.layout))):
         await remote.must(taken_back(options.layout))
     return await survey(remote, options.layout)

@@ -13,7 +13,8 @@ __all__ = ["DEFAULT_PREFIX", "Layout"]
 DEFAULT_PREFIX = "/opt/profagent"
 # Fit for a shell, a unit file and an init script without quotes.
 _PATH = re.compile(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+")
-
+# Of a file system that is always there, can be written to, and is not the prefix's.
+_BOARD_LOCK = "/var/run/profagentd.deploying"
 _KEY_FILES = ("ca.pem", "board.pem", "revoked.txt", "board.key")
 
 
@@ -74,10 +75,13 @@ class Layout:
         """The file of those directories elsewhere that a deployment has made, a line each."""
         return f"{self.prefix}/made"
 
-    @property
-    def lock(self) -> str:
-        """The directory that a host has while it works here."""
-        return f"{self.prefix}/deploying"
+    def lock(self, init: str) -> str:
+        """The directory that a host has while it works here.
+
+        The board's service is one, so its lock is, whatever the prefix; where there is none, another prefix than the
+        usual one is for itself.
+        """
+        return f"{self.prefix}/deploying" if init == "none" and not self.is_usual else _BOARD_LOCK
 
     @property
     def config(self) -> str:

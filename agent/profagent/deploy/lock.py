@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from profagent.deploy.layout import Layout
 
 __all__ = ["LOST_S", "heard", "held", "owned"]
 
@@ -27,9 +23,9 @@ _HELD = """owner=OWNER
 beat() { uptime_s >LOCK/beat.new && mv -f LOCK/beat.new LOCK/beat; }
 release() {
     [ "$(cat LOCK/owner 2>/dev/null)" != "$owner" ] || rm -rf LOCK
-    rmdir PREFIX 2>/dev/null
+    [ PARENT = /var/run ] || rmdir PARENT 2>/dev/null
 }
-mkdir -p PREFIX || exit
+mkdir -p PARENT || exit
 if ! mkdir LOCK 2>/dev/null; then
     # Who has just taken it is heard in a moment.
     heard || sleep 2
@@ -48,17 +44,17 @@ release
 """
 
 
-def heard(layout: Layout) -> str:
+def heard(lock: str) -> str:
     """A shell function of that name."""
-    return _HEARD.replace("LOCK", layout.lock).replace("LOST_S", str(LOST_S))
+    return _HEARD.replace("LOCK", lock).replace("LOST_S", str(LOST_S))
 
 
-def held(layout: Layout, owner: str) -> str:
+def held(lock: str, owner: str) -> str:
     """Takes the lock and says `held`, or `busy` and its owner's first word; keeps it while it is given lines."""
     script = _HELD.replace("OWNER", shlex.quote(owner))
-    return heard(layout) + script.replace("LOCK", layout.lock).replace("PREFIX", layout.prefix)
+    return heard(lock) + script.replace("LOCK", lock).replace("PARENT", lock.rpartition("/")[0])
 
 
-def owned(layout: Layout, owner: str) -> str:
+def owned(lock: str, owner: str) -> str:
     """A condition: the lock is this owner's."""
-    return f'[ "$(cat {layout.lock}/owner 2>/dev/null)" = {shlex.quote(owner)} ]'
+    return f'[ "$(cat {lock}/owner 2>/dev/null)" = {shlex.quote(owner)} ]'

@@ -104,18 +104,18 @@ def script(layout: Layout, service: Service, switch: Switch, owner: str) -> str:
     ]
     stopped = f"( {service.stop}\n)\n" if switch.stops_first else ""
     return _SCRIPT.format(
-        heard=heard(layout),
-        owned=owned(layout, owner),
+        heard=heard(layout.lock(service.init)),
+        owned=owned(layout.lock(service.init), owner),
         trial=layout.trial,
         forward=stopped + " &&\n".join(forward),
         back="\n".join(back),
     )
 
 
-def begun(layout: Layout, owner: str) -> str:
+def begun(layout: Layout, init: str, owner: str) -> str:
     """Begins the trial, by a process that no link ends; ends itself when the service was started, or with why not."""
     trial = layout.trial
-    return f"""{owned(layout, owner)} || {{ echo 'another host has taken over' >&2; exit 1; }}
+    return f"""{owned(layout.lock(init), owner)} || {{ echo 'another host has taken over' >&2; exit 1; }}
 mv {trial}.part {trial} && sync || exit
 {{ sh {trial}/run; [ ! -d {trial} ] || [ -e {trial}/status ] || echo 1 >{trial}/status; }} </dev/null >/dev/null 2>&1 &
 echo "$!" >{trial}/pid

@@ -31,7 +31,7 @@ def layout(tmp_path: Path) -> Layout:
 @contextmanager
 def holding(shell: tuple[str, ...], layout: Layout, owner: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A host's command, and what it says first."""
-    command = [*shell, "-c", held(layout, owner)]
+    command = [*shell, "-c", held(layout.lock("none"), owner)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -43,7 +43,7 @@ def holding(shell: tuple[str, ...], layout: Layout, owner: str) -> Iterator[tupl
 
 
 def is_owned(shell: tuple[str, ...], layout: Layout, owner: str) -> bool:
-    return subprocess.run([*shell, "-c", owned(layout, owner)], check=False).returncode == 0
+    return subprocess.run([*shell, "-c", owned(layout.lock("none"), owner)], check=False).returncode == 0
 
 
 def uptime_s() -> int:
@@ -62,6 +62,12 @@ def test_one_host_has_it_and_the_other_is_told_which(shell: tuple[str, ...], lay
         assert said == "held"
 
 
+def test_a_board_has_one_lock_but_for_those_who_touch_no_service() -> None:
+    usual, mine, other = Layout.of(), Layout.of("/home/me/p"), Layout.of("/data")
+    assert len({each.lock("systemd") for each in (usual, mine, other)} | {usual.lock("none"), other.lock("initd")}) == 1
+    assert mine.lock("none") == "/home/me/p/deploying"
+
+
 def test_what_is_below_the_prefix_stays(shell: tuple[str, ...], layout: Layout) -> None:
     Path(layout.versions).mkdir(parents=True)
     with holding(shell, layout, "lab 1"):
@@ -72,7 +78,7 @@ def test_what_is_below_the_prefix_stays(shell: tuple[str, ...], layout: Layout) 
 @pytest.mark.parametrize("ahead_s", [-LOST_S - 60, 3600], ids=["silent", "before a reboot"])
 def test_who_is_not_heard_any_more_has_it_no_longer(shell: tuple[str, ...], layout: Layout, ahead_s: int) -> None:
     with holding(shell, layout, "lab 1") as (process, _):
-        beat = Path(layout.lock, "beat")
+        beat = Path(layout.lock("none"), "beat")
         beat.write_text(f"{max(0, uptime_s() + ahead_s)}\n")
         with holding(shell, layout, "desk 2") as (_, said):
             assert said == "held"
@@ -86,7 +92,7 @@ def test_who_is_not_heard_any_more_has_it_no_longer(shell: tuple[str, ...], layo
 
 def test_a_word_of_the_host_is_a_beat(shell: tuple[str, ...], layout: Layout) -> None:
     with holding(shell, layout, "lab 1") as (process, _):
-        beat = Path(layout.lock, "beat")
+        beat = Path(layout.lock("none"), "beat")
         beat.write_text("0\n")
         assert process.stdin is not None
         process.stdin.write("\n")

@@ -35,8 +35,8 @@ class Board:
             Path(self.layout.version(name)).mkdir(parents=True)
         Path(self.layout.current).symlink_to(f"versions/{OLD}")
         self.path("keys").mkdir(parents=True)
-        Path(self.layout.lock).mkdir()
-        Path(self.layout.lock, "owner").write_text(f"{OWNER}\n")
+        Path(self.layout.lock("none")).mkdir()
+        Path(self.layout.lock("none"), "owner").write_text(f"{OWNER}\n")
         self.heard(0)
 
     def path(self, name: str) -> Path:
@@ -46,7 +46,7 @@ class Board:
     def heard(self, ago_s: int) -> None:
         """The host was heard so long ago."""
         uptime_s = int(Path("/proc/uptime").read_text().partition(".")[0])
-        Path(self.layout.lock, "beat").write_text(f"{uptime_s - ago_s}\n")
+        Path(self.layout.lock("none"), "beat").write_text(f"{uptime_s - ago_s}\n")
 
     def run(self, command: str) -> int:
         """Run one of the commands."""
@@ -69,7 +69,7 @@ class Board:
         assert self.run(kept(self.layout, switch)) == 0
         text = script(self.layout, self.service(restart), switch, OWNER)
         Path(f"{self.layout.trial}.part", "run").write_text(text)
-        return self.run(begun(self.layout, OWNER))
+        return self.run(begun(self.layout, "none", OWNER))
 
     def is_over(self) -> bool:
         """Whether nothing is on trial any more."""
@@ -162,7 +162,7 @@ def test_it_is_taken_back_when_the_host_is_silent(board: Board, switch: Switch) 
 @pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "another's"])
 def test_it_is_taken_back_when_the_lock_is_not_the_hosts(board: Board, switch: Switch, *, is_gone: bool) -> None:
     assert board.begin(switch) == 0
-    owner = Path(board.layout.lock, "owner")
+    owner = Path(board.layout.lock("none"), "owner")
     owner.unlink() if is_gone else owner.write_text("desk 2\n")
     assert board.is_over()
     assert board.is_as_before()
@@ -179,7 +179,7 @@ def test_it_is_taken_back_by_the_next_one_when_nobody_watches_it(board: Board, s
 
 
 def test_who_has_lost_the_lock_begins_nothing(board: Board, switch: Switch) -> None:
-    Path(board.layout.lock, "owner").write_text("desk 2\n")
+    Path(board.layout.lock("none"), "owner").write_text("desk 2\n")
     assert board.begin(switch) == 1
     assert board.is_as_before()
     assert not board.said.exists()

@@ -50,15 +50,16 @@ version() { # LINK
 }
 
 refused() {
-    [ -e "$PREFIX/deploying/owner" ] || fail "$PREFIX cannot be written to" "see that it is mounted so, and has room"
-    fail "this board is being worked on from $(cut -d ' ' -f 1 "$PREFIX/deploying/owner")" "try again when that is done"
+    [ -e "$lock/owner" ] || fail "$lock cannot be made" "see that its file system is mounted so, and has room"
+    fail "this board is being worked on from $(cut -d ' ' -f 1 "$lock/owner")" "try again when that is done"
 }
 
 # Nobody else deploys here meanwhile; what is on trial when this ends comes back.
 take_board() {
     owner="install.sh $(cat /proc/sys/kernel/random/uuid)"
-    held=$(told held "$owner")
-    owned=$(told owned "$owner")
+    lock=$(told lock "$init")
+    held=$(told held "$init" "$owner")
+    owned=$(told owned "$init" "$owner")
     back=$(told taken-back)
     while kill -0 "$$" && echo; do sleep "$BEAT_S"; done 2>/dev/null | sh -c "$held" >/dev/null 2>&1 &
     holder=$!
@@ -73,7 +74,7 @@ take_board() {
 
 leave() {
     sh -c "$back" || :
-    if sh -c "$owned"; then rm -rf "$PREFIX/deploying"; fi
+    if sh -c "$owned"; then rm -rf "$lock"; fi
     rmdir "$PREFIX" 2>/dev/null || :
 }
 
@@ -107,7 +108,7 @@ try_out() { # NAME
     run kept "$init" "$1"
     told trial "$init" "$1" "$owner" >"$PREFIX/trial.part/run"
     old=$(version current)
-    if run begun "$owner" && told answers "$ANSWER_S" && run confirmed; then
+    if run begun "$init" "$owner" && told answers "$ANSWER_S" && run confirmed; then
         echo "profagentd $1 is installed; $(told at-boot "$init")"
         return 0
     fi
@@ -132,7 +133,7 @@ install() {
     name=$(told name "$here") || fail "$here is not whole" "unpack the bundle again"
     init=$(run init "$init")
     take_board
-    run directories "$init"
+    run directories "$init" || fail "$PREFIX cannot be written to" "see that it is mounted so, and has room"
     # What interrupted installations have left may be the room that lacks.
     run cleared "$(version current)" "$(version previous)" "$name"
     bring "$name"
