@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "FROM_FILE",
@@ -27,6 +27,7 @@ __all__ = [
     "infer_interval",
     "interval_of",
     "sum_of",
+    "tally_of",
 ]
 
 INTERVAL_MAX = 9999
@@ -163,6 +164,15 @@ class SampleTally:
         self.gaps[gap] -= 1
         if not self.gaps[gap]:
             del self.gaps[gap]
+
+
+def tally_of(loads: Iterable[Sequence[int]], pictures: int) -> SampleTally:
+    """The samples of several loads of a model, by their picture counts, rising in each; `pictures` as SampleTally's."""
+    tally = SampleTally()
+    for counts in loads:
+        for before, count in zip((None, *counts), counts, strict=False):
+            tally.insert(before, count, None, pictures)
+    return tally
 
 
 def _plus(one: int | None, other: int | None) -> int | None:

@@ -6,6 +6,7 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from profagent.formats.loads import counts_of_loads
 from profagent.formats.sampling import Figures, SampleTally, figures_of
 from profagent.store.inferences import LARGEST_INTEGER
 
@@ -21,14 +22,23 @@ _WRITE = (
     "INSERT OR REPLACE INTO sampling (model, input_pic_num, sampled, passed_over, interval, interval_from, due, late,"
     " never_came) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-# Where a sample may have been lost without its name, or picture counts began anew, distances mean nothing.
+_IS_LOADED_AGAIN = "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ? AND stretch > 0)"
+_UNPLACED = (
+    "SELECT EXISTS (SELECT 1 FROM sample s WHERE model = ? AND NOT EXISTS"
+    " (SELECT 1 FROM inference i WHERE i.model = s.model AND i.current_pic_count = s.current_pic_count))"
+)
+_TIMES = (
+    "SELECT current_pic_count, min(start_us) FROM inference WHERE model = ? AND current_pic_count <= ?"
+    " GROUP BY current_pic_count, stretch"
+    " ORDER BY current_pic_count, stretch"
+)
+# Where a sample may have been lost without its name, distances mean nothing.
 _IS_UNSURE = (
-    "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ?1 AND stretch > 0)"
-    " OR EXISTS (SELECT 1 FROM ledger_entry WHERE job = ?2 AND log IS NULL AND grade = 'loss')"
+    "SELECT EXISTS (SELECT 1 FROM ledger_entry WHERE job = ?1 AND log IS NULL AND grade = 'loss')"
     " OR EXISTS (SELECT 1 FROM ledger_entry e LEFT JOIN kept_loss k USING (entry)"
     " WHERE e.job IS NULL AND e.log IS NULL AND e.grade = 'loss'"
-    " AND e.session IN (SELECT session FROM session_job WHERE job = ?2)"
-    " AND (k.job_name IS NULL OR k.job_name = (SELECT name FROM job WHERE job = ?2)))"
+    " AND e.session IN (SELECT session FROM session_job WHERE job = ?1)"
+    " AND (k.job_name IS NULL OR k.job_name = (SELECT name FROM job WHERE job = ?1)))"
 )
 
 
@@ -96,7 +106,10 @@ class SampleRows:
             for gap in known.changed:
                 self._write_gap(model, gap, known.tally.gaps.get(gap, 0))
             known.changed.clear()
-            write_figures(self._connection, self._job, model, known.tally, known.passed_over)
+            is_loaded_again = is_model_loaded_again(self._connection, model)
+            # Which load a sample belongs to is found out when the JOB ends.
+            tally = None if is_loaded_again else known.tally
+            write_figures(self._connection, self._job, model, known.tally, known.passed_over, distances=tally)
         self._touched.clear()
         while len(self._models) > REMEMBERED_MODELS:
             self._models.popitem(last=False)
@@ -147,17 +160,53 @@ def stored_tally(connection: sqlite3.Connection, model: int) -> tuple[SampleTall
     ).fetchone()
     if row is None:
         return SampleTally(), 0
+    sampled = row[0]
+    if is_model_loaded_again(connection, model):
+        # What is stored may count each load's samples; a tally counts names.
+        ((sampled,),) = connection.execute("SELECT count(*) FROM sample WHERE model = ?", (model,))
     gaps = connection.execute("SELECT pictures, count FROM sample_gap WHERE model = ?", (model,))
-    return SampleTally(row[0], row[1], Counter(dict(gaps.fetchall()))), row[2]
+    return SampleTally(sampled, row[1], Counter(dict(gaps.fetchall()))), row[2]
+
+
+def is_model_loaded_again(connection: sqlite3.Connection, model: int) -> bool:
+    """Whether rows show that a model's picture counts began anew."""
+    ((is_loaded_again,),) = connection.execute(_IS_LOADED_AGAIN, (model,))
+    return bool(is_loaded_again)
+
+
+def samples_of_loads(connection: sqlite3.Connection, model: int) -> list[list[int]] | None:
+    """The picture counts of each load's samples; None where they cannot be told. It reads every inference of the model.
+
+    A sample without rows, as one that was passed over on purpose, belongs to nobody knows which.
+    """
+    ((is_any_unplaced,),) = connection.execute(_UNPLACED, (model,))
+    if is_any_unplaced:
+        return None
+    times: dict[int, list[int | None]] = {}
+    for count, start_us in connection.execute(_TIMES, (model, LARGEST_INTEGER)):
+        times.setdefault(count, []).append(start_us)
+    return counts_of_loads(times)
 
 
 def write_figures(
-    connection: sqlite3.Connection, job: int, model: int, tally: SampleTally, passed_over: int
+    connection: sqlite3.Connection,
+    job: int,
+    model: int,
+    tally: SampleTally,
+    passed_over: int,
+    *,
+    distances: SampleTally | None,
 ) -> Figures:
-    """Write how well a model was sampled, as far as it is known."""
+    """Write how well a model was sampled, as far as it is known.
+
+    `distances`: the tally whose distances between samples mean something; None where there is none.
+    """
     (told,) = connection.execute("SELECT interval FROM job WHERE job = ?", (job,)).fetchone()
-    (is_unsure,) = connection.execute(_IS_UNSURE, (model, job)).fetchone()
-    figures = figures_of(tally.sampled, None, told) if is_unsure else tally.figures(told)
+    (is_unsure,) = connection.execute(_IS_UNSURE, (job,)).fetchone()
+    if is_unsure or distances is None:
+        figures = figures_of((distances or tally).sampled, None, told)
+    else:
+        figures = distances.figures(told)
     interval, origin, sampled, due, late, never_came = figures
     row = (model, tally.pictures, sampled, passed_over, interval, origin, due, late, never_came)
     connection.execute(_WRITE, row)

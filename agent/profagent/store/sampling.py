@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from profagent.formats.sampling import FROM_FILE, Figures, gap_of, sum_of
-from profagent.store.samples import stored_tally, write_figures
+from profagent.formats.sampling import FROM_FILE, Figures, SampleTally, gap_of, sum_of, tally_of
+from profagent.store.samples import is_model_loaded_again, samples_of_loads, stored_tally, write_figures
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 LATE = "sample-late"
 NEVER_CAME = "sample-never-came"
@@ -27,6 +28,8 @@ _GAPS = (
 )
 
 _Note = tuple[str, str, int]
+# The model, and which load of it where there are several; a sample's picture count; pictures since the one before.
+_Gap = tuple[str, int, int]
 
 
 def note_samples(connection: sqlite3.Connection, session: int, board: int, job: str) -> None:
@@ -92,21 +95,37 @@ def _told(connection: sqlite3.Connection, job: int) -> list[_Note]:
 def _notes(connection: sqlite3.Connection, job: int, models: list[tuple[int, str]]) -> Iterator[_Note]:
     for model, name in models:
         tally, passed_over = stored_tally(connection, model)
-        figures = write_figures(connection, job, model, tally, passed_over)
+        samples = _named_gaps(connection, model, name)
+        distances: SampleTally | None = tally
+        if is_model_loaded_again(connection, model):
+            loads = samples_of_loads(connection, model)
+            samples = _gaps_of_loads(loads or (), name)
+            distances = None if loads is None else tally_of(loads, tally.pictures or 0)
+        figures = write_figures(connection, job, model, tally, passed_over, distances=distances)
         if figures.interval is not None and (figures.late or figures.never_came):
-            yield from _of_model(connection, model, name, figures, tally.pictures or 1)
-        elif figures.origin == FROM_FILE and figures.due is None and tally.figures(figures.interval).due is None:
+            yield from _of_model(samples, name, figures, tally.pictures or 1)
+        elif distances is not None and figures.origin == FROM_FILE and distances.figures(figures.interval).due is None:
             detail = f"{name}: its picture counts do not fit the interval {figures.interval} of its acl.json"
             yield MISMATCH, detail, 1
 
 
-def _of_model(
-    connection: sqlite3.Connection, model: int, name: str, figures: Figures, pictures: int
-) -> Iterator[_Note]:
+def _named_gaps(connection: sqlite3.Connection, model: int, name: str) -> Iterator[_Gap]:
+    for count, distance in connection.execute(_GAPS, (model,)):
+        if distance is not None:
+            yield name, count, distance
+
+
+def _gaps_of_loads(loads: Sequence[Sequence[int]], name: str) -> Iterator[_Gap]:
+    for number, counts in enumerate(loads, 1):
+        for before, count in pairwise(counts):
+            yield f"{name}, load {number}", count, count - before
+
+
+def _of_model(samples: Iterable[_Gap], model: str, figures: Figures, pictures: int) -> Iterator[_Note]:
     assert figures.interval is not None, "without an interval nothing is late"
     late = missing = missing_told = 0
-    for count, distance in connection.execute(_GAPS, (model,)):
-        gap = None if distance is None else gap_of(distance // pictures, figures.interval)
+    for name, count, distance in samples:
+        gap = gap_of(distance // pictures, figures.interval)
         if gap is None:
             continue
         if gap.late_by:
@@ -123,10 +142,10 @@ def _of_model(
                     gap.never_came,
                 )
     if late > MOST_NOTES:
-        yield LATE, f"{name}: {late - MOST_NOTES} more samples came late", late - MOST_NOTES
+        yield LATE, f"{model}: {late - MOST_NOTES} more samples came late", late - MOST_NOTES
     if missing > MOST_NOTES:
         rest = (figures.never_came or 0) - missing_told
-        yield NEVER_CAME, f"{name}: {rest} more samples that were due never came", rest
+        yield NEVER_CAME, f"{model}: {rest} more samples that were due never came", rest
 
 
 def _missed(before: int, missing: int, figures: Figures, pictures: int) -> str:

@@ -369,7 +369,8 @@ FROM (SELECT x.model, s.interval, x.current_pic_count,
              lag(x.current_pic_count) OVER (PARTITION BY x.model ORDER BY x.current_pic_count) AS before,
              (x.current_pic_count - lag(x.current_pic_count) OVER (PARTITION BY x.model ORDER BY x.current_pic_count))
              / s.input_pic_num AS inferences
-      FROM sample x JOIN sampling s USING (model) WHERE s.due IS NOT NULL AND s.interval > 0) g
+      FROM sample x JOIN sampling s USING (model) WHERE s.due IS NOT NULL AND s.interval > 0
+            AND NOT EXISTS (SELECT 1 FROM inference i WHERE i.model = x.model AND i.stretch > 0)) g
 JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board)
 WHERE g.inferences <> g.interval;
 
@@ -378,4 +379,4 @@ SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.
        k.to_us, k.id
 FROM kept_loss k JOIN ledger_entry e USING (entry) JOIN board b USING (board);
 
-PRAGMA user_version = 5;
+PRAGMA user_version = 6;

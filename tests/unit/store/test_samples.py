@@ -7,7 +7,18 @@ from collections.abc import Iterable
 
 import pytest
 
-from profagent.ingest.changes import Change, Chosen, Entry, JobChanges, LinkLedger, LogAdvanced, ProfilingKnown
+from profagent.formats.done import Done
+from profagent.formats.names import parse_log_name
+from profagent.ingest.changes import (
+    Change,
+    Chosen,
+    Entry,
+    InferenceTimed,
+    JobChanges,
+    LinkLedger,
+    LogAdvanced,
+    ProfilingKnown,
+)
 from profagent.store.sampling import LATE, MISMATCH, MOST_NOTES, NEVER_CAME, note_samples, sampling_of
 from profagent.store.writer import Writer
 from tests.unit.store.rows import JOB, Rows, aicore
@@ -109,11 +120,49 @@ def test_a_loss_that_names_no_file_makes_what_was_due_unknown(rows: Rows, job: s
     assert figures(rows) == (10, "acl.json", 2, None, None, None)
 
 
-def test_a_model_that_was_loaded_again_begins_anew_so_that_what_was_due_is_unknown(rows: Rows) -> None:
+def loaded_again(rows: Rows, *samples: tuple[int, tuple[int, ...]]) -> None:
+    """A file for each picture count, with an inference that began at each of these times."""
     rows.apply(TOLD)
-    come(rows, [path(10)])
-    rows.apply(LogAdvanced(path(0), 1, 512), aicore(path(0), (1, 2), ordinals=(0, 1), stretches=(0, 1)))
-    assert figures(rows) == (10, "acl.json", 2, None, None, None)
+    for count, begins in samples:
+        numbers = tuple(range(len(begins)))
+        segments = aicore(path(count), (1,) * len(begins), ordinals=numbers, stretches=numbers)
+        rows.apply(LogAdvanced(path(count), 1, 256 * len(begins)), segments, *began(count, begins))
+
+
+def began(count: int, begins: tuple[int, ...]) -> list[Change]:
+    """When the inferences of a file began; 0 is not known."""
+    name = parse_log_name(path(count))
+    assert name is not None
+    return [InferenceTimed(name, at, Done(256, us, us + 1, 0, 0)) for at, us in enumerate(begins) if us]
+
+
+def test_each_load_of_a_model_has_samples_of_its_own_which_the_end_of_the_job_tells_apart(rows: Rows) -> None:
+    loaded_again(rows, (0, (100, 200)), (10, (110,)), (12, (212,)), (32, (232,)), (20, (120,)))
+    assert figures(rows) == (10, "acl.json", 5, None, None, None)
+    assert noted(rows) == [
+        (LATE, "m.0, load 2: the sample at picture 12 came 2 inferences late", 1),
+        (NEVER_CAME, "m.0, load 2: due at picture 22, never came", 1),
+    ]
+    assert figures(rows) == (10, "acl.json", 6, 7, 1, 1)
+    assert rows.query("SELECT sampled, due FROM sampling_by_model") == [(6, 7)]
+    assert rows.query("SELECT * FROM sample_gaps") == []
+    rows.writer = Writer(rows.connection, rows.writer.session, rows.writer.board)
+    loaded_again(rows, (42, (242,)))
+    assert figures(rows) == (10, "acl.json", 6, None, None, None)
+    noted(rows)
+    assert figures(rows) == (10, "acl.json", 7, 8, 1, 1)
+
+
+def test_a_sample_of_nobody_knows_which_load_makes_what_was_due_unknown(rows: Rows) -> None:
+    loaded_again(rows, (0, (100, 200)), (10, (110,)), (12, (0,)))
+    assert noted(rows) == []
+    assert figures(rows) == (10, "acl.json", 3, None, None, None)
+    rows.apply(*began(12, (212,)))
+    noted(rows)
+    assert figures(rows) == (10, "acl.json", 4, 4, 1, 0)
+    come(rows, [path(20)])
+    assert noted(rows) == []
+    assert figures(rows) == (10, "acl.json", 4, None, None, None)
 
 
 def test_picture_counts_that_do_not_fit_the_acl_json_are_noted(rows: Rows) -> None:
