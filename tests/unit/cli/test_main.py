@@ -69,7 +69,8 @@ def test_the_help_lists_verbs_and_exit_codes(capsys: pytest.CaptureFixture[str])
 
 
 def _command_lines() -> list[tuple[str, ...]]:
-    return [*((verb,) for verb in VERBS), ("export", "timeline"), ("export", "summary")]
+    nested = [("export", "timeline"), ("export", "summary"), ("kit", "make"), ("kit", "check")]
+    return [*((verb,) for verb in VERBS), *nested]
 
 
 @pytest.mark.parametrize("verb", _command_lines(), ids=" ".join)
