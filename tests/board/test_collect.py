@@ -43,6 +43,7 @@ def test_a_job_lands_byte_for_byte(bench: Bench) -> None:
         ("collect", 3, "7")
     ]
     assert listed[0]["labels_by_key"].keys() >= {"build", "main"}
+    assert listed[0]["frequencies_mhz"] == [700]
     assert "interval 1, from acl.json" in ended.err
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from profagent.commands.boards_file import BoardEntry, BoardsFile
 from tests.board.busybox_path import login_settings
 from tests.board.sshd import Sshd, running_sshd
 from tests.integration.board import content, running
+from tests.integration.host import profagent
 
 if TYPE_CHECKING:
     from tests.board.bench import Bench
@@ -90,5 +92,8 @@ def test_a_program_of_the_board_with_an_absolute_path(bench: Bench, tmp_path: Pa
     ended = bench.collect("-m", bench.project / "main", "--acl-json", bench.project / "acl.json", "--env", "A=b c")
     assert ended.code == 0, ended.err
     assert_landed(bench)
+    (session,) = profagent("sessions", "--json", "--workspace", bench.workspace, **bench.variables).document
+    digest = hashlib.sha256((bench.project / "main").read_bytes()).hexdigest()
+    assert session["labels_by_key"] == {"main": digest[:16]}
     assert (bench.project / "acl.json").read_text() == '{"other": "stays"}\n'
     assert sys.executable in (bench.project / "main").read_text().splitlines()[0]

@@ -38,7 +38,8 @@ SESSION_COLUMNS = tuple(Column(title) for title in TITLES)
     multiple=True,
     metavar="FIELD=VALUE",
     callback=lambda _context, _option, texts: [condition_of(text) for text in texts],
-    help="Only those with label=KEY, label=KEY=VALUE, board=NAME or source=SOURCE; may be repeated, all must hold.",
+    help="Only those with label=KEY, label=KEY=VALUE, board=NAME, source=SOURCE, sdk=VERSION or frequency=MHZ; may be"
+    " repeated, all must hold.",
 )
 @options.as_json
 def command(*, workspace: Path | None, conditions: list[Condition], as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ class Main:
     """Names of JSON files that stand in it."""
     is_whole: bool
     """Whether it was looked at to its end."""
+    digest: str = ""
+    """SHA-256, in hexadecimal digits; empty where it was not."""
 
     def lacks(self, call: str) -> bool:
         """Whether it is sure that the file does not name this call; a library may."""
@@ -37,12 +40,14 @@ class Main:
 
 def read_main(data: bytes, *, is_whole: bool = True) -> Main:
     """What its first bytes tell, or all of them."""
+    digest = hashlib.sha256(data).hexdigest() if is_whole else ""
     if not data.startswith(b"\x7fELF") or len(data) < 20:
-        return Main(is_elf=False, machine="", calls=frozenset(), acl_paths=(), is_whole=is_whole)
+        return Main(is_elf=False, machine="", calls=frozenset(), acl_paths=(), is_whole=is_whole, digest=digest)
     (number,) = struct.unpack_from("<H" if data[5] == 1 else ">H", data, 18)
     calls = frozenset(call for call in CALLS if call.encode() + b"\0" in data)
     paths = dict.fromkeys(found.decode("ascii") for found in _ACL_JSON.findall(data))
-    return Main(is_elf=True, machine=_MACHINES.get(number, ""), calls=calls, acl_paths=tuple(paths), is_whole=is_whole)
+    machine = _MACHINES.get(number, "")
+    return Main(is_elf=True, machine=machine, calls=calls, acl_paths=tuple(paths), is_whole=is_whole, digest=digest)
 
 
 def runs_on(main: Main, machine: str) -> bool:

@@ -182,7 +182,7 @@ class _Collect:
     async def _recorded(self, ready: Prepared) -> AsyncIterator[_Recording]:
         """What the program makes is recorded for as long as the context, or until it is told to end."""
         options = self._options
-        found = await project_labels(options.project, options.main) if options.project else {}
+        found = await project_labels(options.project, options.main, ready.main.digest)
         daemon = CollectDaemon(self._ssh, ready.place, options.board, options.entry, options.layout, options.asker)
         serving = daemon.serving(
             options.bundle, own_consumer(), releases=options.releases, tell=self._tell, stop=self._stop

@@ -14,11 +14,11 @@ __all__ = ["Condition", "condition_of", "fits", "labels_of"]
 
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 LONGEST_VALUE = 256
-FORMS = "label=KEY, label=KEY=VALUE, board=NAME or source=record|watch|import|collect"
+FORMS = "label=KEY, label=KEY=VALUE, board=NAME, sdk=VERSION, frequency=MHZ or source=record|watch|import|collect"
 
 
 class Condition(NamedTuple):
-    """What a session is to have: a `label` of a key (and value, unless None), or a `board` or `source` of a value."""
+    """What a session is to have: a `label` of a key (and value, unless None), or another field of a value."""
 
     field: str
     key: str
@@ -31,12 +31,12 @@ def labels_of(texts: Iterable[str]) -> dict[str, str]:
 
 
 def condition_of(text: str) -> Condition:
-    """A condition from `label=KEY`, `label=KEY=VALUE`, `board=NAME` or `source=…`; UsageError for what is none."""
+    """A condition in one of FORMS; UsageError for what is none."""
     field, _, rest = text.partition("=")
     if field == "label" and _KEY.fullmatch(rest.partition("=")[0]):
         key, separator, value = rest.partition("=")
         return Condition(field, key, value if separator else None)
-    if field in ("board", "source") and rest:
+    if field in ("board", "source", "sdk", "frequency") and rest:
         return Condition(field, field, rest)
     raise UsageError(f"{text!r} is no condition on sessions", hint=f"write {FORMS}")
 
@@ -53,6 +53,10 @@ def _fits(session: Mapping[str, Any], condition: Condition) -> bool:
             return condition.key in labels and condition.value in (None, labels[condition.key])
         case "board":
             return condition.value in (session["board"], session["hostname"])
+        case "sdk":
+            return bool(session["sdk_version"] == condition.value)
+        case "frequency":
+            return condition.value in map(str, session["frequencies_mhz"])
     return bool(session[condition.field] == condition.value)
 
 

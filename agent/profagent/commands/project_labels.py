@@ -18,11 +18,17 @@ _ODD = re.compile(r"[^A-Za-z0-9_.-]")
 _LONGEST_NAME = 50
 
 
-async def project_labels(project: Path, main: str) -> dict[str, str]:
-    """`git` (with `-dirty` where files differ), `main` and `model.NAME` (of SHA-256), as far as they are found."""
+async def project_labels(project: Path | None, main: str, digest: str = "") -> dict[str, str]:
+    """`git` (with `-dirty` where files differ), `main` and `model.NAME` (of SHA-256), as far as they are found.
+
+    `digest` is the program's, where it was read on the board.
+    """
+    seen = {"main": digest[:_DIGITS]} if digest else {}
+    if project is None:
+        return seen
     digests = await asyncio.to_thread(_digests, project, main)
     revision = await _revision(project)
-    return {**({"git": revision} if revision else {}), **digests}
+    return {**({"git": revision} if revision else {}), **digests, **seen}
 
 
 def _digests(project: Path, main: str) -> dict[str, str]:

@@ -72,6 +72,15 @@ def _labels(connection: sqlite3.Connection, session: int) -> dict[str, str]:
     return dict(rows.fetchall())
 
 
+def _frequencies(connection: sqlite3.Connection, session: int) -> list[int]:
+    rows = connection.execute(
+        "SELECT DISTINCT frequency_mhz FROM session_job JOIN job USING (job)"
+        " WHERE session = ? AND frequency_mhz IS NOT NULL ORDER BY frequency_mhz",
+        (session,),
+    )
+    return [mhz for (mhz,) in rows]
+
+
 def _ledger(connection: sqlite3.Connection, session: int) -> dict[str, dict[str, int]]:
     by_grade: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
     for grade, reason, count in connection.execute(
@@ -82,7 +91,7 @@ def _ledger(connection: sqlite3.Connection, session: int) -> dict[str, dict[str,
 
 
 def all_sessions(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Every row of the `sessions` view, by column name, oldest first, with its labels by key and its kept losses."""
+    """Every row of the `sessions` view, by column name, oldest first, with what is kept of it elsewhere."""
     cursor = connection.execute("SELECT * FROM sessions ORDER BY session")
     names = [column[0] for column in cursor.description]
     found = [dict(zip(names, row, strict=True)) for row in cursor]
@@ -90,6 +99,7 @@ def all_sessions(connection: sqlite3.Connection) -> list[dict[str, Any]]:
         {
             **session,
             "labels_by_key": _labels(connection, session["session"]),
+            "frequencies_mhz": _frequencies(connection, session["session"]),
             "sampling": sampling_of(connection, session["session"]),
             "kept_losses": kept_losses_of(connection, session["session"]),
         }

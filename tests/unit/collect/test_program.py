@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import sys
 from pathlib import Path
@@ -53,4 +54,6 @@ def test_what_runs_on_which_machine(number: int, machine: str, runs: bool) -> No
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"#!/bin/sh\n", b"\0" * 64])
 def test_what_is_no_program_of_elf_tells_nothing(data: bytes) -> None:
-    assert read_main(data) == Main(False, "", frozenset(), (), is_whole=True)
+    digest = hashlib.sha256(data).hexdigest()
+    assert read_main(data) == Main(False, "", frozenset(), (), is_whole=True, digest=digest)
+    assert read_main(data, is_whole=False).digest == ""

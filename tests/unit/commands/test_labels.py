@@ -13,6 +13,8 @@ SESSION: dict[str, Any] = {
     "board": "u-1",
     "hostname": "euler",
     "source": "record",
+    "sdk_version": "Hi3403V100 V2.0",
+    "frequencies_mhz": [700],
     "labels_by_key": {"build": "12", "note": "a=b c"},
 }
 
@@ -44,6 +46,10 @@ def test_what_is_no_label_is_refused(text: str) -> None:
         ("board=eul", Condition("board", "board", "eul"), False),
         ("source=record", Condition("source", "source", "record"), True),
         ("source=watch", Condition("source", "source", "watch"), False),
+        ("sdk=Hi3403V100 V2.0", Condition("sdk", "sdk", "Hi3403V100 V2.0"), True),
+        ("sdk=Hi3403V100", Condition("sdk", "sdk", "Hi3403V100"), False),
+        ("frequency=700", Condition("frequency", "frequency", "700"), True),
+        ("frequency=70", Condition("frequency", "frequency", "70"), False),
     ],
 )
 def test_a_condition_is_read_and_holds_or_not(text: str, condition: Condition, holds: bool) -> None:
