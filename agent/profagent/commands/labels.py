@@ -56,7 +56,7 @@ def _fits(session: Mapping[str, Any], condition: Condition) -> bool:
         case "sdk":
             return bool(session["sdk_version"] == condition.value)
         case "frequency":
-            return condition.value in map(str, session["frequencies_mhz"])
+            return condition.value in [str(mhz) for mhz in session["frequencies_mhz"]]
     return bool(session[condition.field] == condition.value)
 
 
