@@ -41,6 +41,11 @@ class Terminal:
         self.seen = ""
         self._master = master
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the person is still there."""
+        return self._master >= 0
+
     def until(self, text: str) -> None:
         """Wait until it was shown."""
         until = time.monotonic() + TIMEOUT_S
@@ -51,6 +56,11 @@ class Terminal:
     def type(self, line: str) -> None:
         """Type a line."""
         os.write(self._master, f"{line}\n".encode())
+
+    def close(self) -> None:
+        """Go away."""
+        os.close(self._master)
+        self._master = -1
 
     def ended(self) -> int:
         """Wait for the command's end; its exit code."""
@@ -88,12 +98,14 @@ def at_terminal(*command: str, **variables: str) -> Iterator[Terminal]:
         preexec_fn=take_terminal,  # noqa: PLW1509 - no threads of ours run here that hold locks
     )
     os.close(slave)
+    terminal = Terminal(master, process)
     try:
-        yield Terminal(master, process)
+        yield terminal
     finally:
         process.kill()
         process.wait()
-        os.close(master)
+        if terminal.is_open:
+            terminal.close()
 
 
 def login_command(target: str) -> list[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -12,10 +14,12 @@ import click
 from profagent.export.table import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
 T = TypeVar("T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Standard output and standard error.
+_SAID = (1, 2)
 # A batch makes some ten thousand objects, of which none is part of a cycle: the newest are looked through for cycles
 # less often than each 700, as is usual, which takes half the time. All objects are looked through as often as usual.
 OBJECTS_BETWEEN_COLLECTIONS = (10_000, 3, 3)
@@ -26,12 +30,20 @@ def tell(text: str) -> None:
     click.echo(printable(text), err=True)
 
 
+def _silence(descriptors: Iterable[int]) -> None:
+    """Have what is said there go nowhere: a terminal that has ended takes nothing, and refuses it with an error."""
+    with Path(os.devnull).open("wb") as nowhere:
+        for each in descriptors:
+            os.dup2(nowhere.fileno(), each)
+
+
 def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
     """Run a command; the first Ctrl-C or SIGTERM sets its event, the second cancels it unless it has ended.
 
     The end of its terminal sets it as well, unless it was told to outlive that (nohup).
     """
     signals = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    terminals = [each for each in _SAID if os.isatty(each)]
 
     async def run() -> T:
         stop = asyncio.Event()
@@ -39,8 +51,9 @@ def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
         assert task is not None
 
         def on_signal(number: int) -> None:
-            # The kernel and the shell both tell of a terminal's end.
-            if stop.is_set() and number != signal.SIGHUP:
+            if number == signal.SIGHUP:
+                _silence(each for each in terminals if not os.isatty(each))
+            elif stop.is_set():
                 task.cancel()
             stop.set()
 

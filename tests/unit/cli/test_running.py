@@ -6,13 +6,16 @@ import asyncio
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.errors import StoreError
+from tests.board.terminal import at_terminal
 
 
 def _send(number: int) -> None:
@@ -80,6 +83,24 @@ def test_a_terminal_that_ends_is_told_of_twice_and_takes_no_summary() -> None:
         return "ended"
 
     assert run_until_stopped(work) == "ended"
+
+
+def test_what_is_said_after_the_end_of_its_terminal_goes_nowhere(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    script = f"""import pathlib
+from profagent.cli.running import run_until_stopped, tell
+async def work(stop):
+    tell("begun")
+    await stop.wait()
+    tell("ended")
+    pathlib.Path({str(told)!r}).touch()
+run_until_stopped(work)
+"""
+    with at_terminal(sys.executable, "-c", script) as terminal:
+        terminal.until("begun")
+        terminal.close()
+        assert terminal.process.wait(60) == 0
+    assert told.exists()
 
 
 @pytest.mark.usefixtures("handlers")
