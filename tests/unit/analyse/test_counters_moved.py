@@ -21,6 +21,12 @@ def test_what_moved_by_more_than_its_noise_is_told_with_its_means_largest_first(
     assert (round(found[0].base, 1), round(found[0].new, 1)) == (0.4, 0.6)
 
 
+def test_counters_that_never_move_hide_none_that_does() -> None:
+    base, new = _counters(1), _counters(2, wld=0.6)
+    base[:, 2:7] = new[:, 2:7] = 0.3
+    assert [moved.counter for moved in counters_moved(base, new)] == ["wld"]
+
+
 def test_a_small_move_is_none_however_sure() -> None:
     assert counters_moved(_counters(1), _counters(2, wld=0.41)) == ()
     assert counters_moved(_counters(1, ddr_read_bytes=1000.0), _counters(2, ddr_read_bytes=1015.0)) == ()
