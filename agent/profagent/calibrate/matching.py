@@ -48,11 +48,14 @@ def match_rows(
     if table.rows * len(names) > MOST_PAIRS:
         return None
     for by, alike in _ways(table, names, time_us):
+        needed = max(LEAST_SHARE * min(alike.shape), 1)
+        if min(alike.any(axis=0).sum(), alike.any(axis=1).sum()) < needed:
+            continue
         places = [_certain_pairs(alike)]
         if by == NAME_AND_TIME:
             places.append(_only_pairs(alike))
         for rows, records in places:
-            if len(rows) >= LEAST_SHARE * min(alike.shape) and len(rows):
+            if len(rows) >= needed:
                 return Matched(rows, records, by)
     return None
 
@@ -61,7 +64,7 @@ def _ways(
     table: VendorTable, names: Sequence[str | None], time_us: npt.NDArray[np.float64] | None
 ) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
     """What rows and records are told by, best first: an array (rows, records) that says which may be the same."""
-    same_name = np.array([[row == record for record in names] for row in table.names]).reshape(table.rows, len(names))
+    same_name = np.array(table.names, object)[:, None] == np.array(names, object)[None, :]
     has_names = any(table.names) and any(names)
     same_time = None
     if time_us is not None and not np.isnan(table.time_us.values).all():

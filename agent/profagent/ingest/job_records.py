@@ -46,6 +46,7 @@ class JobRecords:
         listing = list_job(directory)
         self._files = frozenset(listing.files)
         self._joins = Joins(self)
+        self._runs: dict[str, tuple[str, ...]] = {}
         names = ((path, parse_log_name(path)) for path in listing.files)
         self._of_inference = {
             (name.inference, name.kind): path for path, name in names if name and name.is_data and name.inference
@@ -110,13 +111,8 @@ class JobRecords:
             yield InferenceRecords(name, records[chosen], tuple(layers[each] for each in chosen.tolist()))
 
     def _layer_names(self, path: str, name: LogName, records: Records) -> list[str | None]:
-        join, table_path = self._joins.of(name), layer_info_path(name)
-        data = small_file(self, table_path)
-        if join is None or data is None:
-            return [None] * len(records)
-        try:
-            runs = parse_layer_info(data, table_path).runs
-        except FormatError:
+        join, runs = self._joins.of(name), self._runs_of(layer_info_path(name))
+        if join is None or not runs:
             return [None] * len(records)
         index = np.full(len(records), -1, np.int32)
         for net in np.unique(records["net"]).tolist():
@@ -124,7 +120,18 @@ class JobRecords:
             batch, pictures = name.batch_num or 0, name.input_pic_num or 0
             sequence = records["sequence"][chosen]
             index[chosen] = join.layer_index(net, sequence, batch, pictures, self._online_batches(path))
-        return [runs[each].name if each >= 0 else None for each in index.tolist()]
+        return [runs[each] if each >= 0 else None for each in index.tolist()]
+
+    def _runs_of(self, table_path: str) -> tuple[str, ...]:
+        """The names of a model's runs of layers; none where its table cannot be read."""
+        if table_path not in self._runs:
+            data = small_file(self, table_path)
+            try:
+                table = None if data is None else parse_layer_info(data, table_path)
+            except FormatError:
+                table = None
+            self._runs[table_path] = () if table is None else tuple(run.name for run in table.runs)
+        return self._runs[table_path]
 
     def _online_batches(self, path: str) -> tuple[int, ...]:
         data = small_file(self, path + DONE_SUFFIX)
