@@ -9,11 +9,11 @@ import numpy as np
 from profagent.formats.countermap import COUNTER_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
-__all__ = ["RATIOS", "bound_by", "mean_ratios", "ratios_of"]
+__all__ = ["RATIOS", "bound_by", "bound_mark", "mean_ratios", "ratios_of"]
 
 RATIOS = COUNTER_NAMES[:8]
 
@@ -38,6 +38,11 @@ def mean_ratios(ratios: NDArray[np.float64], ticks: NDArray[np.float64]) -> NDAr
     total = ticks.sum()
     means: NDArray[np.float64] = ticks @ ratios / total if total else np.full(ratios.shape[1], np.nan)
     return means
+
+
+def bound_mark(likely: Collection[str]) -> str:
+    """A `?` where what bounds a layer rests on counters that are not certain: on all ratios, not on bytes."""
+    return "?" if any(name in RATIOS for name in likely) else ""
 
 
 def bound_by(ratios: NDArray[np.float64]) -> str | None:

@@ -12,7 +12,7 @@ from profagent.cli import options
 from profagent.cli.targets import named_target
 from profagent.commands.stats import StatsBy, StatsOptions, stats
 from profagent.errors import UsageError
-from profagent.export.provenance import provenance_lines
+from profagent.export.provenance import doubt_line, likely_counters, provenance_lines
 from profagent.export.sheets import sheet_pieces
 from profagent.export.stats_sheet import left_out_lines, sorted_rows, stats_cells, stats_columns, stats_object
 from profagent.export.table import printable, table_lines
@@ -65,7 +65,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     if as_json:
         click.echo(msgspec.json.encode(_document(answer, rows, skip)))
         return
-    columns, cells = stats_columns(by, answer.unit), [stats_cells(by, row) for row in rows]
+    likely = likely_counters(answer.provenance)
+    columns, cells = stats_columns(by, answer.unit), [stats_cells(by, row, likely) for row in rows]
     if as_csv:
         for piece in sheet_pieces(columns, cells, "csv"):
             click.echo(piece, nl=False)
@@ -91,6 +92,8 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
         yield f"{len(rows)} of {len(answer.rows)} rows shown; shares are of all"
     if answer.unit == "ticks":
         yield "durations are in ticks: without info.json nobody knows how long one takes"
+    if likely := likely_counters(answer.provenance):
+        yield doubt_line(likely)
     yield from left_out_lines(answer.left_out, skip)
     for job in answer.provenance:
         about = f"{job['job']}: " if len(answer.provenance) > 1 else ""
@@ -105,6 +108,7 @@ def _document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict[str,
         "simulated": _is_simulated(answer),
         "rows": [stats_object(answer.by, row) for row in rows],
         "all_rows": len(answer.rows),
+        "likely": likely_counters(answer.provenance),
         "skip": skip,
         "left_out": [each._asdict() for each in answer.left_out],
         "jobs": answer.provenance,

@@ -13,6 +13,7 @@ from profagent.export.diff_text import (
     text_table,
     verdict,
 )
+from profagent.export.provenance import doubt_line, likely_counters
 from profagent.export.sampling_text import sampling_line
 from profagent.export.table import printable
 
@@ -39,7 +40,7 @@ def report_lines(found: Diff, *, as_markdown: bool) -> Iterator[str]:
     for model in found.models:
         yield ""
         yield from map(shown, model_lines(model))
-        if rows := layer_rows(model):
+        if rows := layer_rows(model, _likely(found)):
             yield ""
             yield from markdown_table(rows) if as_markdown else text_table(rows)
 
@@ -61,7 +62,13 @@ def _remarks(found: Diff) -> Iterator[str]:
         sampling = "; ".join(f"{job['job']}: {sampling_line(job['sampling'])}" for job in run.provenance)
         yield f"{side} is {run.called}{mark}{': ' if sampling else ''}{sampling}"
     yield from (f"unfair: {line}" for line in found.unfair)
+    if likely := _likely(found):
+        yield doubt_line(likely)
     yield from (f"model {name} is only in {side}" for side, name in found.only)
+
+
+def _likely(found: Diff) -> list[str]:
+    return likely_counters([*found.base.provenance, *found.new.provenance])
 
 
 def junit_cases(found: Diff) -> list[tuple[str, str | None]]:
@@ -93,6 +100,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
             for each in found.outcomes
         ],
         "unfair": found.unfair,
+        "likely": _likely(found),
         "base": _run(found.base),
         "new": _run(found.new),
         "total": _change(found.total),

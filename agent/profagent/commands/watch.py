@@ -18,6 +18,7 @@ from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.remarks import link_gone, remarks
 from profagent.commands.watching import Watching
 from profagent.export.live import LiveEvents
+from profagent.export.provenance import doubt_line
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
@@ -44,7 +45,6 @@ NO_COUNTER_MAP = (
     "no counter map: PMU columns are missing, because no public source says which word of a record is which counter;"
     " name one with --counter-map FILE"
 )
-LIKELY = "the counter map is not certain of {}: a ? marks what rests on it"
 INTERVAL_ZERO = (
     "no inference for some seconds. If the program goes on, its interval is 0, the runtime's default: only the first"
     ' inference after a load is recorded. Set "interval" in its acl.json, and start it again'
@@ -88,7 +88,7 @@ class WatchView:
         used = self._options.maps.of(simulated=board.simulated, sdk=board.sdk_version)
         self.events.likely = () if used is None else used.likely
         if self.events.likely:
-            self._tell_once(LIKELY.format(", ".join(self.events.likely)))
+            self._tell_once(doubt_line(self.events.likely))
         for remark in remarks(board, role, time.time_ns() // 1000):
             self._tell_once(remark)
 

@@ -8,7 +8,7 @@ from profagent.export.columns import UNKNOWN, Cell, Column, cell_text
 from profagent.export.table import printable, table_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from profagent.analyse.alignment import LayerName, Match
     from profagent.analyse.comparing import Change, ModelDiff
@@ -83,8 +83,8 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def layer_rows(model: ModelDiff) -> list[tuple[Cell, ...]]:
-    """Rows of COLUMNS: layers that are slower, faster or others, in their order."""
+def layer_rows(model: ModelDiff, likely: Collection[str] = ()) -> list[tuple[Cell, ...]]:
+    """Rows of COLUMNS: layers that are slower, faster or others, in their order; `likely` counters are marked."""
     rows: list[tuple[Cell, ...]] = []
     for at, match in enumerate(model.matches):
         change = model.changes.get(at)
@@ -92,7 +92,7 @@ def layer_rows(model: ModelDiff) -> list[tuple[Cell, ...]]:
             rows.append(_alone(model, match))
         elif change.is_significant or match.kind != "same":
             figures = (change.base.median, change.new.median, change.difference, change.percent, change.p)
-            rows.append((_names(model, match), _what(match, change), *figures))
+            rows.append((_names(model, match), _what(match, change, likely), *figures))
     return rows
 
 
@@ -115,18 +115,19 @@ def text_table(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
     return table_lines(COLUMNS, rows)
 
 
-def moved_text(moved: Moved) -> str:
-    """`dld 41 % → 48 %`, or bytes."""
+def moved_text(moved: Moved, likely: Collection[str] = ()) -> str:
+    """`dld 41 % → 48 %`, or bytes; a `?` after one that is not certain."""
+    mark = "?" if moved.counter in likely else ""
     if moved.counter.endswith("_bytes"):
-        return f"{moved.counter} {moved.base:,.0f} → {moved.new:,.0f}"
-    return f"{moved.counter} {moved.base * 100:.0f} % → {moved.new * 100:.0f} %"
+        return f"{moved.counter} {moved.base:,.0f} → {moved.new:,.0f}{mark}"
+    return f"{moved.counter} {moved.base * 100:.0f} % → {moved.new * 100:.0f} %{mark}"
 
 
-def _what(match: Match, change: Change) -> str:
+def _what(match: Match, change: Change, likely: Collection[str]) -> str:
     words: list[str] = [] if match.kind == "same" else [match.kind]
     if change.is_significant:
         words.append("slower" if change.difference > 0 else "faster")
-    return ", ".join([*words, *map(moved_text, change.moved)])
+    return ", ".join([*words, *(moved_text(moved, likely) for moved in change.moved)])
 
 
 def _alone(model: ModelDiff, match: Match) -> tuple[Cell, ...]:

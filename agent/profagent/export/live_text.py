@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from profagent.analyse.bound import RATIOS
+from profagent.analyse.bound import bound_mark
 from profagent.export.kept_loss import kept_loss_line
 from profagent.export.sampling_text import sampling_line, share_text
 from profagent.export.table import text_width
@@ -89,8 +89,8 @@ def _bound(layer: Mapping[str, Any], event: Event) -> str:
     """What bounds a layer, after a blank; nothing without a counter map. It rests on all ratios, certain or not."""
     if "bound_by" not in layer:
         return ""
-    is_doubtful = layer["bound_by"] is not None and any(name in RATIOS for name in event.get("likely", ()))
-    return f" {layer['bound_by'] or UNKNOWN}{DOUBT if is_doubtful else ''}"
+    word = layer["bound_by"]
+    return f" {UNKNOWN}" if word is None else f" {word}{bound_mark(event.get('likely', ()))}"
 
 
 def _short(layer_name: str | None) -> str:

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
     from profagent.store.queries import LedgerRow, Scope
 
-__all__ = ["UNVERIFIED", "describe_provenance", "ledger_counts", "pmu_remark", "provenance_lines"]
+__all__ = [
+    "UNVERIFIED",
+    "describe_provenance",
+    "doubt_line",
+    "ledger_counts",
+    "likely_counters",
+    "pmu_remark",
+    "provenance_lines",
+]
 
 UNVERIFIED = (
     "file names, columns and choices follow the vendor's manual of 2025-09; not compared with the vendor's tool",
@@ -35,6 +43,7 @@ def describe_provenance(
     `kept_losses` are all of the session: what the board lost while nobody listened may concern any of its JOBs.
     """
     session, job = scope
+    likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
     return {
         "profagent": __version__,
         "session": session.session,
@@ -49,10 +58,11 @@ def describe_provenance(
         "frequency_mhz": job.frequency_mhz,
         "counter_map": session.counter_map,
         "counter_map_digest": session.counter_map_digest,
+        "likely_counters": likely,
         "sampling": dict(sampling),
         "ledger": ledger_counts(ledger),
         "kept_losses": list(kept_losses),
-        "pmu": pmu_remark(session.counter_map),
+        "pmu": pmu_remark(session.counter_map, likely),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
     }
 
@@ -76,11 +86,22 @@ def ledger_counts(ledger: Iterable[LedgerRow]) -> dict[str, dict[str, int]]:
     return counts
 
 
-def pmu_remark(counter_map: str | None) -> str:
+def likely_counters(provenance: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The counters that some JOB's map is not certain of."""
+    return sorted({name for job in provenance for name in job.get("likely_counters", ())})
+
+
+def doubt_line(likely: Sequence[str]) -> str:
+    """What the `?` beside figures means."""
+    return f"the counter map is not certain of {', '.join(likely)}: a ? marks what rests on it"
+
+
+def pmu_remark(counter_map: str | None, likely: Sequence[str] = ()) -> str:
     """What the PMU columns stand on."""
     if counter_map is None:
         return (
             "the PMU columns are N/A: no counter map says which word of a record is which counter;"
             " the words are kept in the mirror, and a map found later fills them in"
         )
-    return f"the PMU columns were read with the counter map '{counter_map}'; what it does not name is N/A"
+    doubt = f", and it is not certain of {', '.join(likely)}" if likely else ""
+    return f"the PMU columns were read with the counter map '{counter_map}'; what it does not name is N/A{doubt}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from profagent.analyse.bound import bound_mark
 from profagent.analyse.gathering import KEYS
 from profagent.errors import UsageError
 from profagent.export.columns import Cell, Column
@@ -33,10 +34,11 @@ def stats_columns(by: str, unit: str) -> list[Column]:
     return [_column(name, unit) for name in column_names(by)]
 
 
-def stats_cells(by: str, row: Row) -> tuple[Cell, ...]:
-    """A row's values in the order of the columns."""
+def stats_cells(by: str, row: Row, likely: Sequence[str] = ()) -> tuple[Cell, ...]:
+    """A row's values in the order of the columns; what rests on `likely` counters is marked."""
     number, total, *others = row.figures
-    return (*row.key, number, total, row.share, *others, *(() if by in _WITHOUT_BOUND else (row.bound,)))
+    bound = row.bound and row.bound + bound_mark(likely)
+    return (*row.key, number, total, row.share, *others, *(() if by in _WITHOUT_BOUND else (bound,)))
 
 
 def stats_object(by: str, row: Row) -> dict[str, Cell]:

@@ -14,6 +14,7 @@ from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.records import AICORE_DTYPE
 from profagent.store.logs import path_from_sql
 from profagent.store.parts import RECORDS_PER_PART
+from profagent.store.sessions import MapUsed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -79,8 +80,8 @@ def exchange_counters(
             seen += len(rows.keys)
             progress(seen)
         connection.execute(
-            "UPDATE session SET counter_map = ?, counter_map_digest = ? WHERE session = ?",
-            (counter_map.name, counter_map.fingerprint, session),
+            "UPDATE session SET counter_map = ?, counter_map_digest = ?, counter_map_likely = ? WHERE session = ?",
+            (*MapUsed.of(counter_map), session),
         )
         connection.execute("COMMIT")
     except BaseException:

@@ -53,6 +53,7 @@ class SessionRow(NamedTuple):
     sdk_version: str
     counter_map: str | None
     counter_map_digest: str | None = None
+    counter_map_likely: str | None = None
 
 
 class JobRow(NamedTuple):
@@ -143,7 +144,8 @@ def find_session(connection: sqlite3.Connection, session: int | None = None) -> 
     if session is None or session <= LARGEST_INTEGER:
         row = connection.execute(
             "SELECT s.session, b.identity, b.hostname, s.source, s.started_us, s.simulated, s.daemon_version,"
-            " s.sdk_version, s.counter_map, s.counter_map_digest FROM session s JOIN board b USING (board)"
+            " s.sdk_version, s.counter_map, s.counter_map_digest, s.counter_map_likely"
+            " FROM session s JOIN board b USING (board)"
             " WHERE ?1 IS NULL OR s.session = ?1 ORDER BY s.session DESC LIMIT 1",
             (session,),
         ).fetchone()

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 # The marker may have come with another session, which named the JOB's counter map.
 _SIMULATED_BEFORE = (
-    "UPDATE session SET simulated = 1, (counter_map, counter_map_digest) = (SELECT s.counter_map, s.counter_map_digest"
+    "UPDATE session SET simulated = 1, (counter_map, counter_map_digest, counter_map_likely) ="
+    " (SELECT s.counter_map, s.counter_map_digest, s.counter_map_likely"
     " FROM session s LEFT JOIN session_job j ON j.session = s.session AND job = ?2"
     " WHERE s.session = ?1 AND s.counter_map IS NOT NULL OR j.job IS NOT NULL AND s.simulated"
     " ORDER BY s.counter_map IS NULL, s.session <> ?1, s.counter_map DESC LIMIT 1) WHERE session = ?1"
@@ -24,15 +25,21 @@ _SIMULATED_BEFORE = (
 
 
 class MapUsed(NamedTuple):
-    """The counter map that a session's records are decoded with, by name and by digest; None and None without one."""
+    """The counter map that a session's records are decoded with, by name and by digest; None and None without one.
+
+    `likely` names the counters that it is not certain of, with commas between; None where there is none.
+    """
 
     name: str | None = None
     digest: str | None = None
+    likely: str | None = None
 
     @staticmethod
     def of(counter_map: CounterMap | None) -> MapUsed:
         """A map as sessions name it."""
-        return NO_MAP if counter_map is None else MapUsed(counter_map.name, counter_map.fingerprint)
+        if counter_map is None:
+            return NO_MAP
+        return MapUsed(counter_map.name, counter_map.fingerprint, ",".join(counter_map.likely) or None)
 
 
 NO_MAP = MapUsed()
@@ -158,7 +165,7 @@ def _unfinished(connection: sqlite3.Connection, board: int, start: SessionStart)
         "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL"
         " AND (counter_map IS ?3 AND ifnull(counter_map_digest, ?4) IS ?4 OR simulated AND ?3 IS NULL)"
         " AND keeping IS ?5",
-        (board, start.source, *start.decoded_with, start.keeping),
+        (board, start.source, *start.decoded_with[:2], start.keeping),
     ).fetchone()
     return None if row[0] is None else int(row[0])
 
@@ -166,7 +173,7 @@ def _unfinished(connection: sqlite3.Connection, board: int, start: SessionStart)
 def _add(connection: sqlite3.Connection, board: int, start: SessionStart) -> int:
     cursor = connection.execute(
         "INSERT INTO session (board, source, address, started_us, simulated, daemon_version, sdk_version, counter_map,"
-        " counter_map_digest, keeping) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " counter_map_digest, counter_map_likely, keeping) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             board,
             start.source,

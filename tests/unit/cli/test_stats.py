@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,21 @@ def _stats(workspace: Path, *arguments: str) -> int:
 def test_the_table_with_what_is_to_be_said_beside_it(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _stats(workspace) == 0
     assert capsys.readouterr().out == SHOWN
+
+
+@pytest.mark.parametrize(("likely", "word"), [("dld", "cube?"), ("ddr_read_bytes", "cube")])
+def test_what_rests_on_a_counter_that_is_not_certain_is_marked(
+    likely: str, word: str, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(workspace / "profagent.db")) as database, database:
+        database.execute("UPDATE session SET counter_map_likely = ?", (likely,))
+    assert _stats(workspace) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[-1] for line in out.splitlines() if "pool0" in line] == [word]
+    assert f"the counter map is not certain of {likely}: a ? marks what rests on it" in out
+    assert _stats(workspace, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["likely"], document["rows"][0]["bound by"]) == ([likely], "cube")
 
 
 def test_rows_are_sorted_and_cut(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,6 +76,21 @@ def test_the_text_has_the_verdict_first(builder: DatabaseBuilder) -> None:
     assert "\n".join(report_lines(found, as_markdown=False)) + "\n" == TEXT
 
 
+def test_a_counter_that_moved_and_is_not_certain_is_marked(builder: DatabaseBuilder) -> None:
+    for name, us, dld, likely in (("JOBA", 8, 0.41, "dld,wld"), ("JOBB", 9, 0.48, None)):
+        session = builder.session(counter_map="m", counter_map_likely=likely)
+        number = builder.model(builder.job(session, name=name), "yolo", layers=("conv",))
+        for pic in range(6):
+            counters = (0.5,) * 6 + (dld + pic / 10_000,) + (0.3,) * 3
+            inference = builder.inference(session, number, pic, start_us=START_US + pic)
+            builder.aicore(inference, builder.new_part(session, number, "aicore"), [7 * us], counters=[counters])
+    found = _diff(builder.close())
+    lines = list(report_lines(found, as_markdown=False))
+    assert any("slower, dld 41 % → 48 %?  " in line for line in lines)
+    assert "the counter map is not certain of dld, wld: a ? marks what rests on it" in lines
+    assert diff_document(found)["likely"] == ["dld", "wld"]
+
+
 def test_no_name_breaks_markdown(builder: DatabaseBuilder) -> None:
     _session(builder, "JOBA", {"a|b_*": 8}, model="<b>*")
     _session(builder, "JOBB", {"a|b_*": 9}, model="<b>*")

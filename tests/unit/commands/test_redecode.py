@@ -81,9 +81,11 @@ def test_a_session_becomes_what_an_import_with_the_map_gives(
 
 
 def test_of_an_earlier_map_nothing_is_left(workspace: Workspace) -> None:
-    other = replace(simulated_map(), counters=simulated_map().counters[2:4])
+    sure, likely = simulated_map().counters[2:4]
+    other = replace(simulated_map(), counters=(sure, replace(likely, verdict="likely")))
     redecode_session(workspace, 1, CounterMaps(other))
     with closing(sqlite3.connect(workspace.database)) as connection:
+        assert connection.execute("SELECT counter_map_likely FROM session").fetchall() == [("vec_ppen",)]
         names = ("mac_busy", "mac_ppen", "vec_busy", "vec_ppen", "dstr")
         counts = connection.execute(f"SELECT {', '.join(f'count({name})' for name in names)} FROM aicore").fetchone()
     assert [bool(count) for count in counts] == [False, False, True, True, False]

@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 
 from profagent import __version__
-from profagent.export.provenance import SIMULATED, UNVERIFIED, describe_provenance, ledger_counts, pmu_remark
+from profagent.export.provenance import (
+    SIMULATED,
+    UNVERIFIED,
+    describe_provenance,
+    ledger_counts,
+    likely_counters,
+    pmu_remark,
+)
 from profagent.store.queries import LedgerRow
 from tests.unit.export.rows import scope
 
@@ -38,3 +45,11 @@ def test_simulated_figures_are_said_to_be_invented_before_anything_else() -> Non
 def test_the_remark_on_pmu_columns_names_the_map_or_its_absence() -> None:
     assert "no counter map" in pmu_remark(None)
     assert "'calibrated-b2'" in pmu_remark("calibrated-b2")
+
+
+def test_counters_that_the_map_is_not_certain_of_are_named() -> None:
+    found = scope(counter_map="m")
+    learnt = found._replace(session=found.session._replace(counter_map_likely="dld,wld"))
+    described = describe_provenance(learnt, [], SAMPLING)
+    assert described["pmu"].endswith(", and it is not certain of dld, wld")
+    assert likely_counters([described, describe_provenance(found, [], SAMPLING), {}]) == ["dld", "wld"]

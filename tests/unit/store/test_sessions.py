@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from profagent.commands.counter_maps import simulated_map
 from profagent.store.database import open_for_writing
 from profagent.store.sessions import MapUsed, SessionStart, begin_session, end_session
 
@@ -36,6 +37,17 @@ def test_a_session_has_what_is_known_when_it_begins(db: sqlite3.Connection) -> N
     )
     assert dict(db.execute("SELECT key, value FROM session_label").fetchall()) == labels
     assert db.execute("SELECT board, model FROM board").fetchall() == [(board, "SS928")]
+
+
+def test_a_session_knows_what_its_counter_map_is_not_certain_of(db: sqlite3.Connection) -> None:
+    sure, *others = simulated_map().counters
+    used = MapUsed.of(
+        replace(simulated_map(), counters=(sure, *(replace(each, verdict="likely") for each in others[:2])))
+    )
+    assert MapUsed.of(simulated_map()).likely is None
+    first = begin_session(db, replace(START, decoded_with=used))
+    assert db.execute("SELECT counter_map_likely FROM session").fetchall() == [("mac_ppen,vec_busy",)]
+    assert begin_session(db, replace(START, decoded_with=used)) == first
 
 
 def test_an_unfinished_session_goes_on_with_more_labels(db: sqlite3.Connection) -> None:
