@@ -29,7 +29,7 @@ _HEADER = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
 # The first notice after a rest goes on after this; while more arrive, they are gathered for longer.
 FIRST_S = 0.01
-GATHER_S = 0.05
+GATHER_S = 0.1
 
 
 class Notice(NamedTuple):
@@ -101,7 +101,6 @@ class Inotify:
         self._descriptor = self._checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
         self._deliver: Callable[[Sequence[Notice]], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._drained = float("-inf")
 
     def watch_names(self, directory: bytes) -> int:
         """Be told of names that come and go in `directory`; the number of the watch. OSError, also when exhausted."""
@@ -141,15 +140,18 @@ class Inotify:
     def _is_readable(self) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._descriptor)
-        has_rested = loop.time() - self._drained > 2 * GATHER_S
-        self._timer = loop.call_later(FIRST_S if has_rested else GATHER_S, self._drain)
+        self._timer = loop.call_later(FIRST_S, self._drain)
 
     def _drain(self) -> None:
+        """Deliver what has gathered; where that is nothing, the kernel is to wake the loop for the next."""
         loop = asyncio.get_running_loop()
-        self._drained = loop.time()
-        loop.add_reader(self._descriptor, self._is_readable)
+        notices = self.read()
+        if not notices:
+            loop.add_reader(self._descriptor, self._is_readable)
+            return
+        self._timer = loop.call_later(GATHER_S, self._drain)
         assert self._deliver is not None, "a drain follows `deliver`"
-        self._deliver(self.read())
+        self._deliver(notices)
 
     def _checked(self, result: int) -> int:
         if result < 0:

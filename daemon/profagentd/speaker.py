@@ -41,7 +41,7 @@ RETRY_AFTER_S = 2.0
 # Logs that have their turn in one go.
 TURN_LOGS = 128
 # A log that waits for nothing but time has its turn with the next that has one, or so much later by itself.
-LENIENCE_S = 0.05
+LENIENCE_S = 0.15
 # After new logs were announced, others let theirs be sent with them, unless the answer takes longer than this.
 ANSWER_S = 0.05
 # Released handles are told together, so long after the first of them, unless others wait for their room.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WINDOW_LOGS = 4096
 # Logs that wait until about the same time have their turns together.
-SLOT_S = 0.05
+SLOT_S = 0.1
 # An incomplete log that did not change for so long gives way when others wait.
 IDLE_S = 1.0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from profagentd import inotify
 from profagentd.changes import Touch
 from profagentd.inotify import Inotify, Notice, is_exhausted, parse_notices
 
@@ -125,6 +126,29 @@ async def test_notices_that_come_together_are_gathered(ear: Ear, tmp_path: Path)
         (tmp_path / str(number)).write_bytes(b"x")
     await ear.until(b"99")
     assert ear.times < 20
+
+
+async def test_while_notices_come_the_kernel_wakes_nobody(
+    ear: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, heard_by = asyncio.Event(), []
+
+    def add_reader(*_: object) -> None:
+        heard_by.append(ear.times)
+        waits.set()
+
+    def take(notices: Sequence[Notice]) -> None:
+        ear.take(notices)
+        if ear.times < 5:
+            (tmp_path / str(ear.times)).write_bytes(b"x")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", add_reader)
+    monkeypatch.setattr(inotify, "GATHER_S", 0.001)
+    monkeypatch.setattr(ear.inotify, "_deliver", take)
+    ear.inotify.watch_content(os.fsencode(tmp_path))
+    (tmp_path / "0").write_bytes(b"x")
+    await asyncio.wait_for(waits.wait(), PATIENCE_S)
+    assert heard_by == [5]
 
 
 async def test_a_watch_can_be_given_up_twice(ear: Ear, tmp_path: Path) -> None:
