@@ -58,7 +58,11 @@ def _shown(job: JobRecords) -> Shown:
 
 def _infos(job: JobRecords, kind: LogKind) -> list[bytes]:
     infos, room = [], MOST_INFO_BYTES
-    for path in (path for path in job.paths if (name := parse_log_name(path)) and name.kind is kind):
+    for path in job.paths:
+        # Of hundreds of thousands of names few are worth reading.
+        name = parse_log_name(path) if path.endswith(".info") else None
+        if name is None or name.kind is not kind:
+            continue
         data = small_file(job, path) or b""
         if len(data) <= room:
             room -= len(data)
@@ -128,7 +132,7 @@ class _Inference:
         return (batch,) * full + ((rest,) if rest else ())
 
     def _cpu_us(self) -> int:
-        done, cpu_log = self._done, self._job.beside(self._path, LogKind.AICPU)
+        done, cpu_log = self._done, self._job.cpu_log(self._path)
         if cpu_log is None:
             return 0
         records = view_records(self._job.read(cpu_log, LARGEST_CPU_BYTES) or b"", AICPU_DTYPE)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from profagent.formats.names import LogKind, parse_log_name
 from profagent.hypotheses.fact import Alternative, Fact, cannot_tell, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from profagent.hypotheses.fact import Answer
 
@@ -30,21 +30,15 @@ _WRITERS = {
     "aacpu": "manual",
     "aclmodule": "manual",
 }
-_KINDS = (LogKind.AICORE, LogKind.AICPU, LogKind.ACL_API)
+# A JOB may have hundreds of thousands of them: their beginnings are enough.
+_BEGINNING = re.compile(rf"data/({'|'.join(_WRITERS)})\.\d+\.", re.IGNORECASE | re.ASCII)
 
 
 def check_prefixes(paths: Iterable[str]) -> Answer:
     """What the paths in a JOB tell."""
-    prefixes = Counter(_prefixes(paths))
+    prefixes = Counter(found[1] for path in paths if (found := _BEGINNING.match(path)))
     if not prefixes:
         return cannot_tell(FILE_PREFIX, "no data file")
     votes = [{_WRITERS[prefix.lower()]} for prefix in prefixes.elements()]
     seen = ", ".join(f"{count} files {prefix}." for prefix, count in sorted(prefixes.items()))
     return settled(FILE_PREFIX, votes, votes, seen)
-
-
-def _prefixes(paths: Iterable[str]) -> Iterator[str]:
-    for path in paths:
-        name = parse_log_name(path)
-        if name is not None and name.kind in _KINDS:
-            yield path.removeprefix("data/").partition(".")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["InferenceRecords", "JobRecords"]
 
+# However they are spelt, the names of an inference's two logs differ in this alone.
+_AICORE = re.compile(r"^(data/a[ai])core(?=\.)", re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class InferenceRecords:
@@ -47,10 +51,6 @@ class JobRecords:
         self._files = frozenset(listing.files)
         self._joins = Joins(self)
         self._runs: dict[str, tuple[str, ...]] = {}
-        names = ((path, parse_log_name(path)) for path in listing.files)
-        self._of_inference = {
-            (name.inference, name.kind): path for path, name in names if name and name.is_data and name.inference
-        }
         self.is_simulated = listing.is_simulated
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
@@ -92,12 +92,10 @@ class JobRecords:
         """The layers of a log's model; None where its tables cannot be read."""
         return self._joins.of(name)
 
-    def beside(self, path: str, kind: LogKind) -> str | None:
-        """The data log of another kind that is of the same inference; None where there is none."""
-        name = parse_log_name(path)
-        if name is None or name.inference is None:
-            return None
-        return self._of_inference.get((name.inference, kind))
+    def cpu_log(self, path: str) -> str | None:
+        """The aicpu log of the inference that an aicore log is of; None where there is none."""
+        beside = _AICORE.sub(r"\1cpu", path)
+        return beside if beside in self._files and beside != path else None
 
     def of(self, path: str, name: LogName) -> Iterator[InferenceRecords]:
         """The inferences of one log: more than one where the model was loaded again."""
