@@ -120,6 +120,7 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         self.apply(self.decoder.end(unsettled, orphans), state="finished")
         self.run(self.session.note_full_rings(self.job))
         self.run(self.session.note_samples(self.job))
+        self.run(self.session.note_ticks(self.job))
 
     def apply(self, changes: Iterable[Change], state: str | None = None) -> None:
         """Commit changes."""

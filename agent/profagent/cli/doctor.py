@@ -21,6 +21,7 @@ from profagent.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from profagent.commands.counter_maps import CounterMaps
     from profagent.commands.tunnelling import OverSsh
     from profagent.doctor.finding import Section
     from profagent.link.credentials import Access
@@ -40,6 +41,7 @@ _MEANING = {Mark.GOOD: "fine", Mark.BAD: "to mend", Mark.UNKNOWN: "not known"}
 @options.access
 @options.via
 @options.workspace
+@options.counter_map
 @options.as_json
 def command(
     *,
@@ -49,6 +51,7 @@ def command(
     access: Access,
     over: OverSsh | None,
     workspace: Path | None,
+    maps: CounterMaps,
     as_json: bool,
 ) -> int:
     """Find what is not as it should be: on this host, on a board, in a JOB directory, in an acl.json.
@@ -60,7 +63,9 @@ def command(
     """
     if over is not None and board is None:
         raise UsageError("--via goes with --board", hint="name the board: --board USER@HOST")
-    wanted = DoctorOptions(Workspace.at(workspace), access, board, over, job, acl_json)
+    if maps.named is not None and job is None:
+        raise UsageError("--counter-map goes with a JOB directory", hint="name the JOB whose counters it is to read")
+    wanted = DoctorOptions(Workspace.at(workspace), access, board, over, job, acl_json, maps)
     sections = run_to_the_end(lambda: examine(wanted, tell, asyncio.Event()))
     if as_json:
         told = [section_fields(each) for each in sections]

@@ -97,6 +97,6 @@ def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | None, *,
         records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
         mark = " [simulated]" if imported.simulated else ""
         click.echo(f"imported {imported.files} files{mark}: {records}\n  database: {imported.database}")
-        for line in lines:
+        for line in (*lines, *summary["implausible"]):
             tell(f"  {line}")
     return 0 if summary["complete"] else IncompleteError.exit_code

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
+PEAK_VARIABLE = "PROFAGENT_PEAK_MEMORY_RATE"
+BYTES_PER_GB = 1e9
 BOARD_HELP = "A name of `profagent boards`, or HOST[:PORT] where profagentd listens."
 
 
@@ -93,7 +95,10 @@ def acl_json(function: F) -> F:
 
 
 def counter_map(function: F) -> F:
-    """`--counter-map FILE`; the command is given `maps`: that one, else what ~/.config/profagent/counter-maps has."""
+    """`--counter-map FILE` and `--peak-memory-rate GB/S`, which the command is given as one `maps`.
+
+    Without a file the maps are those of ~/.config/profagent/counter-maps.
+    """
 
     @click.option(
         "--counter-map",
@@ -101,13 +106,22 @@ def counter_map(function: F) -> F:
         metavar="FILE",
         help="TOML file that says which word of a record is which PMU counter.",
     )
+    @click.option(
+        "--peak-memory-rate",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="GB/S",
+        envvar=PEAK_VARIABLE,
+        help=f"The most that the board's memory moves, 34.1; counters above cannot be. ${PEAK_VARIABLE} is the same.",
+    )
     @functools.wraps(function)
-    def with_maps(*args: Any, counter_map: Path | None, **others: Any) -> Any:
+    def with_maps(*args: Any, counter_map: Path | None, peak_memory_rate: float | None, **others: Any) -> Any:
         from profagent.cli.running import tell  # noqa: PLC0415 - verbs that decode nothing start faster
         from profagent.commands.counter_maps import CounterMaps, maps_folder, read_map  # noqa: PLC0415 - as above
+        from profagent.formats.plausible import PEAK_MEMORY_RATE  # noqa: PLC0415 - as above
 
         named = None if counter_map is None else read_map(counter_map)
-        return function(*args, maps=CounterMaps(named, maps_folder(), tell), **others)
+        peak = PEAK_MEMORY_RATE if peak_memory_rate is None else peak_memory_rate * BYTES_PER_GB
+        return function(*args, maps=CounterMaps(named, maps_folder(), tell, peak_bytes_per_s=peak), **others)
 
     return cast("F", with_maps)
 

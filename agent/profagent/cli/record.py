@@ -145,6 +145,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         *(f"  {_nothing_new(job)}" for job in summary["earlier"]),
         f"  ledger:   {'; '.join(ledger) or 'empty'}",
         *(f"  {printable(kept_loss_line(loss))}" for loss in summary["kept_losses"]),
+        *(f"  {printable(line)}" for line in summary["implausible"]),
         f"  database: {summary['database']}",
         f"  mirror:   {summary['mirror']}",
     ]

@@ -65,6 +65,8 @@ def command(*, workspace: Path | None, conditions: list[Condition], as_json: boo
             click.echo(f"session {session['session']}: {kept}")
         for loss in session["kept_losses"]:
             click.echo(f"session {session['session']}: {printable(kept_loss_line(loss))}")
+        for line in session["implausible"]:
+            click.echo(f"session {session['session']}: {printable(line)}")
 
 
 def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:

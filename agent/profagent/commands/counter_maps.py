@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, UsageError
 from profagent.formats.countermap import CounterMap, parse_counter_map
+from profagent.formats.plausible import PEAK_MEMORY_RATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,10 +44,19 @@ class CounterMaps:
     """The maps that a command may decode with; what is odd about them, and which is taken, is told once."""
 
     def __init__(
-        self, named: CounterMap | None = None, folder: Path | None = None, tell: Callable[[str], None] = lambda _: None
+        self,
+        named: CounterMap | None = None,
+        folder: Path | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+        *,
+        peak_bytes_per_s: float = PEAK_MEMORY_RATE,
     ) -> None:
-        """`named` is taken whatever it says; the `.toml` files of `folder`, None for none, where one alone fits."""
+        """`named` is taken whatever it says; the `.toml` files of `folder`, None for none, where one alone fits.
+
+        `peak_bytes_per_s` is what boards' memory can move at most: more, and a map is wrong.
+        """
         self.named = named
+        self.peak_bytes_per_s = peak_bytes_per_s
         self._folder = folder
         self._tell = tell
         self._found: list[tuple[Path, CounterMap]] | None = None

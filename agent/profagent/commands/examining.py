@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from profagent import __version__
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.clocks import clock_difference
+from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.commands.host_facts import host_credentials, resolved, workspace_facts
+from profagent.commands.job_counters import job_counters
 from profagent.commands.job_examining import acl_json_file, job_sections
 from profagent.commands.job_facts import job_facts
 from profagent.commands.tunnelling import reached
@@ -62,6 +64,7 @@ class DoctorOptions:
     over: OverSsh | None = None
     job: Path | None = None
     acl_json: Path | None = None
+    maps: CounterMaps = BUILT_IN
 
     @property
     def with_host(self) -> bool:
@@ -81,6 +84,7 @@ async def examine(options: DoctorOptions, tell: Callable[[str], None], stop: asy
     if options.job is not None:
         sections += await asyncio.to_thread(job_sections, options.job)
         sections.append(await asyncio.to_thread(job_facts, options.job))
+        sections.append(await asyncio.to_thread(job_counters, options.job, options.maps))
     if options.acl_json is not None and str(options.acl_json.resolve()) not in {each.about for each in sections}:
         sections.append(acl_json_file(options.acl_json))
     return sections

@@ -27,6 +27,7 @@ from profagent.export.sheets import sheet_pieces
 from profagent.export.statistic import acl_statistic_rows
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
 from profagent.store.clearing import require_records
+from profagent.store.counter_checks import implausible_of
 from profagent.store.kept_losses import kept_losses_of
 from profagent.store.queries import (
     Scope,
@@ -134,6 +135,7 @@ class _Output:
             ledger_of(connection, scope),
             sampling_of(connection, scope.session.session, scope.job.job),
             kept_losses_of(connection, scope.session.session),
+            implausible_of(connection, scope.session.session, scope.job.job),
         )
         self.unplaced = 0
         self._directory = directory

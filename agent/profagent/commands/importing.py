@@ -62,7 +62,7 @@ async def import_job(
     try:
         draft.unlink(missing_ok=True)
         async with Store(draft, durable=False) as store:
-            await _fill(store, directory, listing, counter_map, told, progress)
+            await _fill(store, directory, listing, counter_map, maps.peak_bytes_per_s, told, progress)
         sync(draft)
         draft.replace(database)
     except OSError as error:
@@ -82,6 +82,7 @@ async def _fill(
     directory: Path,
     listing: JobListing,
     counter_map: CounterMap | None,
+    peak_bytes_per_s: float,
     told: Profiling | None,
     progress: Callable[[int, int], None] | None,
 ) -> None:
@@ -95,6 +96,7 @@ async def _fill(
             started_us=time.time_ns() // 1000,
             simulated=listing.is_simulated,
             decoded_with=MapUsed.of(counter_map),
+            peak_bytes_per_s=peak_bytes_per_s,
         )
     )
     if told is not None:
@@ -113,6 +115,7 @@ async def _fill(
     )
     await session.note_full_rings(directory.name)
     await session.note_samples(directory.name)
+    await session.note_ticks(directory.name)
     await session.end(time.time_ns() // 1000)
 
 

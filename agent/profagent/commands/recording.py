@@ -185,6 +185,7 @@ class Recording:
         if has_ended:
             await self.session.note_full_rings(name)
             await self.session.note_samples(name)
+            await self.session.note_ticks(name)
         return batches
 
     async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
@@ -233,6 +234,7 @@ class Recording:
             await self._session.apply(self._jobs.take())
             for job in self._jobs.names():
                 await self._session.note_samples(job)
+                await self._session.note_ticks(job)
             await self._session.end(self._options.now_us())
             self._mirrors.close()
 

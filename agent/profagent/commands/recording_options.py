@@ -53,6 +53,7 @@ class RecordingOptions:
             daemon_version=board.daemon_version,
             sdk_version=board.sdk_version,
             decoded_with=MapUsed.of(counter_map),
+            peak_bytes_per_s=self.maps.peak_bytes_per_s,
             labels=self.labels,
             always_new=self.always_new,
             keeping=None if self.keeping is None else str(self.keeping),

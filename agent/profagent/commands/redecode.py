@@ -94,7 +94,9 @@ def _redecoded(
             counter_map = maps.of(simulated=found.simulated, sdk=found.sdk_version)
             if counter_map is None:
                 raise UsageError("no counter map alone fits the session", hint="name one with --counter-map FILE")
-            filled = exchange_counters(connection, found.session, counter_map, bytes_of, progress)
+            filled = exchange_counters(
+                connection, found.session, counter_map, bytes_of, progress, peak_bytes_per_s=maps.peak_bytes_per_s
+            )
     except sqlite3.Error as error:
         if is_full_database(error, database.parent):
             raise disk_full(database.parent) from error

@@ -13,6 +13,7 @@ from profagent.export.sheets import as_object
 from profagent.export.statistic import acl_statistic_rows
 from profagent.export.table import printable, table_lines
 from profagent.store.clearing import require_records
+from profagent.store.counter_checks import implausible_of
 from profagent.store.kept_losses import kept_losses_of
 from profagent.store.queries import (
     Scope,
@@ -115,6 +116,7 @@ def _show_job(connection: sqlite3.Connection, scope: Scope, choice: Choice) -> S
             ledger_of(connection, scope),
             sampling_of(connection, scope.session.session, scope.job.job),
             kept_losses_of(connection, scope.session.session),
+            implausible_of(connection, scope.session.session, scope.job.job),
         ),
         count_inferences(connection, scope),
         len(inferences),

@@ -12,6 +12,7 @@ from profagent.errors import UsageError
 from profagent.export.provenance import describe_provenance
 from profagent.formats.durations import ticks_to_us
 from profagent.store.clearing import is_cleared, require_records
+from profagent.store.counter_checks import implausible_of
 from profagent.store.figures import figures_of_session, left_out_of
 from profagent.store.kept_losses import kept_losses_of
 from profagent.store.queries import Scope, find_session, jobs_of, layers_of, ledger_of, open_readers
@@ -118,6 +119,7 @@ def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any
         ledger_of(connection, scope),
         sampling_of(connection, session, scope.job.job),
         kept_losses_of(connection, session),
+        implausible_of(connection, session, scope.job.job),
     )
 
 

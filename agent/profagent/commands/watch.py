@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from profagent.commands.beginnings import Beginnings
 from profagent.commands.capture import Capture
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps
+from profagent.commands.live_checks import LiveChecks
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.remarks import link_gone, remarks
@@ -74,6 +75,7 @@ class WatchView:
         self._show = show
         self._tell = tell
         self._told: set[str] = set()
+        self._checks = LiveChecks(options.maps.peak_bytes_per_s)
         self._job_goes_on = False
         # What a JOB held when it was found comes in any order: it is shown in time's, when all of it is there.
         self._held: list[Event] = []
@@ -105,6 +107,8 @@ class WatchView:
     def changed(self, changes: Sequence[JobChanges]) -> None:
         """Show what a batch meant, unless it is from before the watching."""
         for batch in changes:
+            for line in self._checks.feed(batch):
+                self._tell(line)
             if self.beginnings.is_in_past(batch.job):
                 self.events.pass_over(replace(batch, state=None))
                 continue

@@ -37,10 +37,12 @@ def describe_provenance(
     ledger: Iterable[LedgerRow],
     sampling: Mapping[str, Any],
     kept_losses: Sequence[Mapping[str, Any]] = (),
+    implausible: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The session, its JOB, how well that was sampled, what is missing, and what is not verified, as values for JSON.
 
     `kept_losses` are all of the session: what the board lost while nobody listened may concern any of its JOBs.
+    `implausible` says what cannot be of its counters.
     """
     session, job = scope
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
@@ -62,6 +64,7 @@ def describe_provenance(
         "sampling": dict(sampling),
         "ledger": ledger_counts(ledger),
         "kept_losses": list(kept_losses),
+        "implausible": list(implausible),
         "pmu": pmu_remark(session.counter_map, likely),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
     }
@@ -76,6 +79,7 @@ def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
         for reason, count in reasons.items():
             yield f"{grade}: {printable(reason)} x {count}"
     yield from (printable(kept_loss_line(loss)) for loss in provenance["kept_losses"])
+    yield from map(printable, provenance["implausible"])
 
 
 def ledger_counts(ledger: Iterable[LedgerRow]) -> dict[str, dict[str, int]]:

@@ -31,7 +31,7 @@ class PartRows:
 
         Records below `fetched` were in the database before and keep their part; any other is this session's.
         """
-        parts = self._parts(row)
+        parts = self.of(row)
         # A log that was passed over before has none.
         fetched = fetched if parts else 0
         fresh = numbers[np.searchsorted(numbers, fetched) :]
@@ -53,10 +53,11 @@ class PartRows:
 
     def bounds(self, row: LogRow) -> list[tuple[int, int]]:
         """The first and the last key that each part of a log can have."""
-        starts = [part.number * RECORDS_PER_PART for part in self._parts(row)]
+        starts = [part.number * RECORDS_PER_PART for part in self.of(row)]
         return [(start, start + RECORDS_PER_PART - 1) for start in starts]
 
-    def _parts(self, row: LogRow) -> list[Part]:
+    def of(self, row: LogRow) -> list[Part]:
+        """The parts of a log, in the order of their records."""
         if row.parts is None:
             rows = self._connection.execute(
                 "SELECT part, first_record, session FROM part WHERE log = ? ORDER BY first_record", (row.log,)

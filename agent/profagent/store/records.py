@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profagent.formats.names import LogKind
+from profagent.formats.plausible import CounterRows
+from profagent.store.counter_checks import first_place
 from profagent.store.parts import PartRows
 from profagent.store.segments import LARGEST_INTEGER, SegmentRows
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.ingest.changes import ApiRecords, SegmentRecords
+    from profagent.store.counter_checks import CounterCheckRows
     from profagent.store.inferences import InferenceRows
     from profagent.store.logs import LogRow
 
@@ -32,8 +35,11 @@ _TABLES = {LogKind.AICORE: "aicore", LogKind.AICPU: "aicpu", LogKind.ACL_API: "a
 class RecordRows:
     """The records of one JOB, for one session. Rows wait for `flush`, so that each table gets one insert a batch."""
 
-    def __init__(self, connection: sqlite3.Connection, session: int, inferences: InferenceRows) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, session: int, inferences: InferenceRows, checks: CounterCheckRows
+    ) -> None:
         self._connection = connection
+        self._checks = checks
         self._parts = PartRows(connection, session)
         self._segments = SegmentRows(connection, inferences)
         # By table and columns: arrays of the columns' values, of many logs.
@@ -50,6 +56,9 @@ class RecordRows:
             return
         ticks = (change.columns["ticks"], change.columns["ticks_before"])
         self._wait("aicore", (*_AICORE, *change.counters), (*shared, *ticks, *change.counters.values()))
+        if change.counters:
+            first = first_place(change.path, change.first_record)
+            self._checks.add(sessions, CounterRows(first, change.columns["ticks"], change.counters))
 
     def add_calls(self, row: LogRow, change: ApiRecords) -> None:
         """Rows of an acl_api log."""
@@ -67,9 +76,11 @@ class RecordRows:
             self._connection.executemany(_insert(table, names), zip(*columns, strict=True))
         self._waiting.clear()
 
-    def void(self, row: LogRow, kind: LogKind, *, keeps_parts: bool) -> None:
+    def void(self, row: LogRow, path: str, kind: LogKind, *, keeps_parts: bool) -> None:
         """Remove all records of a log; its parts stay where the same records are to come again."""
         self.flush()
+        if kind is LogKind.AICORE:
+            self._checks.take_back(path, self._parts.of(row), comes_again=keeps_parts)
         self._connection.executemany(
             f"DELETE FROM {_TABLES[kind]} WHERE record BETWEEN ? AND ?",  # noqa: S608 - a table's name of this module
             self._parts.bounds(row),

@@ -1,4 +1,4 @@
--- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 7.
+-- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 8.
 -- Tables have singular names and serve profagent; the views at the end are the public interface.
 -- Times are board wall-clock microseconds since 1970 unless a column says otherwise; NULL is "not known".
 
@@ -233,7 +233,7 @@ CREATE TABLE ledger_entry (
     log     INTEGER REFERENCES log,
     origin  TEXT NOT NULL,              -- content: follows from the log's bytes; ring: from its calls' times;
                                         -- link: happened on the way; board: kept by the daemon;
-                                        -- sampling: from its model's picture counts
+                                        -- sampling: from its model's picture counts; counters: from their values
     grade   TEXT NOT NULL CHECK (grade IN ('loss', 'note')),
     reason  TEXT NOT NULL,
     detail  TEXT NOT NULL,
@@ -257,6 +257,22 @@ CREATE TABLE kept_loss (
     from_us    INTEGER,
     to_us      INTEGER,
     PRIMARY KEY (board, id)
+) WITHOUT ROWID;
+
+-- What was checked of the counters of a session's records of a JOB. What a check has found has its entry in the ledger.
+CREATE TABLE counter_check (
+    session          INTEGER NOT NULL REFERENCES session,
+    job              INTEGER NOT NULL REFERENCES job,
+    name             TEXT NOT NULL,
+    records          INTEGER NOT NULL,  -- that it could look at
+    implausible      INTEGER NOT NULL,  -- of these
+    worst            REAL,              -- NULL, as the first: there is none
+    first_pictures   INTEGER,           -- of the first that is implausible: pictures before its inference,
+    first_path       TEXT,              -- its log, as it is shown,
+    first_record     INTEGER,           -- and its number in that
+    peak_bytes_per_s REAL NOT NULL,     -- what the memory was taken to move at most
+    entry            INTEGER REFERENCES ledger_entry,
+    PRIMARY KEY (session, job, name)
 ) WITHOUT ROWID;
 
 -- Sessions whose records were let go of (`profagent gc`): what they held, and below what was known of it by then.
@@ -380,4 +396,4 @@ SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.
        k.to_us, k.id
 FROM kept_loss k JOIN ledger_entry e USING (entry) JOIN board b USING (board);
 
-PRAGMA user_version = 7;
+PRAGMA user_version = 8;

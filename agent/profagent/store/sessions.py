@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import UsageError
+from profagent.formats.plausible import PEAK_MEMORY_RATE
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,7 +50,8 @@ NO_MAP = MapUsed()
 class SessionStart:
     """What is known when a capture begins. Times are host wall-clock microseconds.
 
-    `job` is an import's: it goes on with the session that has this JOB of the board.
+    `job` is an import's: it goes on with the session that has this JOB of the board. `peak_bytes_per_s` is what the
+    board's memory can move at most.
     """
 
     identity: str
@@ -66,6 +68,7 @@ class SessionStart:
     always_new: bool = False
     job: str = ""
     keeping: str | None = None
+    peak_bytes_per_s: float = PEAK_MEMORY_RATE
 
 
 def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[int, int]:

@@ -64,7 +64,9 @@ class Store:
             raise SameBoardError(start.address, self._addresses[start.identity], start.identity)
         self._addresses[start.identity] = start.address
         try:
-            writer = await self.run(lambda connection: Writer(connection, *begin_session(connection, start)))
+            writer = await self.run(
+                lambda connection: Writer(connection, *begin_session(connection, start), start.peak_bytes_per_s)
+            )
         except BaseException:
             del self._addresses[start.identity]
             raise

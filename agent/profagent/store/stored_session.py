@@ -11,6 +11,7 @@ from profagent.store.rings import note_full_rings
 from profagent.store.sampling import note_samples, sampling_of
 from profagent.store.sessions import end_session, remove_job
 from profagent.store.summaries import session_summary
+from profagent.store.tick_checks import note_ticks
 
 if TYPE_CHECKING:
     import sqlite3
@@ -176,6 +177,10 @@ class StoredSession:
     async def note_samples(self, job: str) -> None:
         """Note which samples came late or never, as far as that is known."""
         await self._store.run(note_samples, self.number, self.board, job)
+
+    async def note_ticks(self, job: str) -> None:
+        """Note whether the layers of a JOB's inferences take longer than these did."""
+        await self._store.run(note_ticks, self.board, job)
 
     async def sampling(self) -> dict[str, Any]:
         """How well its JOBs were sampled, as of now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from profagent.store.counter_checks import implausible_of
 from profagent.store.fetched import inferences_in, stood_already
 from profagent.store.kept_losses import kept_losses_of
 from profagent.store.parts import RECORDS_PER_PART
@@ -48,6 +49,7 @@ def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, A
         ],
         "ledger": ledger,
         "kept_losses": kept_losses_of(connection, session),
+        "implausible": implausible_of(connection, session),
         "complete": not ledger["loss"],
     }
 
@@ -102,6 +104,7 @@ def all_sessions(connection: sqlite3.Connection) -> list[dict[str, Any]]:
             "frequencies_mhz": _frequencies(connection, session["session"]),
             "sampling": sampling_of(connection, session["session"]),
             "kept_losses": kept_losses_of(connection, session["session"]),
+            "implausible": implausible_of(connection, session["session"]),
         }
         for session in found
     ]

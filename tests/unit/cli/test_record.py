@@ -30,6 +30,7 @@ SUMMARY: dict[str, Any] = {
     "ledger": {"loss": {}, "note": {"sequence-gap": 3}},
     "earlier": [],
     "kept_losses": [],
+    "implausible": [],
     "complete": True,
     "database": "/w/profagent.db",
     "mirror": "/w/mirror/board-1",

@@ -134,3 +134,18 @@ def test_a_job_directory_s_own_database_is_filled(job: Path, expected: Dump) -> 
     assert redecode_job(job, MAPS).before == "guess"
     assert dump(job / "sqlite" / "profagent.db") == expected
     assert [file.name for file in (job / "sqlite").iterdir()] == ["profagent.db"]
+
+
+def test_a_map_that_is_wrong_marks_the_session_and_a_right_one_takes_the_mark_away(workspace: Workspace) -> None:
+    wrong = tuple(replace(each, scale=9e3) for each in simulated_map().counters)
+    marks = "SELECT count(*) FROM ledger WHERE reason = 'implausible-counter'"
+    checks = "SELECT name, records, implausible > 0 FROM counter_check WHERE name <> 'ticks <= .done' ORDER BY name"
+    with closing(sqlite3.connect(workspace.database)) as connection:
+        for maps, is_wrong in ((CounterMaps(replace(simulated_map(), counters=wrong)), True), (MAPS, False)):
+            redecode_session(workspace, 1, maps)
+            found = connection.execute(checks).fetchall()
+            rows = connection.execute("SELECT count(*) FROM aicore").fetchone()[0]
+            assert {each[1] for each in found} == {rows}
+            assert len(found) == 12
+            assert any(each[2] for each in found) == is_wrong
+            assert bool(connection.execute(marks).fetchone()[0]) == is_wrong

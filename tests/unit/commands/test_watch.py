@@ -17,6 +17,7 @@ from profagent.ingest.decode import JobDecoder
 from profagent.link.messages import JobStatus
 from tests.unit.commands.link import JOB, board
 from tests.unit.export.arriving_job import aicore_done, aicore_path, records
+from tests.unit.store.rows import aicore
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import Change
@@ -113,6 +114,15 @@ def test_the_missing_counter_map_is_told_with_the_first_record_that_lacks_it() -
     viewed.infer(0)
     viewed.infer(1)
     assert viewed.told.count(NO_COUNTER_MAP) == 1
+
+
+def test_a_counter_that_cannot_be_is_told_once() -> None:
+    viewed = Viewed(from_start=True)
+    viewed.follow()
+    for pictures in range(2):
+        viewed.changed([aicore(aicore_path(pictures), [100, 100], counters={"mac_busy": [0.5, 7.0]})])
+    (line,) = [line for line in viewed.told if "implausible" in line]
+    assert "mac_busy is above 1 in 1 of 2 records, at worst 7" in line
 
 
 def test_waiting_for_a_program_is_told_once() -> None:
