@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from profagent.cli.main import run
 from profagent.commands import job_facts as module
 from profagent.commands.job_facts import job_facts
 from profagent.doctor.finding import Finding, Mark
@@ -107,3 +108,14 @@ def test_of_very_many_inferences_some_are_looked_at(tmp_path: Path, monkeypatch:
 def test_nets_are_read_wherever_their_file_begins(tmp_path: Path, start: str) -> None:
     (path,) = made(tmp_path, 1, facts=(f"net-start={start}",)).glob("data/*.net.info")
     assert [net.net_id for net in parse_net_info(path.read_bytes(), path.name)] == [0, 1, 2]
+
+
+def test_doctor_tells_them_and_fails_where_a_job_is_read_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["doctor", str(made(tmp_path / "likely"))]) == 0
+    assert "  ✓ tick-unit     confirms 100-cycles: " in capsys.readouterr().out
+    assert run(["doctor", str(made(tmp_path / "other", pictures=4, facts=("batch-number=once",)))]) == 1
+    shown = capsys.readouterr().out
+    assert "  ✗ batch-number  confirms once: " in shown
+    assert "→ send it, for what depends on it is not read right: profagent kit" in shown
