@@ -35,7 +35,13 @@ LARGEST_CONTENT_BYTES = 4 << 20
 LONGEST_PATH_BYTES = 1024
 LONGEST_NAME_BYTES = 255
 # What a board names cannot all be: a log `a` and a log `a/b`, or a name that this file system does not take.
-_IN_THE_WAY = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG})
+_LOG_IN_THE_WAY = "another of the board's logs stands where its directory should be"
+_IN_THE_WAY = {
+    errno.ENOTDIR: _LOG_IN_THE_WAY,
+    errno.EEXIST: _LOG_IN_THE_WAY,
+    errno.EISDIR: "the board has logs below this name, and names it as a log, too",
+    errno.ENAMETOOLONG: "this host's file system takes no such long name",
+}
 
 
 @lru_cache(REMEMBERED_PATHS)
@@ -272,7 +278,7 @@ def _translated(what: str, place: Path) -> Iterator[None]:
             raise disk_full(place) from error
         if error.errno in _IN_THE_WAY:
             raise ProtocolError(
-                f"{what}: another of the board's logs stands where its directory should be, or it is too long a name",
+                f"{what}: {_IN_THE_WAY[error.errno]}",
                 hint="remove what is odd from the JOB directory on the board",
             ) from error
         raise StoreError(

@@ -207,13 +207,13 @@ def test_something_else_than_a_file_is_no_file(mirror: JobMirror) -> None:
     for path in (LOG, "pipe", "pipe/below", "none"):
         assert mirror.read(path) is None
         assert mirror.prefix_digest(path, 0) is None
-    with pytest.raises(ProtocolError, match="cannot write"):
+    with pytest.raises(ProtocolError, match="the board has logs below this name"):
         mirror.begin(LOG, 1, 0, snapshot=False)
 
 
 def test_a_name_below_a_file_is_told_as_the_boards_fault(mirror: JobMirror) -> None:
     put(mirror, "data/x", b"1")
-    with pytest.raises(ProtocolError, match="cannot write data/x/y") as caught:
+    with pytest.raises(ProtocolError, match="data/x/y into the mirror: another of the board's logs stands") as caught:
         mirror.begin("data/x/y", 1, 0, snapshot=False)
     assert caught.value.hint
 
