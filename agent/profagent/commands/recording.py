@@ -175,6 +175,8 @@ class Recording:
     async def _enter(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         has_ended = caught_up and state in ENDED_STATES
         changes: list[Change] = [] if state == REMOVED else [TakenBack(REMOVED_UNSEEN), TakenBack(REMOVED_OPEN)]
+        if caught_up and state != REMOVED:
+            changes.append(TakenBack(REMOVED, of_logs=True))
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             if isinstance(self._options.keeping, ByTime):
@@ -223,9 +225,8 @@ class Recording:
 
     async def _note_unfollowed(self, name: str) -> None:
         """A JOB was removed before the board heard that it is followed; one that had ended may have come before."""
-        state = await self.session.state_of(name)
+        is_whole = await self.session.state_of(name) in ENDED_STATES
         unsettled = len(await self.session.unsettled_logs(name))
-        is_whole = state in ENDED_STATES
         self._jobs.note(name, unseen_removal(is_ours=True, is_whole=is_whole, incomplete_logs=unsettled))
 
     async def end(self) -> None:

@@ -187,9 +187,13 @@ class LinkLedger:
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """What was said of the whole JOB on the way, for this reason, has turned out not to be so."""
+    """What was said of the whole JOB on the way, for this reason, has turned out not to be so.
+
+    With `of_logs`: what was said of those of its logs of which all that was missing has come since.
+    """
 
     reason: str
+    of_logs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

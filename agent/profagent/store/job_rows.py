@@ -146,7 +146,7 @@ class JobRows:
         self._ledger.add(None if change.path is None else self._logs.row(change.path), change.entry)
 
     def _take_back(self, change: TakenBack) -> None:
-        self._ledger.take_back(change.reason)
+        self._ledger.take_back(change.reason, of_logs=change.of_logs)
 
     def _set_frequency(self, change: FrequencyKnown) -> None:
         if self._frequency() != change.mhz:
