@@ -223,7 +223,9 @@ def test_a_python_without_libstdcxx_and_a_clock_of_1970_are_seen(tmp_path: Path,
 def test_a_daemon_on_loopback_is_asked_through_the_tunnel(bare: DeployBoard, host: str) -> None:
     ended = bare.deploy("--listen", f"{host}:{bare.port}", "--json")
     assert ended.code == 0, ended.err
-    assert "profagentd answers at" in profagent("doctor", "--board", "euler", **bare.variables).out
+    looked = profagent("doctor", "--board", "euler", **bare.variables)
+    assert "profagentd answers at" in looked.out
+    assert f"an SSH tunnel to {bare.target()} leads there" in looked.err
     assert json.loads(ended.out)["fingerprint"] == ""
     assert not (bare.prefix / "etc/keys/board.pem").exists()
     assert not (bare.home / ".config/profagent/keys").exists()

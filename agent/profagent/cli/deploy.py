@@ -129,13 +129,14 @@ def _removal(was_there: bool, *, is_dry: bool) -> str:
 
 def _lines(done: Deployed) -> list[str]:
     entry = done.entry
+    where = f"{entry.address} of its own" if entry.is_behind_ssh else entry.address
     if done.board is None:
         return ["nothing was written (--dry-run)"]
     return [
         *([] if done.changes else ["nothing to do"]),
-        f"{entry.name} serves at {entry.address}: profagentd {done.board.daemon_version}, identity {entry.uuid}",
+        f"{entry.name} serves at {where}: profagentd {done.board.daemon_version}, identity {entry.uuid}",
         f"{done.at_boot}",
-        f"next: profagent watch --board {entry.name}{'' if entry.fingerprint else ' --via ssh'}",
+        f"next: profagent watch --board {entry.name}",
     ]
 
 

@@ -171,7 +171,7 @@ class Installation:
         return kind(
             f"{name} was started and cannot be used: {error}; {before}"
             + (f"; its log ends with: {said}" if said else ""),
-            hint=f"{error.hint}; where only SSH gets through, take --listen 127.0.0.1:50151 and --via ssh",
+            hint=f"{error.hint}; where only SSH gets through, take --listen 127.0.0.1:50151",
         )
 
     async def tidy(self, current: str, previous: str) -> None:

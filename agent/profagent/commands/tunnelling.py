@@ -193,7 +193,7 @@ class Tunnel:
         if not self._over.roots:
             raise UnreachableError(
                 f"no daemon listens at {self._daemon} of {self.board.name}",
-                hint="name the directories that hold JOBs, --root DIR, for a temporary one; or start profagentd there",
+                hint="start profagentd there; or have a temporary one serve the JOBs below DIR: --via ssh --root DIR",
             )
 
 

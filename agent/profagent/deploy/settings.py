@@ -73,8 +73,8 @@ class BoardSettings:
 
     def address(self, reached_by: str) -> str:
         """HOST:PORT, or unix:PATH, for boards.toml."""
-        if not self.has_tls and self.own_address != f"127.0.0.1:{self._port}":
-            # A tunnel has to end at this very place.
+        if not self.has_tls:
+            # Only a tunnel leads there, and has to end at this very place.
             return self.listen
         host = self.host(reached_by)
         return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
