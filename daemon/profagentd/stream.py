@@ -258,8 +258,7 @@ class Stream:
     # Inside
 
     def _wants_look(self, view: JobView) -> bool:
-        is_near = view.job.place.root not in self.away
-        return is_near and view.selection is not None and view.selection.may_look
+        return view.job.place.root not in self.away and view.selection is not None and view.selection.may_look
 
     def _turn(self, log: Log) -> Turn:
         view = self._views.get(log.job)

@@ -13,10 +13,10 @@ from profagent.commands.to_the_end import to_the_end
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import is_job_name
 from profagent.formats.schedule import ByTime
-from profagent.ingest.changes import Entry, JobChanges, TakenBack
+from profagent.ingest.changes import Entry, JobChanges
 from profagent.ingest.commit import commit
 from profagent.ingest.disk import has_room
-from profagent.ingest.loss import REMOVED_OPEN, REMOVED_UNSEEN, open_removal, unseen_removal
+from profagent.ingest.loss import open_removal, taken_back, unseen_removal
 from profagent.ingest.mirror import checked_path
 from profagent.link.messages import ENDED_STATES, REMOVED, Acknowledgement, Holding
 
@@ -174,9 +174,7 @@ class Recording:
 
     async def _enter(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         has_ended = caught_up and state in ENDED_STATES
-        changes: list[Change] = [] if state == REMOVED else [TakenBack(REMOVED_UNSEEN), TakenBack(REMOVED_OPEN)]
-        if caught_up and state != REMOVED:
-            changes.append(TakenBack(REMOVED, of_logs=True))
+        changes: list[Change] = [] if state == REMOVED else taken_back(caught_up=caught_up)
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             if isinstance(self._options.keeping, ByTime):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import UnsupportedBoardError
 from profagent.formats.names import display_text, is_job_name
-from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
+from profagent.ingest.changes import Entry, KeptLoss, LinkLedger, TakenBack
 from profagent.ingest.mirror import checked_path
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ LONGEST_DETAIL = 1000
 # More than any board's disk holds; sums of what is lost stay numbers of the database.
 LARGEST_FIGURE = 2**48
 LARGEST_TIME_US = 2**62
+REMOVED = "removed"
 REMOVED_UNSEEN = "removed-unseen"
 REMOVED_OPEN = "removed-open"
 MADE_ANEW = "made-anew"
@@ -45,7 +46,7 @@ def removal_entry(sent: int, size: int) -> list[Entry]:
     if size <= sent:
         return []
     detail = f"removed from the board after {sent} of {size} bytes were sent"
-    return [Entry("loss", "removed", detail, sent, size, size - sent)]
+    return [Entry("loss", REMOVED, detail, sent, size, size - sent)]
 
 
 def another_file(reason: str, goes_after: int | None, *, after_deletion: bool) -> Entry:
@@ -69,6 +70,12 @@ def open_removal() -> Entry:
     """An entry for a JOB that was removed from the board before it was finished or quiet."""
     detail = "the JOB was removed from the board before it had ended: what its program wrote since then is not here"
     return Entry("loss", REMOVED_OPEN, detail)
+
+
+def taken_back(*, caught_up: bool) -> list[Change]:
+    """What turns out not to be so when a JOB stands on the board; `caught_up`: all that it holds has come."""
+    of_logs = [TakenBack(REMOVED, of_logs=True)] if caught_up else []
+    return [TakenBack(REMOVED_UNSEEN), TakenBack(REMOVED_OPEN), *of_logs]
 
 
 def unseen_removal(*, is_ours: bool, is_whole: bool, incomplete_logs: int) -> Entry:
