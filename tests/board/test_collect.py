@@ -155,6 +155,28 @@ def test_a_crash_is_told_and_what_was_recorded_is_kept(served: Bench) -> None:
     assert eventually(served.is_tidy)
 
 
+def test_a_run_whose_end_nobody_knows_is_kept_as_far_as_it_came(served: Bench) -> None:
+    """As when the board is restarted: everything of the run is gone at once."""
+    with started(
+        *served.arguments("--interval", "1", "--json", "--", "1000", "0.1", "nothing"), **served.variables
+    ) as host:
+        host.err.until("inference 3")
+        folder = served.remote / ".profagent" / "run"
+        pids = [int((folder / name).read_text().split()[0]) for name in ("keeper", "pid")]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        ended = host.ended()
+    document = ended.document
+    assert (ended.code, document["status"], len(document["jobs"])) == (1, None, 1), ended.err
+    assert "nobody knows how" in document["causes"][0]["text"]
+    (job,), (board_job,) = served.jobs, served.board_jobs
+    assert content(job) == content(board_job)
+    assert eventually(served.is_tidy)
+    assert not (served.friend.folder / "tmp" / LOCK).exists()
+    (session,) = profagent("sessions", "--json", "--workspace", served.workspace, **served.variables).document
+    assert session["ended_us"] is not None
+
+
 def test_two_collects_at_once(served: Bench) -> None:
     with started(*served.arguments("--", "1000", "0.1", "unload"), **served.variables) as host:
         host.out.until("up")

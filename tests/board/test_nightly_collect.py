@@ -18,16 +18,22 @@ if TYPE_CHECKING:
 INFERENCES = 30
 SETTINGS = """
 workspace = "ws"
-attempts = 1
+attempts = {attempts}
+wait = "1s"
 fail_if = ["total.median>+100%"]
 [retention]
 keep_last = 1
 [[boards]]
 name = "euler"
-collect = {{ main = "main", project = "app", interval = 1, arguments = ["{count}", "0", "{then}"], more = {more} }}
+collect = {{ main = "{main}", project = "app", interval = 1, arguments = ["{count}", "0", "{then}"], more = {more} }}
 [[boards]]
 name = "ssh://nobody@127.0.0.1:1"
 collect = {{ main = "main", project = "app" }}
+"""
+RESTARTED = """#!/bin/sh
+[ -e been-there ] && exec ./main "$@"
+: >been-there
+kill -KILL "$(cut -d ' ' -f 1 .profagent/run/keeper)" $$
 """
 
 
@@ -45,7 +51,8 @@ def test_nights_of_a_board_that_is_run_by_collect(served: Bench) -> None:
     more = f'["--remote-dir", "{served.remote}", "--release"]'
     documents = []
     for then in ("unload", "unload", "crash"):
-        file.write_text(SETTINGS.format(count=INFERENCES, then=then, more=more), "utf-8")
+        text = SETTINGS.format(attempts=1, main="main", count=INFERENCES, then=then, more=more)
+        file.write_text(text, "utf-8")
         ended = profagent("nightly", "run", "--config", file, "--json", **served.variables)
         assert ended.code == (1 if then == "crash" else 3), ended.err
         documents.append(ended.document)
@@ -62,3 +69,20 @@ def test_nights_of_a_board_that_is_run_by_collect(served: Bench) -> None:
     assert [each["cleared_us"] is None for each in sessions] == [False, False, True]
     # What retention let go of takes no room in any form.
     assert len(list((served.workspace / "nightly" / "jobs").iterdir())) == 1
+
+
+def test_a_board_that_is_restarted_while_it_runs_is_tried_again(served: Bench) -> None:
+    """All that runs there is gone at once."""
+    program = served.project / "restarted"
+    program.write_text(RESTARTED, "utf-8")
+    program.chmod(0o755)
+    file = served.project.parent / "nightly.toml"
+    text = SETTINGS.format(
+        attempts=2, main="restarted", count=3, then="unload", more=f'["--remote-dir", "{served.remote}"]'
+    )
+    file.write_text(text.partition('[[boards]]\nname = "ssh')[0], "utf-8")
+    ended = profagent("nightly", "run", "--config", file, "--json", **served.variables)
+    (board,) = ended.document["boards"]
+    assert (board["attempts"], board["problems"], board["session"]) == (2, [], 2), ended.err
+    assert "the board was restarted, or the keeper of the run was killed" in ended.err
+    assert "the next attempt is in 1 s" in ended.err

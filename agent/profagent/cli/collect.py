@@ -194,7 +194,7 @@ def _report(done: Collected, *, as_json: bool) -> None:
         tell(f"  → {cause.remedy}")
     if as_json:
         document = {
-            "status": done.status,
+            "status": None if done.is_lost else done.status,
             "exit_code": done.exit_code,
             "jobs": [str(job) for job in done.jobs],
             "causes": [{key: printable(value) for key, value in asdict(cause).items()} for cause in done.causes],

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from profagent.collect.place import Place
     from profagent.collect.program import Main
 
-__all__ = ["Aftermath", "Cause", "causes", "failure"]
+__all__ = ["LOST", "Aftermath", "Cause", "causes", "failure"]
 
+# Why a run is over, where the board tells: its host was away for too long, or nobody knows.
+ABANDONED, LOST = "abandoned", "lost"
 NOT_EXECUTABLE, NOT_FOUND, SIGNALLED = 126, 127, 128
 LEAST_FREE_KIB = 1024
 _MEANT = {
@@ -120,7 +122,12 @@ def _not_executable(after: Aftermath) -> Cause:
 
 
 def _kept_from(after: Aftermath) -> Cause:
-    if after.why == "abandoned":
+    if after.why == LOST:
+        return Cause(
+            f"nobody knows how {after.place.main} ended: the board was restarted, or the keeper of the run was killed",
+            "run it again; on the board, uptime and dmesg tell which it was",
+        )
+    if after.why == ABANDONED:
         return Cause("the program was ended: this host was away for too long", "keep the link up, and run it again")
     return Cause(
         f"the program was not started, for {after.acl_json} cannot be written: {after.why}",

@@ -65,7 +65,7 @@ fi
 echo "$$ $(begun $$) $boot $who" >"$lock/owner" || { rmdir "$lock"; exit 1; }
 trap 'unlock' EXIT
 mkdir -p "$own" || exit 1
-put_back "$(cat "$own/acl" 2>/dev/null)"
+put_back "$(cat "$own/acl" 2>/dev/null)" && rm -f "$own/acl"
 rm -rf "$run"
 mkdir "$run" && echo "$$ $(begun $$) $boot" >"$run/keeper" || exit 1
 mkfifo "$lock/stdout" "$lock/stderr" && echo 000 >"$run/status.part" && echo "$$" >"$run/follower" || exit 1

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from profagent.collect.explain import LOST
 from profagent.collect.output_steps import GONE, NOT_KEPT, follower, kept_from
 from profagent.collect.run_steps import ABANDONED_S, LOCK, how_it_ended, keeper, left, main_script, minder, stopped
 from profagent.errors import ProfagentError, UnreachableError
@@ -33,7 +34,10 @@ _STOP_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a program ended: its exit status, 128 + n for a signal. `why` it was not started, or was ended, if known."""
+    """How a program ended: its exit status, 128 + n for a signal. `why` it was not started, or was ended, if known.
+
+    LOST in `why`: the board was restarted, or the keeper killed, and how it ended is not known.
+    """
 
     status: int
     why: str
@@ -82,20 +86,27 @@ class BoardRun:
         await remote.put(b"", f"{run}/go")
 
     async def followed(self) -> RunEnd:
-        """Show what it writes until it has ended, over links that are lost. ProfagentError when nobody knows how."""
+        """Show what it writes until it has ended, over links that are lost. Raises ProfagentError, RefusedError."""
         return await self._ssh.persist(self._follow)
 
     async def stop(self) -> None:
         """End it: asked first, made to after a grace. Raises ProfagentError, RefusedError."""
         await self._ssh.persist(lambda remote: remote.run(stopped(self._place)))
 
-    async def leave(self) -> None:
-        """Have the board forget the run."""
+    async def leave(self, end: RunEnd) -> None:
+        """Have the board forget the run; where its keeper is gone, another one puts right what that left."""
+        if end.why == LOST:
+            with suppress(ProfagentError):
+                async with self.held():
+                    pass
+            return
         await self._ssh.persist(lambda remote: remote.run(left(self._place)))
 
     async def _follow(self, remote: Remote) -> RunEnd:
         while (status := await self._shown_by(remote)) == NOT_KEPT:
             await self._pass_over(remote)
+        if status == GONE:
+            return RunEnd(1, LOST, self._complaint.decode("utf-8", "replace"))
         if status != 0:
             raise _lost_sight(remote.host, status)
         told = (await remote.must(how_it_ended(self._place))).text.split("\n", 1)
@@ -182,11 +193,6 @@ def _not_held(host: str, word: str, rest: str, complaint: str) -> ProfagentError
 
 
 def _lost_sight(host: str, status: int) -> ProfagentError:
-    if status == GONE:
-        return ProfagentError(
-            f"nobody on {host} knows how the program ended: the board was restarted, or its keeper killed",
-            hint="run it again; an acl.json that was changed is put back then",
-        )
     return ProfagentError(
         f"following the program on {host} ended with status {status}",
         hint="another profagent may follow it; or look there whether it has tail, cat and sed",

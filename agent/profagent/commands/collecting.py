@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profagent.collect.explain import Cause, causes, failure
+from profagent.collect.explain import LOST, Cause, causes, failure
 from profagent.collect.run_steps import jobs_in, released
 from profagent.commands.board_record import exit_code_of
 from profagent.commands.board_run import BoardRun
@@ -78,6 +78,8 @@ class Collected:
     jobs: tuple[Path, ...]
     causes: tuple[Cause, ...]
     summary: dict[str, Any] | None
+    is_lost: bool = False
+    """Whether nobody knows how the program ended; its status is 1 then."""
 
     @property
     def exit_code(self) -> int:
@@ -158,10 +160,11 @@ class _Collect:
                         recording = await stack.enter_async_context(self._recorded(ready))
                     await run.start(self._options.arguments, self._options.environment, ready.acl_json, ready.text)
             end = await self._followed(run, recording)
-            self._tell(f"{place.main} has ended with {end.status}")
+            if end.why != LOST:
+                self._tell(f"{place.main} has ended with {end.status}")
             ended = await self._drained(ready, end, recording)
         done = await self._kept(ready, ended)
-        await run.leave()
+        await run.leave(end)
         return done
 
     async def _prepared(self, place: Place, machine: str) -> Prepared:
@@ -256,4 +259,4 @@ class _Collect:
         after = await self._ssh.persist(lambda remote: aftermath(remote, ready, ended.end, files))
         failed = failure(after)
         odd = (*([failed] if failed else []), *causes(after))
-        return Collected(ended.end.status, tuple(jobs), odd, summary)
+        return Collected(ended.end.status, tuple(jobs), odd, summary, is_lost=ended.end.why == LOST)

@@ -89,14 +89,14 @@ class NightRun:
         return outcome
 
     async def _captured(self, board: Board, outcome: Outcome, stop: asyncio.Event) -> Captured:
-        """Attempts until one reaches the board, or its time is over."""
+        """Attempts until one reaches the board, which is not restarted meanwhile, or its time is over."""
         deadline = self.clock() + duration_s(self.settings.time_limit)
         wait_s = duration_s(self.settings.wait)
         while not stop.is_set():
             outcome.attempts += 1
             found = await self._attempt(board, deadline, stop)
             left_s = deadline - self.clock()
-            if not found.is_away or outcome.attempts >= self.settings.attempts or left_s <= 0:
+            if not (found.is_away or found.is_lost) or outcome.attempts >= self.settings.attempts or left_s <= 0:
                 return found
             self.tell(f"{board.name}: {found.problem}; the next attempt is in {min(wait_s, left_s):.0f} s")
             await _waited(min(wait_s, left_s), stop)

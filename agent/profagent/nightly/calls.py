@@ -23,12 +23,14 @@ class Captured(NamedTuple):
     """What came of one attempt. `session` is None where there is none; `problem` is empty where all is well.
 
     `is_away`: the board could not be reached, and may be later. `is_incomplete`: data that existed is missing.
+    `is_lost`: the board was restarted while its program ran.
     """
 
     session: int | None
     problem: str = ""
     is_away: bool = False
     is_incomplete: bool = False
+    is_lost: bool = False
 
 
 def capture_call(board: Board, folder: Path, workspace: Path, run: str, counter_map: str = "") -> list[str]:
@@ -71,7 +73,8 @@ def captured(code: int, document: Mapping[str, Any] | None, said: str) -> Captur
     if code == INCOMPLETE and not document.get("status"):
         return Captured(session, said or "data is missing", is_incomplete=True)
     if code:
-        return Captured(session, "; ".join(causes) or f"the program ended with exit code {code}")
+        problem = "; ".join(causes) or f"the program ended with exit code {code}"
+        return Captured(session, problem, is_lost=document.get("status", code) is None)
     return Captured(session)
 
 

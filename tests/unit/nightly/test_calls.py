@@ -51,5 +51,7 @@ def test_what_came_of_a_program() -> None:
     own = {"session": {"session": 3}, "causes": [], "status": 4}
     assert captured(4, own, "") == Captured(3, "the program ended with exit code 4")
     assert not captured(3, {"session": None, "causes": [], "status": 3}, "").is_away
+    restarted = {"session": {"session": 3}, "causes": [{"text": "nobody knows"}], "status": None}
+    assert captured(1, restarted, "") == Captured(3, "nobody knows", is_lost=True)
     lost = {"session": {"session": 3}, "causes": [], "status": 0}
     assert captured(4, lost, "") == Captured(3, "data is missing", is_incomplete=True)
