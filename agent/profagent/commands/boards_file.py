@@ -47,7 +47,7 @@ class BoardEntry:
     @property
     def is_behind_ssh(self) -> bool:
         """Whether its daemon listens on the board alone, say at a loopback address of its own: only SSH leads there."""
-        return bool(self.ssh) and is_local(full_address(self.address))
+        return bool(self.ssh) and is_local(self.address)
 
     def check(self, source: str) -> Self:
         """Raises UsageError, which names `source`, for what cannot be right."""

@@ -10,7 +10,7 @@ from profagent.collect.roots_steps import registered, unregistered
 from profagent.commands.tunnelling import OverSsh, reached
 from profagent.errors import ProfagentError, UnreachableError
 from profagent.link.channel import connected
-from profagent.link.credentials import DEFAULT_PORT, Access, is_local
+from profagent.link.credentials import Access, full_address, is_local
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -79,9 +79,9 @@ class CollectDaemon:
 
     async def _way(self, stack: AsyncExitStack, tell: Callable[[str], None], stop: asyncio.Event) -> Access | None:
         """Directly to a board that has a name and an address; else through a tunnel, where one listens on loopback."""
-        if self._entry is not None and not is_local(self._entry.address):
+        address = full_address("127.0.0.1" if self._entry is None else self._entry.address)
+        if self._entry is not None and not is_local(address):
             return Access(known={self._board: self._entry.known})
-        address = self._entry.address if self._entry is not None else f"127.0.0.1:{DEFAULT_PORT}"
         if not await self._ssh.remote.answers(address):
             return None
         return await stack.enter_async_context(reached([self._board], Access(), OverSsh(asker=self._asker), tell, stop))

@@ -153,7 +153,7 @@ def host_of(address: str) -> str:
 
 def is_local(address: str) -> bool:
     """Whether an address does not leave this host: a loopback one, or a Unix socket."""
-    host = host_of(address)
+    host = host_of(full_address(address))
     try:
         return address.startswith("unix:") or ipaddress.ip_address(host).is_loopback
     except ValueError:

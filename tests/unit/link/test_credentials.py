@@ -55,6 +55,8 @@ def test_default_keys_are_in_the_users_configuration(monkeypatch: pytest.MonkeyP
         ("127.8.9.1:1", True),
         ("[::1]:1", True),
         ("localhost:1", True),
+        ("127.0.0.2", True),
+        ("192.0.2.1", False),
         ("unix:/run/d.sock", True),
         ("192.168.1.20:1", False),
         ("0.0.0.0:1", False),
