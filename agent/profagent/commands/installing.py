@@ -25,7 +25,7 @@ from profagent.deploy.units import installed_init, owned_init
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
     from profagent.commands.boards_file import BoardEntry
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board
     from profagent.ssh.remote import Remote
 
-__all__ = ["Installation", "Target"]
+__all__ = ["Installation", "Target", "first_complaint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +113,8 @@ class Installation:
         ran = await self._remote.run(checked_settings(self._layout, self._layout.version(target.version), path))
         if ran.status != 0:
             said = (ran.stderr or ran.stdout).decode("utf-8", "replace").strip().splitlines() or [ran.complaint]
-            raise ProfagentError(
-                f"{target.version} cannot run on {self._facts.hostname}: {said[0]}",
-                hint=said[-1].strip() if len(said) > 1 else "see `profagent deploy --help`",
-            )
+            why, hint = first_complaint(said)
+            raise ProfagentError(f"{target.version} cannot run on {self._facts.hostname}: {why}", hint=hint)
         await self._remote.put(settings.text.encode(), path)
 
     def _switch(self, target: Target) -> Switch:
@@ -177,6 +175,16 @@ class Installation:
     async def tidy(self, current: str, previous: str) -> None:
         """Remove other versions."""
         await self._remote.must(cleared_versions(self._layout, current, previous))
+
+
+def first_complaint(said: Sequence[str]) -> tuple[str, str]:
+    """The first mistake that `--check-config` names with its hint, else why the version does not run at all."""
+    if said[0].startswith("Traceback"):
+        return said[-1], "that is its own fault, not the settings': bring it anew, or another version"
+    mistakes = [line for line in said if not line.startswith(" ")]
+    more = f"; and {len(mistakes) - 1} more" if len(mistakes) > 1 else ""
+    has_hint = len(said) > 1 and said[1].startswith(" ")
+    return f"{said[0]}{more}", said[1].strip() if has_hint else "see `profagent deploy --help`"
 
 
 def _last_message(log: bytes) -> str:
