@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profagent.nightly.verdict import headlines
+from profagent.nightly.verdict import Verdict, headlines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +42,8 @@ def _board_lines(outcome: Outcome) -> Iterator[str]:
     attempts = f"{outcome.attempts} attempt{'' if outcome.attempts == 1 else 's'}"
     yield f"{session}, {attempts}, {outcome.seconds:.0f} s"
     yield from outcome.problems
+    if outcome.verdict is Verdict.UNDECIDED and not outcome.compared:
+        yield "nothing to compare with: no good night before, and no baseline"
     for compared in outcome.compared:
         yield from _compared_lines(compared)
 

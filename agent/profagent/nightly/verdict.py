@@ -16,7 +16,7 @@ class Verdict(IntEnum):
     """How a board's night was; the largest is the whole night's."""
 
     GOOD = 0
-    UNDECIDED = 1  # it ran, and there was nothing to compare it with
+    UNDECIDED = 1  # it ran, and was not compared with all that it was to be compared with
     INCOMPLETE = 2
     AWAY = 3
     FAILED = 4
@@ -84,7 +84,7 @@ class Outcome:
             return Verdict.FAILED
         if self.is_incomplete:
             return Verdict.INCOMPLETE
-        told = any(each.can_tell and not each.problem for each in self.compared)
+        told = any(each.can_tell for each in self.compared) and not any(each.problem for each in self.compared)
         return Verdict.GOOD if told else Verdict.UNDECIDED
 
 

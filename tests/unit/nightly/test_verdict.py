@@ -24,6 +24,7 @@ NEW = Outcome("new", 5)
         (NEW, Verdict.UNDECIDED, 0),
         (Outcome("few", 1, compared=[Compared("x", 1, can_tell=False)]), Verdict.UNDECIDED, 0),
         (Outcome("none", 1, compared=[Compared("x", 1, problem="it is gone")]), Verdict.UNDECIDED, 0),
+        (Outcome("half", 1, compared=[AS_BEFORE, Compared("x", 1, problem="it is gone")]), Verdict.UNDECIDED, 0),
         (INCOMPLETE, Verdict.INCOMPLETE, 4),
         (AWAY, Verdict.AWAY, 3),
         (FAILED, Verdict.FAILED, 1),
@@ -62,6 +63,11 @@ def test_the_report() -> None:
         )
         + "gone: away\n  no session, 0 attempts, 0 s\n  cannot reach it\nlet go of session 1"
     )
+
+
+def test_a_first_night_says_why_it_is_undecided() -> None:
+    lines = list(report_lines(Night("now", [NEW]), as_markdown=True))
+    assert lines[-1] == "- nothing to compare with: no good night before, and no baseline"
 
 
 def test_test_cases_fail_where_something_is_slower_or_went_wrong() -> None:
