@@ -25,7 +25,7 @@ from profagent.deploy.units import installed_init, owned_init
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from pathlib import Path
 
     from profagent.commands.boards_file import BoardEntry
@@ -112,8 +112,8 @@ class Installation:
         await self._remote.put(proposed(settings.text, target.files).encode(), path)
         ran = await self._remote.run(checked_settings(self._layout, self._layout.version(target.version), path))
         if ran.status != 0:
-            said = (ran.stderr or ran.stdout).decode("utf-8", "replace").strip().splitlines() or [ran.complaint]
-            why, hint = first_complaint(said)
+            said = (ran.stderr or ran.stdout).decode("utf-8", "replace").strip() or ran.complaint
+            why, hint = first_complaint(said, target.files)
             raise ProfagentError(f"{target.version} cannot run on {self._facts.hostname}: {why}", hint=hint)
         await self._remote.put(settings.text.encode(), path)
 
@@ -177,8 +177,14 @@ class Installation:
         await self._remote.must(cleared_versions(self._layout, current, previous))
 
 
-def first_complaint(said: Sequence[str]) -> tuple[str, str]:
-    """The first mistake that `--check-config` names with its hint, else why the version does not run at all."""
+def first_complaint(text: str, staged: Iterable[str]) -> tuple[str, str]:
+    """The first mistake that `--check-config` names with its hint, else why the version does not run at all.
+
+    The staged files are called by the names that they are to have.
+    """
+    for name in staged:
+        text = text.replace(f"{name}.new", name)
+    said = text.splitlines()
     if said[0].startswith("Traceback"):
         return said[-1], "that is its own fault, not the settings': bring it anew, or another version"
     mistakes = [line for line in said if not line.startswith(" ")]
