@@ -88,6 +88,8 @@ def _heading(answer: Stats) -> str:
 
 def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[str]:
     """What the figures are of, and what is missing."""
+    if not answer.rows and not any(each.left_out for each in answer.left_out):
+        yield f"nothing was recorded that could be told by {answer.by}"
     if len(rows) < len(answer.rows):
         yield f"{len(rows)} of {len(answer.rows)} rows shown; shares are of all"
     if answer.unit == "ticks":

@@ -70,6 +70,11 @@ def test_what_rests_on_a_counter_that_is_not_certain_is_marked(
     assert (document["likely"], document["rows"][0]["bound by"]) == ([likely], "cube")
 
 
+def test_that_there_is_nothing_is_said(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _stats(workspace, "--by", "api") == 0
+    assert "nothing was recorded that could be told by api" in capsys.readouterr().out
+
+
 def test_rows_are_sorted_and_cut(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _stats(workspace, "--sort", "layer", "--top", "1", "--skip", "0") == 0
     out = capsys.readouterr().out
