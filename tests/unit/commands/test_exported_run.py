@@ -91,5 +91,12 @@ def test_what_is_no_such_table_is_refused_by_name(tmp_path: Path, name: str, tex
         read_exported([_table(tmp_path, name, text)], None)
 
 
+@pytest.mark.parametrize("text", ["[]", "{}", "no JSON"])
+def test_what_is_no_metadata_tells_nothing(tmp_path: Path, text: str) -> None:
+    _table(tmp_path, "metadata.json", text)
+    _, provenance = read_exported([_table(tmp_path, "some.csv", TABLE.format("2.000"))], None)
+    assert provenance == []
+
+
 def test_a_folder_without_tables_is_none(tmp_path: Path) -> None:
     assert exported_files(tmp_path) == []
