@@ -61,22 +61,27 @@ def in_blocks(values: NDArray[np.float64], length: int) -> NDArray[np.float64]:
 def wander(times: NDArray[np.float64]) -> float:
     """The variance of the mean of a run's whole times, as a share of it: how far the run as a whole may be off.
 
-    It is at most that of the times themselves.
+    Neighbours count as more alike than they were found by one standard error of that: a run that wanders slowly looks
+    steadier than it is. The variance is at most that of the times themselves.
     """
     if len(times) < FEWEST_ROWS or not np.ptp(times):
         return 0.0
     spread = MAD_TO_SIGMA * mad(times) / float(np.median(times))
-    return spread**2 * min(1.0, _by_neighbours(_ranked(times[:, np.newaxis])) / len(times))
+    return spread**2 * min(1.0, _by_neighbours(_ranked(times[:, np.newaxis]), errors=1.0) / len(times))
 
 
 def _ranked(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable").astype(np.float64)
 
 
-def _by_neighbours(ranked: NDArray[np.float64]) -> float:
-    """The inflation of rows that each keep a share of their forerunner's deviation, the same in all columns."""
+def _by_neighbours(ranked: NDArray[np.float64], errors: float = 0.0) -> float:
+    """The inflation of rows that each keep a share of their forerunner's deviation, the same in all columns.
+
+    `errors`: how many of its standard errors are added to the share that was found.
+    """
     centred = ranked - ranked.mean(axis=0)
     alike = float(((centred[1:] * centred[:-1]).sum(axis=0) / (centred**2).sum(axis=0)).mean())
     # Of so few rows the share is found too small, by this much.
     share = min(max(alike + (1 + 3 * alike) / len(ranked), 0.0), MOST_ALIKE)
+    share = min(share + errors * math.sqrt((1 - share**2) / len(ranked)), MOST_ALIKE)
     return (1 + share) / (1 - share)

@@ -45,3 +45,9 @@ def test_a_whole_run_that_wanders_may_be_off_by_more_and_by_no_more_than_its_spr
     assert 5 * wander(steady) < wander(slow) <= (2 * NOISE) ** 2
     assert wander(np.linspace(99, 101, 20)) < 0.01**2
     assert wander(np.full(50, 7.0)) == wander(np.arange(5.0)) == 0.0
+
+
+def test_how_far_a_short_run_that_wanders_may_be_off_is_hardly_told_too_small() -> None:
+    runs = [100 * (1 + alike(np.random.default_rng(seed), 30, 1, 0.9)[:, 0]) for seed in range(200)]
+    off = np.var([run.mean() for run in runs]) / 100**2
+    assert np.median([wander(run) for run in runs]) > off / 2
