@@ -57,10 +57,11 @@ class Recording:
         self._jobs = JobRemarks()
         self._begun_jobs: set[str] = set()
         self._is_torn = False  # a batch was not committed, and may be in the mirrors
+        self._deletes = False
 
     async def begin(self, board: Board, address: str) -> None:
         """Begin or go on with the board's session; on a later stream, see that it is the same board."""
-        identity = board.identity or f"address {address}"
+        identity, self._deletes = board.identity or f"address {address}", board.deletes
         if self._identity:
             if identity != self._identity:
                 raise UnreachableError(
@@ -210,15 +211,14 @@ class Recording:
         self._jobs.stood_in(job.name, job.directory)
         if not is_known:
             unsettled = len(await self.session.unsettled_logs(job.name))
-            is_whole = job.caught_up and await self.session.has_finished(job.name)
-            entry = unseen_removal(is_ours=is_ours, is_whole=is_whole, incomplete_logs=unsettled)
-            self._jobs.note(job.name, entry)
+            # What the board itself deletes had come.
+            is_whole = job.caught_up and (self._deletes or await self.session.has_finished(job.name))
+            self._jobs.note(job.name, unseen_removal(is_ours=is_ours, is_whole=is_whole, incomplete_logs=unsettled))
         return await self._enter(job.name, REMOVED, caught_up=True)
 
     async def _note_removal(self, name: str) -> None:
         """A JOB was removed while it was followed: nobody knows what one that had not ended was to hold."""
-        state = await self.session.state_of(name)
-        if state not in ENDED_STATES and not await self.session.has_finished(name):
+        if await self.session.state_of(name) not in ENDED_STATES and not await self.session.has_finished(name):
             self._jobs.note(name, open_removal())
 
     async def _note_unfollowed(self, name: str) -> None:

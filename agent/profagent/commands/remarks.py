@@ -26,7 +26,7 @@ def remarks(board: Board, role: str, host_wall_us: int) -> Iterator[str]:
             f"{name} is open (--insecure): whoever reaches it may follow it, and nothing proves that it is the board;"
             " give its daemon certificates, see docs/security.md"
         )
-    if role == "viewer" and board.retention is not None and board.retention.policy != "keep":
+    if role == "viewer" and board.deletes:
         yield (
             f"to {name} this host is a viewer: what it copies does not count as delivered, and is not deleted there;"
             " for that it needs a certificate of `profagent keys issue host --role operator`"

@@ -60,6 +60,11 @@ class Board:
     retention: Retention | None = None
     insecure: bool = False
 
+    @property
+    def deletes(self) -> bool:
+        """Whether its daemon deletes files by itself."""
+        return self.retention is not None and self.retention.policy != "keep"
+
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:

@@ -17,7 +17,7 @@ from profagent.commands.workspace import Workspace
 from profagent.errors import DiskFullError, ProtocolError, UnreachableError
 from profagent.ingest.changes import LinkLedger
 from profagent.ingest.commit import Step
-from profagent.link.messages import Chunk, Clocks, Completed, LogEvent, Loss, Started
+from profagent.link.messages import Chunk, Clocks, Completed, LogEvent, Loss, Retention, Started
 from profagent.link.session import Happened
 from profagent.store.store import Store
 from tests.unit.commands.link import JOB, Sender, board, changes_of
@@ -369,6 +369,15 @@ async def test_what_a_job_that_went_unseen_lost_is_what_was_not_known_to_be_whol
     await gone.copy(state, complete=complete, caught_up=caught_up)
     ledger, _ = await gone.listed("JOB" + "B" * 29)
     assert [row[1] for row in ledger] == ([grade] if grade else [])
+
+
+async def test_what_a_board_that_deletes_what_was_delivered_has_deleted_had_come(tmp_path: Path) -> None:
+    """Its JOB had become quiet meanwhile."""
+    await _Gone(tmp_path).copy("open", complete=True, caught_up=True)
+    async with keeping(tmp_path) as kept:
+        await kept.recording.begin(replace(board(), retention=Retention("delivered")), "127.0.0.1:1")
+        await kept.recording.listed([])
+        assert [row[1] for row in await kept.rows(_Gone.LEDGER)] == ["note"]
 
 
 async def test_a_job_of_a_session_that_was_ended_is_no_loss_of_the_next(tmp_path: Path) -> None:
