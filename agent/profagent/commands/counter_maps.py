@@ -67,23 +67,34 @@ class CounterMaps:
 
         A map fits where it is simulated as the board is, and where it names its SDK, or either does not know it.
         """
+        fitting = [] if self.named is not None else self._fitting(simulated=simulated, sdk=sdk)
+        if len(fitting) == 1:
+            ((file, known),) = fitting
+            self._tell_once(f"counter map {known.name} of {file}, digest {known.fingerprint}")
+        elif fitting:
+            files = ", ".join(str(file) for file, _ in fitting)
+            self._tell_once(
+                f"{len(fitting)} counter maps fit, and none is taken: {files}; name one with --counter-map FILE"
+            )
+        return self.would_be(simulated=simulated, sdk=sdk)
+
+    def would_be(self, *, simulated: bool, sdk: str = "") -> CounterMap | None:
+        """The same, where nothing is decoded with it yet, and nothing is to be told."""
         if self.named is not None:
             return self.named
+        fitting = self._fitting(simulated=simulated, sdk=sdk)
+        if len(fitting) == 1:
+            return fitting[0][1]
+        return simulated_map() if simulated else None
+
+    def _fitting(self, *, simulated: bool, sdk: str) -> list[tuple[Path, CounterMap]]:
+        """The folder's maps that fit; of those that decode alike, the first."""
         fitting = {
             known.fingerprint: (file, known)
             for file, known in reversed(self._in_folder())
             if known.simulated == simulated and known.fits_sdk(sdk)
         }
-        if len(fitting) == 1:
-            ((file, known),) = fitting.values()
-            self._tell_once(f"counter map {known.name} of {file}, digest {known.fingerprint}")
-            return known
-        if fitting:
-            files = ", ".join(str(file) for file, _ in reversed(fitting.values()))
-            self._tell_once(
-                f"{len(fitting)} counter maps fit, and none is taken: {files}; name one with --counter-map FILE"
-            )
-        return simulated_map() if simulated else None
+        return [*reversed(fitting.values())]
 
     def _in_folder(self) -> list[tuple[Path, CounterMap]]:
         if self._found is None:

@@ -75,7 +75,7 @@ def _is_fresh(directory: Path, database: Path) -> bool:
 def _gained_map(database: Path, maps: CounterMaps) -> bool:
     with open_reader(database) as connection:
         session = find_session(connection)
-    found = MapUsed.of(maps.of(simulated=session.simulated, sdk=session.sdk_version))
+    found = MapUsed.of(maps.would_be(simulated=session.simulated, sdk=session.sdk_version))
     return session.counter_map in (None, found.name) and session.counter_map_digest != found.digest
 
 

@@ -67,6 +67,9 @@ def test_a_counter_map_that_is_found_later_or_was_changed_has_it_imported_again(
         (folder / "a.toml").write_text(text.replace("scale = 1.0", f"scale = {change or 1.0}"), "utf-8")
         assert _open(job, CounterMaps(folder=folder))
         assert not _open(job, CounterMaps(folder=folder))
+    told: list[str] = []
+    assert not _open(job, CounterMaps(folder=folder, tell=told.append))
+    assert told == [], "nothing is decoded with it"
     (folder / "a.toml").unlink()
     assert not _open(job, CounterMaps(folder=folder))
 
