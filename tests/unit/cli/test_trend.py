@@ -62,6 +62,26 @@ def test_of_a_layer(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.count("the level did not change") == 2
 
 
+def test_a_level_is_another_beyond_what_medians_are_uncertain_by(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Medians of 25 values with a MAD of 20 us are uncertain by 7.4 us: three times as much is 22 us."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    for night in range(3):
+        session = builder.session(started_us=START_US + night * DAY_US)
+        model = builder.model(builder.job(session, name=f"JOB{night}"), layers=("within", "beyond"))
+        for pic in range(25):
+            inference = builder.inference(session, model, pic, start_us=START_US + pic)
+            us = [1000 + 20 * (pic % 5 - 2) + (off if night else 0) for off in (16, 30)]
+            builder.aicore(inference, builder.new_part(session, model, "aicore"), [7 * each for each in us])
+    builder.close()
+    changes = []
+    for layer in ("within", "beyond"):
+        assert trend(tmp_path, "--model", "yolo", "--layer", layer, "--json") == 0
+        changes.append(len(json.loads(capsys.readouterr().out)[0]["changes"]))
+    assert changes == [0, 1]
+
+
 def test_figures_that_outlived_their_records_count_as_well(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert trend(workspace, "--model", "yolo", "--json") == 0
     before = json.loads(capsys.readouterr().out)

@@ -116,6 +116,17 @@ def test_the_document_and_the_test_cases(builder: DatabaseBuilder) -> None:
     assert cases[3][1] == "NEW has losses of 2"
 
 
+def test_calls_are_compared_where_a_condition_is_about_them(builder: DatabaseBuilder) -> None:
+    for number, slower in ((1, 0), (2, 5)):
+        session = _session(builder, f"JOB{number}", {"conv": 8})
+        part = builder.new_part(session, number, "acl_api")
+        builder.calls(part, [(api, 0, 50 + place % 3 + slower * (api == 2)) for place in range(12) for api in (2, 4)])
+    file = builder.close()
+    (outcome,) = _diff(file, "api.median>+5%").outcomes
+    assert [change.name for change in outcome.failing] == ["svp_acl_mdl_execute"]
+    assert _diff(file, "layer.median>+5%").calls == []
+
+
 def test_models_are_paired_by_name_and_others_told(builder: DatabaseBuilder) -> None:
     for session, other in ((1, "x"), (2, "y")):
         _session(builder, f"JOB{session}", {"a": 1}, model="m")
