@@ -13,6 +13,7 @@ from profagent.commands.labels import fits
 from profagent.commands.stats import StatsOptions, stats
 from profagent.errors import UsageError
 from profagent.store.queries import jobs_of, open_reader
+from profagent.store.sampling import sampling_of
 from profagent.store.summaries import all_sessions
 
 if TYPE_CHECKING:
@@ -133,9 +134,12 @@ def _is_asked(row: Row, options: TrendOptions) -> bool:
 
 
 def _facts(connection: sqlite3.Connection, session: Mapping[str, Any]) -> dict[str, str]:
-    """What may explain a change, as text: versions, the clock, labels."""
+    """What may explain a change, as text: versions, the clock, the interval, labels."""
     frequencies = {str(job.frequency_mhz) for job in jobs_of(connection, session["session"]) if job.frequency_mhz}
     known = {name: str(session[name]) for name in _FACTS if session[name]}
+    interval = sampling_of(connection, session["session"])["interval"]
+    if interval is not None:
+        known["interval"] = str(interval)
     labels = {f"label {key}": value for key, value in session["labels_by_key"].items() if key != OWN_LABEL}
     return {**known, "frequency_mhz": "+".join(sorted(frequencies)), **labels}
 

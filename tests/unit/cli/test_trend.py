@@ -18,7 +18,7 @@ NIGHTS = 4
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """Board 1 is as it was; board 2 is 6 % slower from its second night on, when its build changed."""
+    """Board 1 is as it was; board 2 is 6 % slower from its second night on, when its build and interval changed."""
     builder = DatabaseBuilder(tmp_path / "profagent.db")
     builder.insert("board", identity="0ddba12", hostname="gauss", model="SS928")
     for night in range(NIGHTS):
@@ -29,6 +29,7 @@ def workspace(tmp_path: Path) -> Path:
             builder.insert("session_label", session=session, key="build", value="b" if slower else "a")
             job = builder.job(session, name=f"JOB{board}{night}")
             model = builder.model(job, layers=("conv0", "pool0"))
+            builder.insert("sampling", model=model, sampled=12, passed_over=0, interval=2 if slower else 1)
             for pic in range(12):
                 inference = builder.inference(session, model, pic, start_us=at_us + pic)
                 part = builder.new_part(session, model, "aicore")
@@ -49,7 +50,7 @@ def test_the_board_and_the_night_are_told(workspace: Path, capsys: pytest.Captur
     assert second.startswith("gauss: median of yolo")
     assert "▁███" in second
     assert "from session 4 (2023-11-15 22:13) on: 2000.143 -> 2060.143 us, +3.0 %;" in second
-    assert "changed with it: label build: a -> b" in second
+    assert "changed with it: interval: 1 -> 2, label build: a -> b" in second
 
 
 def test_of_a_layer(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
