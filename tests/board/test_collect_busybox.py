@@ -34,3 +34,8 @@ def test_a_job_lands_and_ctrl_c_is_heard(served: Bench) -> None:
     (job,), (board_job,) = served.jobs, served.board_jobs
     assert content(job) == content(board_job)
     assert eventually(served.is_tidy)
+    released = served.collect("--release")
+    assert released.code == 0, released.err
+    # No daemon can be brought without a Python.
+    assert "the board's own daemon serves, and what has come is deleted at the end" in released.err
+    assert served.board_jobs == [board_job]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.commands.boards_file import BoardEntry, BoardsFile
+from profagent.commands.recording_options import own_consumer
 from tests.board.busybox_path import login_settings
 from tests.board.sshd import Sshd, running_sshd
 from tests.integration.board import content, running
@@ -52,13 +53,25 @@ def test_the_boards_own_daemon_is_told_of_the_directory(bench: Bench, home: Path
     with running("--roots-d", roots_d) as daemon:
         install(tmp_path / "prefix", daemon.process.pid)
         know(home, bench, daemon.address)
-        ended = bench.collect("--board", "euler", "--prefix", tmp_path / "prefix", "--interval", "1", "--release")
-        assert ended.code == 0, ended.err
+        options = ("--board", "euler", "--prefix", tmp_path / "prefix", "--interval", "1")
+        ended, released = bench.collect(*options), bench.collect(*options, "--release")
+        assert ended.code == released.code == 0, ended.err + released.err
     assert "is a root of the board's daemon for this run" in ended.err
     assert "bringing a daemon" not in ended.err
     assert [path.name for path in roots_d.iterdir()] == ["other.conf"]
-    assert len(bench.jobs) == 1
-    assert not bench.board_jobs
+    # That one deletes nothing.
+    assert "bringing a daemon" in released.err
+    assert (len(bench.jobs), len(bench.board_jobs)) == (2, 1)
+
+
+def test_a_daemon_that_deletes_by_itself_is_used_for_a_release(bench: Bench, home: Path, tmp_path: Path) -> None:
+    retains = ("--retain", "delivered", "--retain-for", own_consumer())
+    with running("--root", bench.remote.parent, *retains) as daemon:
+        know(home, bench, daemon.address)
+        ended = bench.collect("--board", "euler", "--interval", "1", "--release")
+    assert ended.code == 0, ended.err
+    assert "bringing a daemon" not in ended.err
+    assert (len(bench.jobs), bench.board_jobs) == (1, [])
 
 
 def test_a_daemon_that_has_the_directory_already_is_left_alone(bench: Bench, home: Path) -> None:

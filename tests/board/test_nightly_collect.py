@@ -48,7 +48,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 def test_nights_of_a_board_that_is_run_by_collect(served: Bench) -> None:
     """One that is well twice and crashes then; another is away."""
     file = served.project.parent / "nightly.toml"
-    more = f'["--remote-dir", "{served.remote}", "--release"]'
+    more = f'["--remote-dir", "{served.remote}"]'
     documents = []
     for then in ("unload", "unload", "crash"):
         text = SETTINGS.format(attempts=1, main="main", count=INFERENCES, then=then, more=more)

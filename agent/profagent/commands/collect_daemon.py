@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from profagent.commands.boards_file import BoardEntry
     from profagent.commands.patient_ssh import PatientSsh
     from profagent.deploy.layout import Layout
+    from profagent.link.messages import Board
     from profagent.ssh.passwords import Asker
 
 __all__ = ["CollectDaemon"]
@@ -49,26 +50,50 @@ class CollectDaemon:
     ) -> AsyncIterator[Access]:
         """How to reach the installed daemon, where it serves the directory or may be told to; else a temporary one.
 
-        That deletes what `consumer` has when it `releases`. Raises ProfagentError, UnreachableError.
+        Where what `consumer` has is to be deleted (`releases`), the one that does so while it comes, if there is one.
+        Raises ProfagentError, UnreachableError.
         """
+        deleting_for = consumer if releases else ""
         async with AsyncExitStack() as stack:
-            access = await self._installed(stack, tell, stop)
+            access = await self._installed(stack, deleting_for, tell, stop)
             if access is None:
-                release = ("--retain", "delivered", "--retain-for", consumer) if releases else ()
-                settings = ("--state", self._state, *release)
-                over = OverSsh((self._output,), bundle, settings, is_own=True, asker=self._asker)
-                access = await stack.enter_async_context(reached([self._board], Access(), over, tell, stop))
+                access = await self._temporary(stack, bundle, deleting_for, tell, stop)
             yield access
 
+    async def _temporary(
+        self,
+        stack: AsyncExitStack,
+        bundle: Path | None,
+        deleting_for: str,
+        tell: Callable[[str], None],
+        stop: asyncio.Event,
+    ) -> Access:
+        """One that is brought; where that cannot be, one that does not delete serves as well."""
+        release = ("--retain", "delivered", "--retain-for", deleting_for) if deleting_for else ()
+        over = OverSsh((self._output,), bundle, ("--state", self._state, *release), is_own=True, asker=self._asker)
+        try:
+            return await stack.enter_async_context(reached([self._board], Access(), over, tell, stop))
+        except UnreachableError:
+            raise
+        except ProfagentError as error:
+            access = await self._installed(stack, "", tell, stop) if deleting_for else None
+            if access is None:
+                raise
+            tell(f"{error}: the board's own daemon serves, and what has come is deleted at the end")
+            return access
+
     async def _installed(
-        self, stack: AsyncExitStack, tell: Callable[[str], None], stop: asyncio.Event
+        self, stack: AsyncExitStack, deleting_for: str, tell: Callable[[str], None], stop: asyncio.Event
     ) -> Access | None:
-        """None where there is none that serves the directory."""
+        """None where there is none that serves the directory, and deletes what a consumer has where one is named."""
         try:
             access = await self._way(stack, tell, stop)
             if access is None:
                 return None
-            if self._is_below(await self._roots(access)):
+            board = await self._described(access)
+            if deleting_for and not _deletes(board, deleting_for):
+                return None
+            if self._is_below(board.roots):
                 return access
             if await self._register(stack) and await self._has_taken(access):
                 tell(f"{self._output} is a root of the board's daemon for this run")
@@ -100,15 +125,20 @@ class CollectDaemon:
 
     async def _has_taken(self, access: Access) -> bool:
         until = asyncio.get_running_loop().time() + _ROOT_S
-        while not self._is_below(await self._roots(access)):
+        while not self._is_below((await self._described(access)).roots):
             if asyncio.get_running_loop().time() > until:
                 return False
             await asyncio.sleep(_LOOK_S)
         return True
 
-    async def _roots(self, access: Access) -> Sequence[str]:
+    async def _described(self, access: Access) -> Board:
         async with connected(self._board, access) as channel:
-            return (await channel.describe()).roots
+            return await channel.describe()
 
     def _is_below(self, roots: Sequence[str]) -> bool:
         return any(f"{self._output}/".startswith(f"{root.rstrip('/')}/") for root in roots)
+
+
+def _deletes(board: Board, consumer: str) -> bool:
+    kept = board.retention
+    return kept is not None and kept.policy == "delivered" and consumer in kept.retain_for
