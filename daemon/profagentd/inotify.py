@@ -29,7 +29,7 @@ _HEADER = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
 # The first notice after a rest goes on after this; while more arrive, they are gathered for longer.
 FIRST_S = 0.01
-GATHER_S = 0.1
+GATHER_S = 0.075
 
 
 class Notice(NamedTuple):

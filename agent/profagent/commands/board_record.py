@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from profagent.store.store import Store
 
 # Bytes gather so long before they are committed; design section 6 allows 250 ms.
-GATHER_S = 0.05
+GATHER_S = 0.1
 # A daemon keeps no more.
 TOLD_LOSSES = 1_000
 TELL_KEPT_S = 5.0
