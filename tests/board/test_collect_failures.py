@@ -166,6 +166,14 @@ def test_what_cannot_be_right(bench: Bench, arguments: tuple[str, ...], told: st
     assert not bench.remote.exists()
 
 
+def test_an_output_that_cannot_be_is_told_before_anything_is_done(bench: Bench) -> None:
+    bench.output = bench.project / "main" / "x"
+    ended = bench.collect()
+    assert ended.code == 1
+    assert f"cannot write {bench.output}" in ended.err
+    assert not bench.remote.exists()
+
+
 def test_a_directory_that_cannot_be_made(bench: Bench, tmp_path: Path) -> None:
     bench.remote = bench.project / "main" / "x"
     ended = bench.collect()

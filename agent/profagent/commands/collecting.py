@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.collect.explain import LOST, Cause, causes, failure
 from profagent.collect.run_steps import jobs_in, released
+from profagent.commands.atomic import make_directory
 from profagent.commands.board_record import exit_code_of
 from profagent.commands.board_run import BoardRun
 from profagent.commands.collect_daemon import CollectDaemon
@@ -100,6 +101,9 @@ async def collect(
 
     Raises UsageError, FormatError, ProfagentError, UnreachableError, RefusedError, StoreError.
     """
+    if options.profiler.records:
+        # Not only when there is something to write.
+        await asyncio.to_thread(make_directory, options.output)
     async with AsyncExitStack() as stack:
         async with interrupted_by(stop, _STARTED):
             ssh = await stack.enter_async_context(PatientSsh(options.target, options.asker, tell))
