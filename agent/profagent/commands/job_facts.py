@@ -51,7 +51,7 @@ def job_facts(directory: Path, about: str = "") -> Section:
 def _shown(job: JobRecords) -> Shown:
     inferences = [_Inference(job, path, name, done) for path, name, done in _with_done(job)]
     frequency_mhz = job.frequency_mhz
-    timed = [Timed(each.ticks, each.npu_us, frequency_mhz) for each in inferences] if frequency_mhz else []
+    timed = [each.timed(frequency_mhz) for each in inferences] if frequency_mhz else []
     numbered = list(_first(numbers for each in inferences for numbers in each.numbered()))
     return Shown(job.paths, _infos(job, LogKind.LAYER_INFO), _infos(job, LogKind.NET_INFO), timed, numbered)
 
@@ -102,15 +102,16 @@ class _Inference:
         is_whole = 0 < done.file_len <= len(data) <= LARGEST_LOG_BYTES
         self._records: Records = view_records(data[-done.file_len :] if is_whole else b"", AICORE_DTYPE)
 
-    @property
-    def ticks(self) -> int:
-        """Of all its layers."""
-        return int(self._records["ticks"].sum(dtype="u8"))
-
-    @property
-    def npu_us(self) -> int:
-        """From the first launch to the end, without the CPU's segments between."""
-        return self._done.end_us - self._done.start_us - self._cpu_us()
+    def timed(self, frequency_mhz: int) -> Timed:
+        """Its time from the first launch to the end, without the CPU's segments that were recorded between."""
+        cpu_us = self._cpu_us()
+        has_several_nets = len(np.unique(self._records["net"])) > 1
+        return Timed(
+            ticks=int(self._records["ticks"].sum(dtype="u8")),
+            window_us=self._done.end_us - self._done.start_us - cpu_us,
+            frequency_mhz=frequency_mhz,
+            may_have_cpu_part=has_several_nets and not cpu_us,
+        )
 
     def numbered(self) -> Iterator[Numbered]:
         """The numbers of each net whose layers are known."""

@@ -34,11 +34,15 @@ LEAST_US = 50
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One inference: the ticks of its layers in all, and its time on the NPU by its `.done` and its CPU records."""
+    """One inference: the ticks of its layers in all, and its time on the NPU by its `.done` and its CPU records.
+
+    `may_have_cpu_part`: some of that time may be the CPU's, of which there are no records.
+    """
 
     ticks: int
     window_us: int
     frequency_mhz: int
+    may_have_cpu_part: bool = False
 
     @property
     def layers_us(self) -> Mapping[str, float]:
@@ -54,7 +58,7 @@ def check_ticks(inferences: Sequence[Timed]) -> Answer:
         return cannot_tell(TICK_UNIT, f"no inference of {LEAST_US} us or more with a .done and the NPU's clock")
     allowed = [{name for name, us in each.layers_us.items() if us <= _most(each)} for each in usable]
     likely = [
-        {name for name in names if each.layers_us[name] >= LEAST_SHARE * each.window_us}
+        {name for name in names if each.may_have_cpu_part or each.layers_us[name] >= LEAST_SHARE * each.window_us}
         for names, each in zip(allowed, usable, strict=True)
     ]
     shares = (f"{_share(usable, name):.1%} by {name}" for name in TICK_UNIT.names)

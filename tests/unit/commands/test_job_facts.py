@@ -99,6 +99,14 @@ def test_a_job_without_clock_tables_and_data_cannot_tell(tmp_path: Path) -> None
     assert "simulated" not in section.about
 
 
+def test_a_cpu_part_that_was_not_recorded_makes_no_tick_longer(tmp_path: Path) -> None:
+    """300 us of layers and 4 ms of the CPU between them: by its time alone a tick might be a microsecond."""
+    job = made(tmp_path)
+    for path in job.glob("data/aicpu.*"):
+        path.unlink()
+    assert told(job)["tick-unit"].evidence.startswith("cannot tell: layers take of 3 inferences")
+
+
 def test_of_very_many_inferences_some_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INFERENCES", 2)
     assert "of 2 inferences" in told(made(tmp_path, 6))["tick-unit"].evidence
