@@ -21,7 +21,8 @@ from profagent.commands.atomic import write_atomically
 from profagent.commands.clearing_choice import Rules
 from profagent.commands.nightly import NightRun, check_durations, locked_for_night
 from profagent.commands.nightly_clearing import cleared_after_night
-from profagent.commands.nightly_history import keep_night, past_boards
+from profagent.commands.nightly_comparing import measures
+from profagent.commands.nightly_history import keep_night, past_boards, this_night
 from profagent.commands.nightly_telling import tell_night
 from profagent.commands.nightly_timer import Manager, install_timer, unit_folder
 from profagent.commands.workspace import Workspace, default_workspace
@@ -33,6 +34,8 @@ from profagent.nightly.settings import EXAMPLE, read_settings
 from profagent.nightly.verdict import Night, exit_code_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from profagent.nightly.settings import Nightly
 
 DEFAULT_CONFIG = Path("nightly.toml")
@@ -114,11 +117,12 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
     workspace = Workspace(_workspace(settings, config.resolve().parent))
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     with locked_for_night(workspace):
-        night_run = NightRun(
-            settings, config.resolve().parent, workspace, began, past_boards(workspace), tell, time.monotonic
-        )
-        outcomes = run_until_stopped(night_run.boards)
-        night = _kept(workspace, Night(began, outcomes, _cleared(workspace, rules)))
+        earlier = past_boards(workspace)
+        night_run = NightRun(settings, config.resolve().parent, workspace, began, earlier, tell, time.monotonic)
+        night = Night(began, run_until_stopped(night_run.boards))
+        boards = [*this_night(night), *earlier]
+        staying = [session for board in settings.boards for session in measures(board.name, boards)]
+        night = _kept(workspace, replace(night, remarks=_cleared(workspace, rules, staying)))
     for remark in tell_night(night, settings.tell):
         tell(remark)
     text = "\n".join(printable(line) for line in report_lines(night, as_markdown=as_markdown))
@@ -159,9 +163,9 @@ def _kept(workspace: Workspace, night: Night) -> Night:
     return night
 
 
-def _cleared(workspace: Workspace, rules: Rules) -> list[str]:
+def _cleared(workspace: Workspace, rules: Rules, staying: Sequence[int]) -> list[str]:
     try:
-        sessions = cleared_after_night(workspace, rules, now_us=time.time_ns() // 1000, tell=tell)
+        sessions = cleared_after_night(workspace, rules, staying, now_us=time.time_ns() // 1000, tell=tell)
     except ProfagentError as error:
         return [f"clearing up failed: {error}"]
     return [f"let go of the records of sessions {', '.join(map(str, sessions))}"] if sessions else []

@@ -9,19 +9,25 @@ from profagent.commands.clearing import chosen_sessions, clear
 from profagent.commands.clearing_choice import Rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from profagent.commands.workspace import Workspace
 
 __all__ = ["cleared_after_night"]
 
 
-def cleared_after_night(workspace: Workspace, rules: Rules, *, now_us: int, tell: Callable[[str], None]) -> list[int]:
-    """Let go of what the rules name, but for baselines; the sessions. Without rules nothing. Raises StoreError."""
+def cleared_after_night(
+    workspace: Workspace, rules: Rules, measures: Collection[int], *, now_us: int, tell: Callable[[str], None]
+) -> list[int]:
+    """Let go of what the rules name, but for baselines and `measures`, with which the next night is compared.
+
+    The sessions that went; without rules none. Raises StoreError.
+    """
     if rules == Rules() or not workspace.database.exists():
         return []
     with workspace.locked():
         baselines = {each.session: name for name, each in Baselines(workspace).all().items()}
-        chosen = chosen_sessions(workspace, rules, baselines=baselines)
+        staying = {**dict.fromkeys(measures, "of the next night"), **baselines}
+        chosen = chosen_sessions(workspace, rules, baselines=staying)
         clear(workspace, chosen, now_us=now_us, tell=tell)
     return sorted(each.session for group in chosen.groups for each in group)

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from profagent.commands.workspace import Workspace
     from profagent.nightly.settings import Board, Nightly
 
-__all__ = ["compared"]
+__all__ = ["compared", "measures"]
 
 LAST_GOOD = "the last good night"
-GOOD = (Verdict.GOOD.word, Verdict.UNDECIDED.word)
+# So many nights of which nobody could tell how they were are tried for one that can be compared with.
+MOST_MEASURES = 5
 
 
 def compared(
@@ -39,17 +40,30 @@ def compared(
             found.append(Compared(f"baseline {name}", None, problem=str(error)))
         else:
             found.append(_compared(f"baseline {name}", base, workspace, session, DiffOptions(conditions)))
-    good = last_good(board.name, earlier)
-    if good is not None and good not in [each.session for each in found]:
-        found.append(_compared(LAST_GOOD, good, workspace, session, DiffOptions(conditions)))
+    tried: list[Compared] = []
+    for good in measures(board.name, earlier):
+        if good in [each.session for each in found]:
+            break
+        tried.append(_compared(LAST_GOOD, good, workspace, session, DiffOptions(conditions)))
+        if tried[-1].tells:
+            return [*found, tried[-1]]
+    return [*found, *tried[:1]]
+
+
+def measures(board: str, earlier: Sequence[PastBoard]) -> list[int]:
+    """The sessions of the board's newest good night and of undecided ones since, newest first, of `earlier` as it is.
+
+    The first that tells anything is what the next night is compared with.
+    """
+    found: list[int] = []
+    for past in earlier:
+        if past.board != board or past.session is None or len(found) == MOST_MEASURES:
+            continue
+        if past.verdict in (Verdict.GOOD.word, Verdict.UNDECIDED.word):
+            found.append(past.session)
+        if past.verdict == Verdict.GOOD.word:
+            break
     return found
-
-
-def last_good(board: str, earlier: Sequence[PastBoard]) -> int | None:
-    """The session of the board's newest night that was good, or that there was nothing to compare with."""
-    return next(
-        (past.session for past in earlier if past.board == board and past.verdict in GOOD and past.session), None
-    )
 
 
 def _compared(against: str, base: int, workspace: Workspace, session: int, options: DiffOptions) -> Compared:
@@ -58,7 +72,16 @@ def _compared(against: str, base: int, workspace: Workspace, session: int, optio
         answer = diff(Operand(against, database, base), Operand(f"session {session}", database, session), options)
     except ProfagentError as error:
         return Compared(against, base, problem=str(error))
-    return Compared(against, base, tuple(_slower(answer)), tuple(answer.unfair), answer.can_tell)
+    untold = tuple(f"{each.condition.text}: {each.untold}" for each in answer.outcomes if each.untold)
+    only = (f"model {name} is only in {side}" for side, name in answer.only)
+    return Compared(
+        against,
+        base,
+        tuple(_slower(answer)),
+        (*answer.unfair, *only),
+        answer.can_tell,
+        untold=untold if answer.can_tell else (),
+    )
 
 
 def _slower(answer: Diff) -> list[Slower]:

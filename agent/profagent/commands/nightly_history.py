@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from profagent.commands.workspace import Workspace
     from profagent.nightly.verdict import Night
 
-__all__ = ["PastBoard", "keep_night", "past_boards"]
+__all__ = ["PastBoard", "keep_night", "past_boards", "this_night"]
 
 FOLDER = "nightly"
 # Verdicts are short; what is larger is no night of ours.
@@ -30,6 +30,11 @@ class PastBoard(NamedTuple):
     board: str
     verdict: str
     session: int | None
+
+
+def this_night(night: Night) -> list[PastBoard]:
+    """The boards of a night as later ones know them."""
+    return [PastBoard(night.run, each.board, each.verdict.word, each.session) for each in night.outcomes]
 
 
 def keep_night(workspace: Workspace, night: Night) -> Path:

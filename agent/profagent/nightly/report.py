@@ -55,9 +55,10 @@ def _compared_lines(compared: Compared) -> Iterator[str]:
         return
     if not compared.can_tell:
         yield f"too few inferences to tell anything beside {against}"
-    elif not compared.slower:
+    elif not compared.slower and not compared.untold:
         yield f"as {against}"
     for slower in compared.slower:
         percent = "" if slower.percent is None else f" {slower.percent:+.1f} %"
         yield f"beside {against}: {slower.what}{percent}, and {slower.condition} holds"
+    yield from (f"nobody can tell beside {against}: {line}" for line in compared.untold)
     yield from (f"unfair beside {against}: {line}" for line in compared.unfair)

@@ -50,7 +50,10 @@ class Slower:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A comparison: with what, what it found, what makes it unfair; `problem` where there was none."""
+    """A comparison: with what, what it found, what makes it unfair; `problem` where there was none.
+
+    `untold` says of which conditions nobody can tell, and why, where there was enough to tell others.
+    """
 
     against: str
     session: int | None
@@ -58,6 +61,12 @@ class Compared:
     unfair: tuple[str, ...] = ()
     can_tell: bool = True
     problem: str = ""
+    untold: tuple[str, ...] = ()
+
+    @property
+    def tells(self) -> bool:
+        """Whether it is an answer at all."""
+        return self.can_tell and not self.problem
 
 
 @dataclass(slots=True)
@@ -84,7 +93,9 @@ class Outcome:
             return Verdict.FAILED
         if self.is_incomplete:
             return Verdict.INCOMPLETE
-        told = any(each.can_tell for each in self.compared) and not any(each.problem for each in self.compared)
+        told = any(each.can_tell for each in self.compared) and not any(
+            each.problem or each.untold for each in self.compared
+        )
         return Verdict.GOOD if told else Verdict.UNDECIDED
 
 
@@ -159,6 +170,7 @@ def _document(outcome: Outcome) -> dict[str, Any]:
                 ],
                 "unfair": list(each.unfair),
                 "can_tell": each.can_tell,
+                "untold": list(each.untold),
                 "problem": each.problem,
             }
             for each in outcome.compared

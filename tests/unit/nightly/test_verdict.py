@@ -9,6 +9,7 @@ from profagent.nightly.verdict import Compared, Night, Outcome, Slower, Verdict,
 
 AS_BEFORE = Compared("baseline release", 1)
 SLOW = Compared("baseline release", 1, (Slower("layer.median>+5%", "layer conv2", 6.04),), ("other SDK",))
+UNTOLD = Compared("x", 1, untold=("layer[conv22].median>+5%: not in both runs: layer conv22",))
 GOOD = Outcome("fine", 2, compared=[AS_BEFORE])
 SLOWER = Outcome("slow", 3, compared=[SLOW, SLOW])
 AWAY = Outcome("gone", is_away=True, problems=["cannot reach it"])
@@ -25,6 +26,7 @@ NEW = Outcome("new", 5)
         (Outcome("few", 1, compared=[Compared("x", 1, can_tell=False)]), Verdict.UNDECIDED, 0),
         (Outcome("none", 1, compared=[Compared("x", 1, problem="it is gone")]), Verdict.UNDECIDED, 0),
         (Outcome("half", 1, compared=[AS_BEFORE, Compared("x", 1, problem="it is gone")]), Verdict.UNDECIDED, 0),
+        (Outcome("odd", 1, compared=[UNTOLD]), Verdict.UNDECIDED, 0),
         (INCOMPLETE, Verdict.INCOMPLETE, 4),
         (AWAY, Verdict.AWAY, 3),
         (FAILED, Verdict.FAILED, 1),
@@ -68,6 +70,13 @@ def test_the_report() -> None:
 def test_a_first_night_says_why_it_is_undecided() -> None:
     lines = list(report_lines(Night("now", [NEW]), as_markdown=True))
     assert lines[-1] == "- nothing to compare with: no good night before, and no baseline"
+
+
+def test_a_condition_that_nobody_can_tell_is_named() -> None:
+    lines = list(report_lines(Night("now", [Outcome("odd", 2, compared=[UNTOLD])]), as_markdown=False))
+    assert (
+        lines[-1] == "  nobody can tell beside x (session 1): layer[conv22].median>+5%: not in both runs: layer conv22"
+    )
 
 
 def test_test_cases_fail_where_something_is_slower_or_went_wrong() -> None:

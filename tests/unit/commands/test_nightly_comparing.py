@@ -1,0 +1,68 @@
+"""With which nights a night is compared, and what comes of that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profagent.commands.nightly_comparing import MOST_MEASURES, compared, measures
+from profagent.commands.nightly_history import PastBoard
+from profagent.commands.workspace import Workspace
+from profagent.nightly.settings import Board, Nightly, Record
+from tests.unit.store.database import START_US, DatabaseBuilder
+
+BOARD = Board("lab1", record=Record(until_finished=True))
+
+
+def past(*verdicts: str) -> list[PastBoard]:
+    """Nights of the board, newest first; the oldest is session 1."""
+    return [PastBoard("then", BOARD.name, verdict, len(verdicts) - at) for at, verdict in enumerate(verdicts)]
+
+
+@pytest.mark.parametrize(
+    ("nights", "expected"),
+    [
+        ([], []),
+        (past("good", "good"), [2]),
+        (past("slower", "incomplete", "failed", "good"), [1]),
+        (past("undecided", "slower", "good", "undecided"), [4, 2]),
+        (past(*["undecided"] * 9), [9, 8, 7, 6, 5]),
+        ([PastBoard("then", "lab2", "good", 7), PastBoard("then", BOARD.name, "good", None), *past("good")], [1]),
+    ],
+)
+def test_measures_are_the_last_good_night_and_undecided_ones_since(
+    nights: list[PastBoard], expected: list[int]
+) -> None:
+    assert measures(BOARD.name, nights) == expected
+    assert len(expected) <= MOST_MEASURES
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """Sessions of a layer: 6 inferences; 3; 6 that are slower, beside a model that others do not have."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    for name, count, us, models in (("A", 6, 100, ("net",)), ("B", 3, 100, ("net",)), ("C", 6, 110, ("net", "more"))):
+        session = builder.session()
+        for at, model in enumerate(models):
+            number = builder.model(
+                builder.job(session, name=f"JOB{name}{at}", frequency_mhz=700), model, layers=("conv",)
+            )
+            for pic in range(count):
+                inference = builder.inference(session, number, pic, start_us=START_US + pic)
+                builder.aicore(inference, builder.new_part(session, number, "aicore"), [7 * us])
+    builder.close()
+    return Workspace(tmp_path)
+
+
+def test_a_night_of_too_few_inferences_hides_no_good_one(workspace: Workspace) -> None:
+    settings = Nightly([BOARD], fail_if=["layer.median>+5%", "layer[conv22].median>+5%"])
+    (found,) = compared(settings, BOARD, workspace, 3, past("undecided", "undecided"))
+    assert (found.session, [each.what for each in found.slower]) == (1, ["layer conv"])
+    assert found.untold == ("layer[conv22].median>+5%: not in both runs: layer conv22",)
+    assert "model more is only in NEW" in found.unfair
+
+
+def test_where_no_night_tells_anything_the_newest_is_named(workspace: Workspace) -> None:
+    (found,) = compared(Nightly([BOARD], fail_if=["total.median>+3%"]), BOARD, workspace, 2, past("undecided"))
+    assert (found.session, found.can_tell, found.untold) == (1, False, ())
