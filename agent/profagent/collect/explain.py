@@ -86,7 +86,8 @@ def failure(after: Aftermath) -> Cause | None:
 
 def causes(after: Aftermath) -> Iterator[Cause]:
     """Why less was recorded than was asked for."""
-    if not after.asked.records:
+    was_started = after.why in ("", ABANDONED, LOST)
+    if not after.asked.records or not was_started:
         return
     if after.status == 0 and after.free_kib is not None and after.free_kib < LEAST_FREE_KIB:
         yield _DISK_FULL

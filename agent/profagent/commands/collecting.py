@@ -164,7 +164,7 @@ class _Collect:
                         recording = await stack.enter_async_context(self._recorded(ready))
                     await run.start(self._options.arguments, self._options.environment, ready.acl_json, ready.text)
             end = await self._followed(run, recording)
-            if end.why != LOST:
+            if not end.why:
                 self._tell(f"{place.main} has ended with {end.status}")
             ended = await self._drained(ready, end, recording)
         done = await self._kept(ready, ended)

@@ -64,6 +64,7 @@ def test_how_a_program_ended(status: int, complaint: str, wanted: str) -> None:
 
 def test_a_program_that_was_not_started_or_was_ended() -> None:
     assert "acl.json cannot be written: cp: denied" in ended(125, why="cp: denied")
+    assert told(replace(AFTER, status=125, why="cp: denied")) == ""
     assert "away for too long" in ended(143, why="abandoned")
     assert "the board was restarted, or the keeper" in ended(1, why="lost")
     assert "disk is full" in ended(1, free_kib=3)
