@@ -22,8 +22,9 @@ print('{"session": 1}')
 sys.exit(3)
 """
 UNTIL_INTERRUPTED = """
-import signal, sys
-signal.signal(signal.SIGINT, lambda *_: sys.exit(print("{}")))
+import json, os, signal, sys
+has_terminal = os.getsid(0) == os.getsid(os.getppid())
+signal.signal(signal.SIGINT, lambda *_: sys.exit(print(json.dumps({"has_terminal": has_terminal}))))
 print("up", file=sys.stderr, flush=True)
 signal.pause()
 """
@@ -43,6 +44,7 @@ async def test_a_line_without_end_is_told_in_pieces(monkeypatch: pytest.MonkeyPa
 
 
 async def test_one_that_is_told_to_stop_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told once: a terminal's Ctrl-C does not reach it."""
     stop = asyncio.Event()
     ended = await ran(UNTIL_INTERRUPTED, stop, lambda _: stop.set(), monkeypatch)
-    assert ended == Ended(0, {}, "up", is_stopped=True)
+    assert ended == Ended(0, {"has_terminal": False}, "up", is_stopped=True)
