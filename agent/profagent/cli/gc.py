@@ -12,13 +12,11 @@ import msgspec
 
 from profagent.cli import options
 from profagent.commands.baselines import Baselines
-from profagent.commands.clearing import chosen_sessions, clear, disk_bytes
+from profagent.commands.clearing import chosen_sessions, clear, disk_bytes, fitting_sessions
 from profagent.commands.clearing_choice import Rules
-from profagent.commands.labels import condition_of, fits
+from profagent.commands.labels import condition_of
 from profagent.commands.workspace import Workspace
 from profagent.errors import UsageError
-from profagent.store.queries import open_reader
-from profagent.store.summaries import all_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,8 +93,7 @@ def _run(
 ) -> None:
     if not workspace.database.exists():
         raise UsageError(f"there is no workspace in {workspace.root}", hint="name another one with --workspace DIR")
-    with open_reader(workspace.readable_database()) as connection:
-        asked = {each["session"] for each in all_sessions(connection) if fits(each, conditions)}
+    asked = fitting_sessions(workspace, conditions)
     baselines = {each.session: name for name, each in Baselines(workspace).all().items()}
     chosen = chosen_sessions(workspace, rules, asked=asked, baselines=baselines)
     before = disk_bytes(workspace.root)

@@ -19,6 +19,7 @@ from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_until_stopped, tell
 from profagent.commands.atomic import write_atomically
 from profagent.commands.clearing_choice import Rules
+from profagent.commands.labels import condition_of
 from profagent.commands.nightly import NightRun, check_durations, locked_for_night
 from profagent.commands.nightly_clearing import cleared_after_night
 from profagent.commands.nightly_comparing import measures
@@ -30,7 +31,7 @@ from profagent.errors import ProfagentError, UsageError
 from profagent.export.junit import junit_xml
 from profagent.export.table import printable
 from profagent.nightly.report import junit_cases, report_lines
-from profagent.nightly.settings import EXAMPLE, read_settings
+from profagent.nightly.settings import example, read_settings
 from profagent.nightly.verdict import Night, exit_code_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from profagent.nightly.settings import Nightly
 
 DEFAULT_CONFIG = Path("nightly.toml")
-DEFAULT_TIME = "*-*-* 02:00"
 
 
 config_option = click.option(
@@ -69,23 +69,23 @@ def command() -> None:
     help="Install a systemd timer that runs it every night.",
 )
 @click.option(
-    "--at", default=DEFAULT_TIME, show_default=True, metavar="WHEN", help="When, as systemd's OnCalendar takes it."
+    "--at", metavar="WHEN", help="When, as systemd's OnCalendar takes it; without it the settings' `schedule`."
 )
-def init(*, config: Path, timer: str, at: str) -> None:
+def init(*, config: Path, timer: str, at: str | None) -> None:
     """Write settings with every key explained, and have systemd run them every night.
 
     Example: profagent nightly init --timer user --at '*-*-* 03:30'
     """
     if config.exists():
         click.echo(f"{config} is there already: left as it is")
-        read_settings(config.read_text("utf-8"), str(config))
     else:
-        write_atomically(config, [EXAMPLE.encode()])
+        write_atomically(config, [example(at).encode()])
         click.echo(f"wrote {config}: name your boards in it, then try `profagent nightly run --config {config}`")
+    when = at or read_settings(config.read_text("utf-8"), str(config)).schedule
     manager = _manager(timer)
     if manager is not None:
-        folder = install_timer(config, manager, at)
-        click.echo(f"wrote the units to {folder} and started profagent-nightly.timer: {at}")
+        folder = install_timer(config, manager, when)
+        click.echo(f"wrote the units to {folder} and started profagent-nightly.timer: {when}")
 
 
 def _manager(timer: str) -> Manager | None:
@@ -122,7 +122,7 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
         night = Night(began, run_until_stopped(night_run.boards))
         boards = [*this_night(night), *earlier]
         staying = [session for board in settings.boards for session in measures(board.name, boards)]
-        night = _kept(workspace, replace(night, remarks=_cleared(workspace, rules, staying)))
+        night = _kept(workspace, replace(night, remarks=_cleared(workspace, settings, rules, staying)))
     for remark in tell_night(night, settings.tell):
         tell(remark)
     text = "\n".join(printable(line) for line in report_lines(night, as_markdown=as_markdown))
@@ -143,6 +143,8 @@ def _settings(config: Path) -> tuple[Nightly, Rules]:
     check_durations(settings)
     for condition in settings.fail_if:
         parse_condition(condition)
+    for condition in settings.retention.where:
+        condition_of(condition)
     asked = settings.retention
     before_us = None if asked.older_than is None else time.time_ns() // 1000 - age_us(asked.older_than)
     return settings, Rules(before_us, asked.keep_last, None if asked.max_size is None else size_bytes(asked.max_size))
@@ -163,9 +165,10 @@ def _kept(workspace: Workspace, night: Night) -> Night:
     return night
 
 
-def _cleared(workspace: Workspace, rules: Rules, staying: Sequence[int]) -> list[str]:
+def _cleared(workspace: Workspace, settings: Nightly, rules: Rules, staying: Sequence[int]) -> list[str]:
+    conditions = [condition_of(text) for text in settings.retention.where]
     try:
-        sessions = cleared_after_night(workspace, rules, staying, now_us=time.time_ns() // 1000, tell=tell)
+        sessions = cleared_after_night(workspace, rules, conditions, staying, now_us=time.time_ns() // 1000, tell=tell)
     except ProfagentError as error:
         return [f"clearing up failed: {error}"]
     return [f"let go of the records of sessions {', '.join(map(str, sessions))}"] if sessions else []

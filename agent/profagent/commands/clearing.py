@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from profagent.commands.clearing_choice import Chosen, Rules, choose
+from profagent.commands.labels import fits
 from profagent.commands.stats import StatsBy, StatsOptions, stats
 from profagent.errors import StoreError
 from profagent.nightly.calls import COLLECTED
@@ -17,18 +18,26 @@ from profagent.store.clearing import clear_sessions, cleared_jobs, held_sessions
 from profagent.store.database import open_for_writing
 from profagent.store.figures import StoredFigures, StoredRow, write_figures
 from profagent.store.queries import open_reader
+from profagent.store.summaries import all_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from profagent.commands.labels import Condition
     from profagent.commands.workspace import Workspace
     from profagent.store.clearing import HeldSession
 
-__all__ = ["chosen_sessions", "clear", "disk_bytes"]
+__all__ = ["chosen_sessions", "clear", "disk_bytes", "fitting_sessions"]
 
 BYS: tuple[StatsBy, ...] = tuple(name for part in get_args(StatsBy) for name in (get_args(part) or (part,)))
 # The database is written anew when so much of it is free.
 WORTHWHILE_SHARE = 0.1
+
+
+def fitting_sessions(workspace: Workspace, conditions: Sequence[Condition]) -> set[int]:
+    """The sessions that fit all conditions. Raises StoreError."""
+    with open_reader(workspace.readable_database()) as connection:
+        return {each["session"] for each in all_sessions(connection) if fits(each, conditions)}
 
 
 def chosen_sessions(

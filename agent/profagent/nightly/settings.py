@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from typing import Literal
 
@@ -9,11 +10,13 @@ import msgspec
 
 from profagent.errors import UsageError
 
-__all__ = ["EXAMPLE", "Board", "Collect", "Nightly", "Record", "Retention", "Tell", "read_settings"]
+__all__ = ["EXAMPLE", "Board", "Collect", "Nightly", "Record", "Retention", "Tell", "example", "read_settings"]
 
+SCHEDULE = "*-*-* 02:00"
 EXAMPLE = """\
 # What `profagent nightly run` does. Every key that is commented out has the value that it has without it.
 
+# schedule = "*-*-* 02:00"    # as systemd's OnCalendar takes it; `profagent nightly init` sets the timer to it
 # workspace = "~/.local/share/profagent"  # where captures are kept; relative to this file
 # time_limit = "1h"           # for each board, with all its attempts
 # attempts = 3                # a board that is away, or reboots, is tried so often
@@ -27,6 +30,7 @@ fail_if = ["total.median>+3%", "layer.median>+5%"]   # conditions of `profagent 
 # older_than = "60d"
 # keep_last = 14
 # max_size = "50G"
+# where = []                  # conditions of `profagent sessions`, such as "label=place=lab"
 
 # [tell]                      # beside the exit code
 # webhook = ""                # the verdict is posted there as JSON
@@ -81,6 +85,7 @@ class Retention(msgspec.Struct, forbid_unknown_fields=True):
     older_than: str | None = None
     keep_last: int | None = None
     max_size: str | None = None
+    where: list[str] = []
 
 
 class Tell(msgspec.Struct, forbid_unknown_fields=True):
@@ -94,6 +99,7 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     """All of it; durations, ages and sizes are texts as commands take them."""
 
     boards: list[Board]
+    schedule: str = SCHEDULE
     workspace: str | None = None
     time_limit: str = "1h"
     attempts: int = 3
@@ -104,6 +110,13 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     fail_if: list[str] = []
     retention: Retention = msgspec.field(default_factory=Retention)
     tell: Tell = msgspec.field(default_factory=Tell)
+
+
+def example(schedule: str | None) -> str:
+    """EXAMPLE, with this schedule where one is named."""
+    if schedule is None:
+        return EXAMPLE
+    return EXAMPLE.replace(f'# schedule = "{SCHEDULE}"', f"schedule = {json.dumps(schedule, ensure_ascii=False)}")
 
 
 def read_settings(text: str, file: str) -> Nightly:

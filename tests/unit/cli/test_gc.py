@@ -14,6 +14,10 @@ import pytest
 from profagent.cli.gc import age_us, size_bytes
 from profagent.cli.main import run
 from profagent.commands import clearing
+from profagent.commands.clearing_choice import Rules
+from profagent.commands.labels import condition_of
+from profagent.commands.nightly_clearing import cleared_after_night
+from profagent.commands.workspace import Workspace
 from profagent.errors import UsageError
 from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
@@ -188,3 +192,12 @@ def test_what_is_no_age(text: str) -> None:
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(UsageError):
         size_bytes(text)
+
+
+def test_a_night_lets_go_of_what_its_conditions_name_but_for_what_the_next_is_compared_with(workspace: Path) -> None:
+    def cleared(condition: str) -> list[int]:
+        conditions = [condition_of(condition)]
+        return cleared_after_night(Workspace(workspace), Rules(), conditions, [2], now_us=0, tell=lambda _: None)
+
+    assert cleared("source=record") == []
+    assert cleared("source=import") == [1, 3]

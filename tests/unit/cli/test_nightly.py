@@ -10,7 +10,7 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.commands.nightly_timer import NAMES, units
-from profagent.nightly.settings import EXAMPLE
+from profagent.nightly.settings import EXAMPLE, read_settings
 
 STAND_IN = '#!/bin/sh\necho "$*" >> "$CALLS"\nexit "${REFUSES:-0}"\n'
 
@@ -44,6 +44,10 @@ def test_a_timer_of_the_user(tmp_path: Path, systemctl: Path) -> None:
     assert "OnCalendar=*-*-* 03:30" in (folder / NAMES[1]).read_text("utf-8")
     assert f'nightly run --config "{file}"' in (folder / NAMES[0]).read_text("utf-8")
     assert systemctl.read_text("utf-8").splitlines() == ["--user daemon-reload", f"--user enable --now {NAMES[1]}"]
+    assert read_settings(file.read_text("utf-8"), "").schedule == "*-*-* 03:30"
+    file.write_text(file.read_text("utf-8").replace("03:30", "04:40"), "utf-8")
+    assert run(["nightly", "init", "--config", str(file), "--timer", "user"]) == 0
+    assert "OnCalendar=*-*-* 04:40" in (folder / NAMES[1]).read_text("utf-8")
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
@@ -90,7 +94,13 @@ def test_without_systemd_cron_is_named(
 
 @pytest.mark.parametrize(
     "key",
-    ['time_limit = "soon"', 'fail_if = ["total"]', '[retention]\nolder_than = "long"', '[retention]\nmax_size = "big"'],
+    [
+        'time_limit = "soon"',
+        'fail_if = ["total"]',
+        '[retention]\nolder_than = "long"',
+        '[retention]\nmax_size = "big"',
+        '[retention]\nwhere = ["place=lab"]',
+    ],
 )
 def test_settings_that_cannot_be_are_refused_before_anything_is_run(
     tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]

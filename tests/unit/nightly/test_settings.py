@@ -14,10 +14,11 @@ RECORD = BOARD + 'record = { for = "10m" }\n'
 def test_the_example_is_read_and_its_comments_tell_the_defaults() -> None:
     settings = read_settings(EXAMPLE, "nightly.toml")
     said = EXAMPLE.replace("# workspace", "workspace")
-    for key in ("time_limit", "attempts", "wait", "exports", "baseline", "webhook", "command", "labels"):
+    for key in ("schedule", "time_limit", "attempts", "wait", "exports", "baseline", "webhook", "command", "labels"):
         said = said.replace(f"# {key} =", f"{key} =")
     told = read_settings(said.replace("# [tell]", "[tell]"), "nightly.toml")
     assert (told.time_limit, told.attempts, told.wait) == (settings.time_limit, settings.attempts, settings.wait)
+    assert told.schedule == settings.schedule
     assert (told.exports, told.baseline, told.tell, told.boards) == (
         settings.exports,
         settings.baseline,
