@@ -11,7 +11,7 @@ from profagentd.log import Log, Phase, new_digest
 from profagentd.logs import LogKind
 from profagentd.refusal import Refusal
 from profagentd.walk import Sighting
-from profagentd.window import IDLE_S, Window
+from profagentd.window import IDLE_S, SLOT_S, Window
 
 JOB = 1
 
@@ -211,10 +211,10 @@ def test_room_is_free_when_the_client_knows(window: Window) -> None:
 
 def test_logs_that_wait_until_about_the_same_time_wake_together(window: Window) -> None:
     logs = [follow(window, path) for path in (b"a", b"b")]
-    for log, due in zip(logs, (5.001, 5.049)):
+    for log, due in zip(logs, (5 + 0.02 * SLOT_S, 5 + 0.98 * SLOT_S)):
         window.stepped(log, Step(due=due))
-    assert window.take_ready(2, 5.03) == []
-    assert window.take_ready(2, 5.05 + 1e-6) == logs
+    assert window.take_ready(2, 5 + 0.6 * SLOT_S) == []
+    assert window.take_ready(2, 5 + SLOT_S + 1e-6) == logs
 
 
 def test_released_handles_are_told_in_pages(window: Window) -> None:
