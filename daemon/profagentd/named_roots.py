@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,14 +33,12 @@ def read_roots_d(directory: str, named_at: str = ARGUMENTS) -> tuple[dict[str, s
         hint = "roots_d is a directory that the daemon may read"
         return roots, [Mistake(named_at, f"roots_d: {directory}: {error.strerror}", hint)]
     for path in (Path(directory, name) for name in names if name.endswith(".conf")):
-        try:
-            text = path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            mistakes.append(Mistake(str(path), str(why), "make it a readable text file, or take it away"))
+        text = _text(path)
+        if isinstance(text, Mistake):
+            mistakes.append(text)
             continue
         for place, line in _lines(path, text):
-            if line.startswith("/"):
+            if line.startswith("/") and "\0" not in line:
                 roots.setdefault(line, place)
             else:
                 mistakes.append(Mistake(place, f"{line!r} is no absolute path", _HINT))
@@ -78,6 +77,17 @@ def lie_together(one: bytes, other: bytes) -> bool:
     """Whether two real paths are the same, or one lies in the other."""
     upper, lower = sorted((os.path.join(one, b""), os.path.join(other, b"")), key=len)
     return lower.startswith(upper)
+
+
+def _text(path: Path) -> str | Mistake:
+    hint = "make it a readable text file, or take it away"
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return Mistake(str(path), "no regular file", hint)  # a fifo would be waited for
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        return Mistake(str(path), str(why), hint)
 
 
 def _lines(path: Path, text: str) -> Iterator[tuple[str, str]]:

@@ -30,7 +30,7 @@ def mistakes_of(settings: Settings) -> Iterator[tuple[str, Mistake]]:
     for key, value in settings.values.items():
         if key not in _RULES:
             yield key, Mistake(settings.places[key], f"unknown key '{key}'", f"the keys are {', '.join(_RULES)}")
-        elif not _RULES[key][0](value):
+        elif _has_nul(value) or not _RULES[key][0](value):
             yield key, Mistake(settings.places[key], f"{key} = {value!r}", f"{key} is {_RULES[key][1]}")
 
 
@@ -40,6 +40,11 @@ def size_of(text: str) -> tuple[int, float]:
     assert match is not None, "the rule for `min_free` was checked"
     number, unit = float(match.group(1)), match.group(2)
     return (0, number / 100) if unit == "%" else (int(number * _UNITS[unit]), 0.0)
+
+
+def _has_nul(value: Any) -> bool:
+    texts = value if isinstance(value, (list, tuple)) else (value,)
+    return any(isinstance(each, str) and "\0" in each for each in texts)
 
 
 def _is_address(value: Any) -> bool:

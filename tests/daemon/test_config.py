@@ -106,6 +106,8 @@ def test_an_unknown_key_is_named_with_its_file(tmp_path: Path) -> None:
         ("min_free", "1e3MB"),
         ("delete_undelivered", 1),
         ("state", "lib"),
+        ("state", "/lib\0"),
+        ("roots", ["/a", "/b\0"]),
         ("quiet_after_s", 0),
         ("quiet_after_s", True),
         ("quiet_after_s", float("inf")),
