@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import subprocess
 import urllib.error
 import urllib.request
@@ -35,7 +36,7 @@ def _posted(night: Night, address: str) -> Iterator[str]:
     try:
         with urllib.request.urlopen(request, timeout=WEBHOOK_S):  # noqa: S310 - as above
             pass
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         yield f"the webhook was not told: {error}"
 
 
@@ -50,7 +51,7 @@ def _run(night: Night, command: list[str]) -> Iterator[str]:
             check=False,
             stdout=subprocess.DEVNULL,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         yield f"{command[0]} was not told: {error}"
         return
     if ended.returncode:
