@@ -78,7 +78,8 @@ class Counter:
     def values(self, records: Records, ticks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Give the counter of each aicore record, in its unit, NaN where `ticks`, which are theirs, are NaN."""
         value = records.view(_field(self.type, self.offset))["value"]
-        scaled: npt.NDArray[np.float64] = value.astype(np.float64) * self.scale
+        with np.errstate(over="ignore"):  # beyond any float, which the checks of what counters cannot be tell
+            scaled: npt.NDArray[np.float64] = value.astype(np.float64) * self.scale
         if self.denominator == "none":
             return scaled
         return scaled / (ticks * CYCLES_PER_TICK if self.denominator == "cycles" else ticks)

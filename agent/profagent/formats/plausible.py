@@ -93,7 +93,7 @@ def checked(
     ends = np.cumsum([len(piece.ticks) for piece in pieces])
     found = {}
     for name, values, limit in _looked_at(counters, ticks, frequency_mhz, peak_bytes_per_s):
-        rows = int(np.isfinite(values).sum())
+        rows = len(values) - int(np.isnan(values).sum())
         if rows:
             found[name] = Tally(rows, *_odd(values, limit, pieces, ends))
     return found

@@ -22,6 +22,10 @@ def test_a_ratio_is_at_most_the_whole_but_for_rounding() -> None:
     assert found == {"mac_busy <= 1": Tally(5, 2, Place(0, "a", 14), 7.5)}
 
 
+def test_a_value_beyond_any_number_is_one_of_those_looked_at() -> None:
+    assert checked([rows(mac_busy=[0.5, np.inf, np.nan])], MHZ)["mac_busy <= 1"][:2] == (2, 1)
+
+
 def test_the_effective_share_is_a_part_of_the_busy_one() -> None:
     found = checked([rows(mac_busy=[0.5, 0.5], mac_ppen=[0.505, 0.6])], MHZ)
     assert found["mac_ppen <= mac_busy"] == Tally(2, 1, Place(0, "a", 11), 0.6)
