@@ -182,3 +182,41 @@ def test_counts_that_are_all_multiples_may_be_counted_in_those() -> None:
 def test_few_rows_make_no_certainty() -> None:
     assert _one_counter(BYTES[:9], 4).verdict is Verdict.LIKELY
     assert _one_counter(BYTES[:10], 4).verdict is Verdict.CERTAIN
+
+
+def cycles_at_0x10(rows: int, decimals: int) -> Evidence:
+    """A ratio of 0.7 to 0.99 of each layer's cycles, and nothing else in the records."""
+    random = np.random.default_rng(1)
+    ticks = random.integers(40_000, 60_000, rows)
+    counts = (random.uniform(0.7, 0.99, rows) * ticks * 100).astype("<u4")
+    records = np.zeros((rows, 256), np.uint8)
+    records[:, 0x04:0x08] = ticks.astype("<u4").view(np.uint8).reshape(rows, 4)
+    records[:, 0x10:0x14] = counts.view(np.uint8).reshape(rows, 4)
+    values = np.round(counts / (ticks * 100.0), decimals)
+    return Evidence(records, ticks.astype(np.float64), values, np.full(rows, 0.5 * 10.0**-decimals))
+
+
+@pytest.mark.parametrize(("rows", "verdict"), [(12, Verdict.LIKELY), (60, Verdict.CERTAIN)])
+def test_certain_is_what_would_not_agree_by_chance_in_a_thousand_million(rows: int, verdict: Verdict) -> None:
+    """With three decimals a row tells a number from one that is off by a thousandth in one case of two."""
+    evidence = cycles_at_0x10(rows, 3)
+    (finding,) = find_counters({"mac_busy": evidence}, evidence.records)
+    assert finding.fit is not None
+    assert (finding.fit.offset, finding.verdict) == (0x10, verdict)
+
+
+@pytest.mark.parametrize(("wrong", "verdict"), [(2, Verdict.LIKELY), (4, Verdict.NOT_FOUND)])
+def test_of_a_hundred_rows_three_may_be_of_another_record(wrong: int, verdict: Verdict) -> None:
+    evidence = cycles_at_0x10(100, 4)
+    evidence.values[:wrong] /= 2
+    (finding,) = find_counters({"mac_busy": evidence}, evidence.records)
+    assert finding.verdict is verdict
+
+
+def test_a_ratio_that_is_above_the_whole_in_a_record_without_a_row_is_none() -> None:
+    evidence = cycles_at_0x10(60, 4)
+    other = evidence.records[:1].copy()
+    other[:, 0x04:0x08] = np.frombuffer((9_000).to_bytes(4, "little"), np.uint8)
+    (finding,) = find_counters({"mac_busy": evidence}, np.concatenate([evidence.records, other]))
+    assert finding.verdict is Verdict.NOT_FOUND
+    assert "can be what it says" in finding.advice
