@@ -27,6 +27,7 @@ def workspace(tmp_path: Path) -> Path:
             session = builder.session(board=board, source="record", started_us=at_us, ended_us=at_us + 1, simulated=1)
             slower = board == 2 and night
             builder.insert("session_label", session=session, key="build", value="b" if slower else "a")
+            builder.insert("session_label", session=session, key="nightly", value=f"night {night}")
             job = builder.job(session, name=f"JOB{board}{night}")
             model = builder.model(job, layers=("conv0", "pool0"))
             builder.insert("sampling", model=model, sampled=12, passed_over=0, interval=2 if slower else 1)
@@ -51,6 +52,7 @@ def test_the_board_and_the_night_are_told(workspace: Path, capsys: pytest.Captur
     assert "▁███" in second
     assert "from session 4 (2023-11-15 22:13) on: 2000.143 -> 2060.143 us, +3.0 %;" in second
     assert "changed with it: interval: 1 -> 2, label build: a -> b" in second
+    assert "night 1" not in second, "each night's own name explains nothing"
 
 
 def test_of_a_layer(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
