@@ -242,6 +242,9 @@ class BoardMirrors:
             changes += job.decoder.snapshot(path, event.generation, content, event.digest, size=event.size)
             # What was read back whole just now is not read once more.
             digest = digest_of(content) if len(content) == event.size else None
+        else:
+            # It stands as it was held: one that was removed is back.
+            changes.append(LogAdvanced(path, event.generation, event.size, complete=True, digest=event.digest))
         if (digest or job.mirror.prefix_digest(path, log.base + event.size, base=log.base)) != event.digest:
             raise ProtocolError(
                 f"the copy of {log.job}/{path} does not have the board's digest",

@@ -443,3 +443,20 @@ async def test_a_job_that_is_back_takes_its_loss_back(tmp_path: Path) -> None:
         assert await kept.recording.listed([JOB]) == []
         await kept.recording.change_state(JOB, "open", caught_up=False)
         assert await kept.rows(gone.LEDGER) == []
+
+
+async def test_a_snapshot_that_is_back_as_it_is_held_takes_the_loss_of_its_removal_back(tmp_path: Path) -> None:
+    """The JOB went before the board had compared its file with what is held."""
+    path = "info.json.0"
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(path, INFO_JSON, snapshot=True)
+        await kept.sender.remove(path, 0, len(INFO_JSON))
+        await kept.recording.change_state(JOB, "removed", caught_up=True)
+        log, held = await kept.sender.offer(path, snapshot=True)
+        at = replace(log, generation=held.generation, offset=held.offset)
+        same = Started(log.handle, held.generation, held.offset, "same")
+        whole = Completed(log.handle, held.generation, held.offset, held.prefix_digest)
+        await kept.sender.happen(Happened(JOB, at, same), Happened(JOB, at, whole))
+        await kept.recording.change_state(JOB, "open", caught_up=True)
+        assert await kept.rows("SELECT complete FROM log") == [(1,)]
+        assert await kept.rows("SELECT reason FROM ledger WHERE grade = 'loss'") == []
