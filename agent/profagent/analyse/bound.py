@@ -50,7 +50,8 @@ def bound_by(ratios: NDArray[np.float64]) -> str | None:
 
     None where one is not known or cannot be. `cube` and `vector`: the unit is used well; `Dstr`, `DLD`, `WLD`: that
     transfer is above its threshold, of several the one furthest above; `unexplained`: nothing is above a half; else
-    `memory` where Memory Bound is above 1, or what takes most of the time: `mac`, `vec`, or transforming (`Dtrans`).
+    the transfer that takes most of the time where Memory Bound is above 1, or what else does: `mac`, `vec`, or
+    transforming (`Dtrans`).
     """
     if np.isnan(ratios).any() or ratios.min() < 0 or ratios.max() > LARGEST_PLAUSIBLE:
         return None
@@ -67,6 +68,7 @@ def bound_by(ratios: NDArray[np.float64]) -> str | None:
 
 def _largest_of(ratios: NDArray[np.float64]) -> str:
     mac_busy, _, vec_busy, vec_ppen, dstr, dtrans, dld, wld = ratios
-    if max(dstr, dld, wld) > max(mac_busy, vec_ppen):
-        return "memory"
+    most, transfer = max((dstr, "Dstr"), (dld, "DLD"), (wld, "WLD"))
+    if most > max(mac_busy, vec_ppen):
+        return transfer
     return max((mac_busy, "mac"), (vec_busy, "vec"), (dtrans, "Dtrans"))[1]
