@@ -83,6 +83,7 @@ ARROWS = (
     Arrow(State.WAITING, Cause.ROOM, State.CONNECTING),
     Arrow(State.WAITING, Cause.DISK_FULL, State.WAITING, Wait.ROOM),
     Arrow(State.WAITING, Cause.STOPPED, State.CLOSED),
+    Arrow(State.WAITING, Cause.FAILED, State.CLOSED),
 )
 _BY_CAUSE = {(arrow.state, arrow.cause): arrow for arrow in ARROWS}
 

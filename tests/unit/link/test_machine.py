@@ -33,6 +33,7 @@ OPENING = Open("test", "test 1")
 LOST = UnreachableError("gone", hint="wait")
 BROKEN = ProtocolError("against the contract", hint="upgrade")
 REFUSED = RefusedError("not trusted", hint="mend it")
+OTHER_SOC = UnsupportedBoardError("another SoC", hint="use the vendor's tool")
 FULL = DiskFullError("the disk is full", hint="make room")
 WELCOME = Welcome(BOARD, heartbeat_us=4_000_000)
 LOSS = batch(Loss(0, 1, "removed-unseen", "gone", 0))
@@ -69,6 +70,7 @@ def in_state(state: State, *, wait: Wait = Wait.BACK_OFF, is_patient: bool = Tru
     if state is State.LAGGING:
         receive(made, heartbeat(LAGGING_BYTES))
     if state is State.WAITING:
+        receive(made, STATUS)
         made.full(FULL, NOW) if wait is Wait.ROOM else made.lost(LOST, NOW)
     if state is State.CLOSED:
         made.stop()
@@ -87,7 +89,7 @@ CAUSES: dict[Cause, Callable[[Link], object]] = {
     Cause.ROOM: lambda made: made.room(True, NOW),
     Cause.DUE: lambda made: made.tick(NOW + 100),
     Cause.STOPPED: lambda made: made.stop(),
-    Cause.FAILED: lambda made: made.lost(BROKEN, NOW),
+    Cause.FAILED: lambda made: made.took({JOB: OTHER_SOC}) if made.state is State.WAITING else made.lost(BROKEN, NOW),
 }
 NEEDS_ROOM = (Cause.ROOM, Cause.DISK_FULL)
 
@@ -299,10 +301,17 @@ def test_a_new_stream_knows_nothing_of_the_one_before() -> None:
 
 def test_with_no_job_left_that_can_be_read_the_link_is_closed_for_that_reason() -> None:
     made = followed()
-    refusal = UnsupportedBoardError("another SoC", hint="use the vendor's tool")
-    assert made.took({JOB: refusal})[-1] == Close(refusal)
+    assert made.took({JOB: OTHER_SOC})[-1] == Close(OTHER_SOC)
     assert made.state is State.CLOSED
     assert made.took({}) == []
+
+
+def test_what_is_refused_of_the_last_that_came_before_a_goodbye_closes_the_link() -> None:
+    made = followed()
+    receive(made, batch(Started(7, 1, 0, "new")))
+    assert isinstance(made.receive(Goodbye("stopping", 2_000_000), NOW)[0], Take)
+    assert made.took({JOB: OTHER_SOC})[-1] == Close(OTHER_SOC)
+    assert made.state is State.CLOSED
 
 
 @pytest.mark.parametrize("state", [State.CLOSED, State.WAITING])
