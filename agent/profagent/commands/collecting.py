@@ -84,10 +84,11 @@ class Collected:
 
     @property
     def exit_code(self) -> int:
-        """The program's; where that is 0: 1 when nothing came that was to come, else what `record` would say."""
+        """The program's; where that is 0: what `record` would say; where that is 0, 1 without any record."""
         if self.status or self.summary is None:
             return self.status
-        return exit_code_of(self.summary) if self.jobs else 1
+        code = exit_code_of(self.summary) if self.jobs else 0
+        return code or int(not any(self.summary["records"].values()))
 
 
 async def collect(
