@@ -17,6 +17,8 @@ from profagent.errors import IncompleteError
 from profagent.export.table import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from profagent.commands.counter_maps import CounterMaps
     from profagent.commands.redecode import Redecoded
 
@@ -43,7 +45,8 @@ def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: 
     if as_json:
         click.echo(msgspec.json.encode(_document(done)))
     else:
-        click.echo(printable(_text(done)))
+        for line in _lines(done):
+            click.echo(printable(line))
     return IncompleteError.exit_code if done.filled.without_bytes else 0
 
 
@@ -58,12 +61,11 @@ def _document(done: Redecoded) -> dict[str, object]:
     }
 
 
-def _text(done: Redecoded) -> str:
+def _lines(done: Redecoded) -> Iterator[str]:
     known = done.counter_map
-    text = (
+    yield (
         f"session {done.session}: {done.filled.rows:,} rows have the {len(known.counters)} counters of {known.name},"
         f" digest {known.fingerprint}; before: {done.before or 'none'}"
     )
     if done.filled.without_bytes:
-        text += f"\n{done.filled.without_bytes:,} rows have none: their bytes are not kept any more"
-    return text
+        yield f"{done.filled.without_bytes:,} rows have none: their bytes are not kept any more"
