@@ -69,7 +69,11 @@ def test_a_second_time_there_is_nothing_to_do(board: DeployBoard) -> None:
     assert ended.code == 0, ended.err
     assert "nothing to do" in ended.out
     assert (board.daemon, board.entry) == (daemon, entry)
-    assert board.deploy("--retain", "delivered").code == 0
+    damaged = board.prefix / "current/lib/profagentd/settings.py"
+    damaged.write_bytes(b"")
+    changed = board.deploy("--retain", "delivered")
+    assert changed.code == 0, changed.err
+    assert damaged.read_bytes()  # it was brought anew
     assert board.daemon != daemon
     config = (board.prefix / "etc/profagentd.toml").read_text()
     assert 'retain_for = ["record-' in config

@@ -62,17 +62,21 @@ class Installation:
         self._owner = owner
 
     async def bring(self, version: DaemonTree, tell: Callable[[str], None]) -> None:
-        """Have the version's directory arrive whole, next to those that are there, unless it is one of them."""
+        """Have the version's directory arrive whole, unless it is one of those there, and undamaged."""
         facts = self._facts
         await self._remote.must(made_directories(self._layout, self._service))
         await self._remote.must(cleared_versions(self._layout, facts.current, facts.previous, version.name))
-        if version.name in facts.versions:
+        if version.name in facts.versions and await self._is_whole(version):
             return
         tell(f"bringing {version.name}: {version.size_bytes / 1e6:.0f} MB")
         part = part_of(self._layout, version.name)
         await self._remote.unpack(_pieces(version), part)
         await self._remote.must(digest_check(part), digest_list(version.files))
         await self._remote.must(settled(self._layout, version.name))
+
+    async def _is_whole(self, version: DaemonTree) -> bool:
+        check = digest_check(self._layout.version(version.name))
+        return (await self._remote.run(check, digest_list(version.files))).status == 0
 
     async def try_out(self, target: Target, settings: BoardSettings, entry: BoardEntry, keys: Path) -> Board:
         """Have a version run with files and settings, and answer; else what was there before is there, and runs, again.

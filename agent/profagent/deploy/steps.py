@@ -81,8 +81,8 @@ def checked_settings(layout: Layout, directory: str, config: str) -> str:
 
 
 def settled(layout: Layout, name: str) -> str:
-    """A version that has arrived gets its name; it is on the disk before anything leads to it."""
-    return f"sync && mv {part_of(layout, name)} {layout.version(name)}"
+    """A version that has arrived gets its name, in place of one that is damaged; before, it is on the disk."""
+    return f"sync && rm -rf {layout.version(name)} && mv {part_of(layout, name)} {layout.version(name)}"
 
 
 def unstaged(layout: Layout, service: Service) -> str:
