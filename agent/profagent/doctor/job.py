@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # How far the sum of an inference's layers may be over the time that its `.done` gives it.
 MOST_RATIO, SLACK_US = 1.02, 2.0
-# Below that share something else took the time, or ticks are longer than is believed.
+# Below that share the NPU idled, or ticks are longer than is believed.
 LEAST_RATIO = 0.25
 _BUILD = "build the model with atc … --online_model_type=2, and load it after profiling is on"
 
@@ -91,7 +91,8 @@ def job_clock(frequency_mhz: int | None, error: str) -> Finding:
 def job_ticks(measured: Sequence[Measured], logs: int) -> Finding:
     """The layers of an inference take no longer than it did, and most of it; `logs` is how many there are to look at.
 
-    That a tick is 100 cycles of the NPU's clock was never tried on a board (format page 3.1).
+    Where they take little of it nothing is told: the NPU may have idled. That a tick is 100 cycles of the NPU's clock
+    was never tried on a board (format page 3.1).
     """
     check = "job-ticks"
     if not measured:
@@ -99,26 +100,36 @@ def job_ticks(measured: Sequence[Measured], logs: int) -> Finding:
     looked = f"{len(measured)} of {logs} inferences looked at"
     odd = [(each, why) for each in measured if (why := _misfit(each))]
     if odd:
-        each, why = odd[0]
         return bad(
             check,
-            f"{display_text(each.path)}: layers take {each.layers_us:,.1f} us by their ticks, the inference took"
-            f" {each.window_us:,} us by its .done: {why}; {len(odd)} are so, {looked}",
+            f"{_compared(*odd[0])}; {len(odd)} are so, {looked}",
             "do not trust times of layers from this board, and report this line with the SDK's version; a tick of 100"
             " cycles is unverified",
         )
-    ratios = [each.layers_us / each.window_us for each in measured]
+    if short := [each for each in measured if _is_short(each)]:
+        why = "the NPU idled, or a tick is longer than 100 cycles"
+        return unknown(check, f"{_compared(short[0], why)}; {len(short)} are so, {looked}")
+    ratios = [each.layers_us / each.window_us for each in measured if each.window_us]
+    if not ratios:
+        return unknown(check, f"no inference that took a microsecond; {looked}")
     return good(check, f"layers take {min(ratios):.0%} to {max(ratios):.0%} of their inference; {looked}")
 
 
+def _compared(each: Measured, why: str) -> str:
+    return (
+        f"{display_text(each.path)}: layers take {each.layers_us:,.1f} us by their ticks, the inference took"
+        f" {each.window_us:,} us by its .done: {why}"
+    )
+
+
 def _misfit(each: Measured) -> str:
-    if each.window_us <= 0:
+    if each.window_us < 0:
         return "it ended before it began"
-    if each.layers_us > each.window_us * MOST_RATIO + SLACK_US:
-        return "the layers are too long"
-    if each.layers_us < each.window_us * LEAST_RATIO and not each.may_have_cpu_part:
-        return "the layers are too short"
-    return ""
+    return "the layers are too long" if each.layers_us > each.window_us * MOST_RATIO + SLACK_US else ""
+
+
+def _is_short(each: Measured) -> bool:
+    return each.layers_us < each.window_us * LEAST_RATIO and not each.may_have_cpu_part
 
 
 def _unprofiled(names: Mapping[str, LogName], files: Mapping[str, int]) -> Iterator[LogName]:

@@ -26,7 +26,8 @@ TICK_UNIT = Fact(
 )
 # How far layers may be over their inference, whose start and end are whole microseconds.
 MOST_SHARE, SLACK_US = 1.02, 2.0
-# Neighbouring alternatives differ by a factor of 7 at least: no two fit between these.
+# Neighbouring alternatives differ by a factor of 7 at least: no two fit between these. That layers take so much tells
+# only where a longer tick would be too long: an NPU that idles looks like a longer tick.
 LEAST_SHARE = 0.25
 # Below, whole microseconds say little.
 LEAST_US = 50
@@ -57,14 +58,21 @@ def check_ticks(inferences: Sequence[Timed]) -> Answer:
     if not usable:
         return cannot_tell(TICK_UNIT, f"no inference of {LEAST_US} us or more with a .done and the NPU's clock")
     allowed = [{name for name, us in each.layers_us.items() if us <= _most(each)} for each in usable]
-    likely = [
-        {name for name in names if each.may_have_cpu_part or each.layers_us[name] >= LEAST_SHARE * each.window_us}
-        for names, each in zip(allowed, usable, strict=True)
-    ]
-    shares = (f"{_share(usable, name):.1%} by {name}" for name in TICK_UNIT.names)
-    return settled(
-        TICK_UNIT, allowed, likely, f"layers take of {len(usable)} inferences, at the median, {', '.join(shares)}"
-    )
+    likely = [_likely(names, each) for names, each in zip(allowed, usable, strict=True)]
+    return settled(TICK_UNIT, allowed, likely, _seen(usable))
+
+
+def _likely(allowed: set[str], each: Timed) -> set[str]:
+    if each.may_have_cpu_part or len(allowed) == len(TICK_UNIT.alternatives):
+        return allowed
+    return {name for name in allowed if each.layers_us[name] >= LEAST_SHARE * each.window_us}
+
+
+def _seen(inferences: Sequence[Timed]) -> str:
+    shares = ", ".join(f"{_share(inferences, name):.1%} by {name}" for name in TICK_UNIT.names)
+    seen = f"layers take of {len(inferences)} inferences, at the median, {shares}"
+    unrecorded = sum(each.may_have_cpu_part for each in inferences)
+    return f"{seen}; of {unrecorded} a CPU part may have gone unrecorded" if unrecorded else seen
 
 
 def _most(each: Timed) -> float:

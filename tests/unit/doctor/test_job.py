@@ -96,21 +96,25 @@ def test_a_done_that_announces_more_than_there_is_or_nothing_is_not_compared(fil
 
 
 @pytest.mark.parametrize(
-    ("layers_us", "window_us", "has_cpu_part", "why"),
+    ("layers_us", "window_us", "has_cpu_part", "mark", "why"),
     [
-        (95.0, 100, False, ""),
-        (103.0, 100, False, ""),
-        (110.0, 100, False, "too long"),
-        (26.0, 100, False, ""),
-        (20.0, 100, False, "too short"),
-        (20.0, 100, True, ""),
-        (5.0, 0, False, "ended before it began"),
+        (95.0, 100, False, Mark.GOOD, ""),
+        (103.0, 100, False, Mark.GOOD, ""),
+        (110.0, 100, False, Mark.BAD, "too long"),
+        (26.0, 100, False, Mark.GOOD, ""),
+        (20.0, 100, False, Mark.UNKNOWN, "the NPU idled, or a tick is longer"),
+        (20.0, 100, True, Mark.GOOD, ""),
+        (1.0, 0, False, Mark.GOOD, ""),
+        (5.0, 0, False, Mark.BAD, "the inference took 0 us by its .done: the layers are too long"),
+        (5.0, -1, False, Mark.BAD, "ended before it began"),
     ],
 )
-def test_ticks_that_fit_and_that_do_not(layers_us: float, window_us: int, has_cpu_part: bool, why: str) -> None:
+def test_ticks_that_fit_and_that_do_not(
+    layers_us: float, window_us: int, has_cpu_part: bool, mark: Mark, why: str
+) -> None:
     fine = Measured("fine", 90.0, 100, may_have_cpu_part=False)
     finding = job_ticks([fine, Measured("data/log", layers_us, window_us, has_cpu_part)], 7)
-    assert finding.mark is (Mark.BAD if why else Mark.GOOD)
+    assert finding.mark is mark
     assert why in finding.evidence
     assert "2 of 7 inferences looked at" in finding.evidence
     assert ("data/log" in finding.evidence) == bool(why)
@@ -118,3 +122,4 @@ def test_ticks_that_fit_and_that_do_not(layers_us: float, window_us: int, has_cp
 
 def test_nothing_to_compare_is_not_known() -> None:
     assert job_ticks([], 0).mark is Mark.UNKNOWN
+    assert job_ticks([Measured("log", 1.0, 0, may_have_cpu_part=False)], 1).mark is Mark.UNKNOWN

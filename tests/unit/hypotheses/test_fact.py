@@ -31,14 +31,22 @@ def test_what_is_likely_decides_and_otherwise_what_is_allowed_at_all() -> None:
     assert not cannot_tell(FACT, "why").is_misread
 
 
-def test_an_npu_that_idles_refutes_only_what_is_too_long() -> None:
-    """700 ticks are 100 us by the likely unit: a tenth of the inference."""
-    answer = check_ticks([Timed(700, 1_000, 700)])
-    assert answer.confirmed == "us"
-    idle = check_ticks([Timed(700, 5_000, 700)])
+@pytest.mark.parametrize("window_us", [700, 900, 1_000, 2_000, 5_000])
+def test_an_npu_that_idles_looks_like_a_longer_tick(window_us: int) -> None:
+    """700 ticks are 100 us by the likely unit, and 700 us if a tick is a microsecond."""
+    idle = check_ticks([Timed(700, window_us, 700)])
     assert idle.verdict is Verdict.CANNOT_TELL
-    assert "2.0% by 100-cycles" in idle.seen
+    assert f"{100 / window_us:.1%} by 100-cycles" in idle.seen
+    assert "unrecorded" not in idle.seen
+
+
+def test_where_a_longer_tick_would_be_too_long_layers_take_most_of_the_time() -> None:
     assert check_ticks([Timed(700, 400, 700)]).confirmed == "100-cycles"
+    assert check_ticks([Timed(700, 600, 700)]).refuted == ("us",)
+    assert check_ticks([Timed(700, 400, 700), Timed(700, 5_000, 700)]).confirmed == "100-cycles"
+    unrecorded = check_ticks([Timed(700, 400, 700, may_have_cpu_part=True)])
+    assert unrecorded.refuted == ("us",)
+    assert "of 1 a CPU part may have gone unrecorded" in unrecorded.seen
 
 
 def test_an_inference_that_is_too_short_says_nothing() -> None:
