@@ -46,12 +46,26 @@ class Condition(NamedTuple):
         """Those for which it holds; a change within noise or floor never does."""
         return [change for change in self.about(changes) if change.is_significant and self._holds(change)]
 
+    def baseless(self, changes: Sequence[Change]) -> list[Change]:
+        """Those of which nobody can tell whether it holds: the limit is in % of a figure that is 0 in the base only."""
+        if self.unit != "%":
+            return []
+        untold = (change for change in self.about(changes) if change.is_significant or change.p is None)
+        return [change for change in untold if self._is_baseless(change)]
+
+    def _is_baseless(self, change: Change) -> bool:
+        base, new = self._sides(change)
+        return base == 0 and bool(new)
+
     def _holds(self, change: Change) -> bool:
-        base, new = getattr(change.base, self.figure), getattr(change.new, self.figure)
+        base, new = self._sides(change)
         if base is None or new is None or (self.unit == "%" and not base):
             return False
         found = (new - base) / base * 100 if self.unit == "%" else (new - base) / (1000 if self.unit == "ms" else 1)
         return bool(_OPERATORS[self.operator](found, self.limit))
+
+    def _sides(self, change: Change) -> tuple[float | None, float | None]:
+        return getattr(change.base, self.figure), getattr(change.new, self.figure)
 
 
 def parse_condition(text: str) -> Condition:

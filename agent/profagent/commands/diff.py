@@ -126,13 +126,15 @@ def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
 
 
 def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
-    about = condition.about(changes)
+    about, failing = condition.about(changes), condition.failing(changes)
     untold = ""
     if not about:
         untold = f"not in both runs: {condition.scope}{'' if condition.name is None else f' {condition.name}'}"
     elif all(change.p is None for change in about):
         untold = "too few different inferences"
-    return Outcome(condition, condition.failing(changes), untold)
+    elif not failing and (baseless := condition.baseless(changes)):
+        untold = f"nothing is a % of BASE's {condition.figure}, 0: {', '.join(change.name for change in baseless)}"
+    return Outcome(condition, failing, untold)
 
 
 def _changes(model: ModelDiff) -> Iterable[Change]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from profagent.analyse.comparing import Change, Scope
@@ -88,3 +90,21 @@ def test_what_holds(text: str, base: float, new: float, holds: bool) -> None:
 
 def test_what_is_within_the_noise_never_does() -> None:
     assert parse_condition("layer.median>+5%").failing([_change(100, 200, is_significant=False)]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "new", "p", "is_significant", "is_baseless"),
+    [
+        ("layer.mad>+3%", 0, 2, 0.01, True, True),
+        ("layer.mad>+3%", 0, 2, None, False, True),
+        ("layer.mad>+3%", 0, 2, 0.5, False, False),
+        ("layer.mad>+3%", 0, 0, 0.01, True, False),
+        ("layer.mad>+3%", 1, 2, 0.01, True, False),
+        ("layer.mad>+3us", 0, 2, 0.01, True, False),
+    ],
+)
+def test_nobody_can_tell_a_share_of_nothing(
+    text: str, base: float, new: float, p: float | None, is_significant: bool, is_baseless: bool
+) -> None:
+    change = replace(_change(base, new, is_significant=is_significant), p=p)
+    assert bool(parse_condition(text).baseless([change])) is is_baseless

@@ -116,6 +116,23 @@ def test_the_document_and_the_test_cases(builder: DatabaseBuilder) -> None:
     assert cases[3][1] == "NEW has losses of 2"
 
 
+def test_a_share_of_no_noise_cannot_be_told(builder: DatabaseBuilder) -> None:
+    for name, ticks, noise in (("JOBA", 56, 0), ("JOBB", 70, 1)):
+        session = builder.session()
+        model = builder.model(builder.job(session, name=name, frequency_mhz=700), "yolo", layers=("conv", "pool"))
+        for pic in range(6):
+            inference = builder.inference(session, model, pic, start_us=START_US + pic)
+            part = builder.new_part(session, model, "aicore")
+            builder.aicore(inference, part, [ticks + noise * pic, 42 + pic])
+    found = _diff(builder.close(), "layer.mad>+3%", "layer[pool].mad>+3%", "layer.mad>+0.1us")
+    assert [(bool(each.failing), each.untold) for each in found.outcomes] == [
+        (False, "nothing is a % of BASE's mad, 0: conv"),
+        (False, ""),
+        (True, ""),
+    ]
+    assert not found.is_decided
+
+
 def test_calls_are_compared_where_a_condition_is_about_them(builder: DatabaseBuilder) -> None:
     for number, slower in ((1, 0), (2, 5)):
         session = _session(builder, f"JOB{number}", {"conv": 8})
