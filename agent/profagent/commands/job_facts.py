@@ -120,7 +120,7 @@ class _Inference:
             shape = None if join is None else join.shape(net)
             if shape is not None and sizes and len(shape.is_batch) * sum(sizes) <= MOST_RECORDS:
                 sequence = self._records["sequence"][self._records["net"] == net].tolist()
-                yield Numbered(tuple(sequence), shape.is_batch, sizes, shape.max_loop)
+                yield Numbered(self._path, tuple(sequence), shape.is_batch, sizes, shape.max_loop)
 
     def _sizes(self) -> tuple[int, ...]:
         """Pictures in each batch run; empty where they are not known, or too many."""

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["Alternative", "Answer", "Fact", "Verdict", "cannot_tell", "settled"]
+__all__ = ["FEWEST_AGAINST", "Alternative", "Answer", "Fact", "Verdict", "cannot_tell", "settled"]
 
 # Of what was looked at, so much must allow an alternative: a record may be disturbed, a file torn.
 MOST = 0.8
+# One disturbed record may speak against the truth in one inference, and there may be few.
+FEWEST_AGAINST = 2
 
 
 class Verdict(StrEnum):
@@ -90,14 +92,29 @@ def cannot_tell(fact: Fact, why: str) -> Answer:
     return Answer(fact, fact.alternatives, why)
 
 
-def settled(fact: Fact, allowed: Sequence[Collection[str]], likely: Sequence[Collection[str]], seen: str) -> Answer:
+def settled(
+    fact: Fact,
+    allowed: Sequence[Collection[str]],
+    likely: Sequence[Collection[str]],
+    seen: str,
+    inferences: Sequence[str] = (),
+) -> Answer:
     """The answer of a JOB with evidence: for each thing that was looked at, the names of what it allows.
 
-    What is `likely` by it decides; where that leaves nothing, what is `allowed` at all.
+    What is `likely` by it decides; where that leaves nothing, what is `allowed` at all. Where each is of one of
+    `inferences`, only two of them or more refute.
     """
-    return Answer(fact, _voted(fact, likely) or _voted(fact, allowed), seen)
+    return Answer(fact, _voted(fact, likely, inferences) or _voted(fact, allowed, inferences), seen)
 
 
-def _voted(fact: Fact, votes: Sequence[Collection[str]]) -> tuple[Alternative, ...]:
-    needed = MOST * len(votes)
-    return tuple(each for each in fact.alternatives if sum(each.name in vote for vote in votes) >= needed)
+def _voted(fact: Fact, votes: Sequence[Collection[str]], inferences: Sequence[str]) -> tuple[Alternative, ...]:
+    return tuple(each for each in fact.alternatives if _stays(each.name, votes, inferences))
+
+
+def _stays(name: str, votes: Sequence[Collection[str]], inferences: Sequence[str]) -> bool:
+    if sum(name in vote for vote in votes) >= MOST * len(votes):
+        return True
+    if not inferences:
+        return False
+    against = {inference for inference, vote in zip(inferences, votes, strict=True) if name not in vote}
+    return len(against) < FEWEST_AGAINST

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from profagent.hypotheses.fact import Alternative, Fact, cannot_tell, settled
+from profagent.hypotheses.fact import FEWEST_AGAINST, Alternative, Fact, cannot_tell, settled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,11 +36,12 @@ LOOP_NUMBER = Fact(
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """One execution of a net: its sequence numbers in the order of the file, of which there is one at least.
+    """A net in one `inference`: its sequence numbers in the order of the file, of which there is one at least.
 
     `is_batch` has its runs of layers, `sizes` the pictures of each batch run; it may be gone through `max_loop` times.
     """
 
+    inference: str
     sequence: tuple[int, ...]
     is_batch: tuple[bool, ...]
     sizes: tuple[int, ...]
@@ -78,7 +79,10 @@ def check_batches(nets: Sequence[Numbered]) -> Answer:
         f"{len(several)} segments; in the first, of {len(first.is_batch)} layers and {sum(first.sizes)} pictures, the"
         f" highest number is {first.last}, {_times(first)}; expected {expected}"
     )
-    return settled(BATCH_NUMBER, allowed, likely, seen)
+    inferences = [each.inference for each in several]
+    if len({*inferences}) < FEWEST_AGAINST:
+        return cannot_tell(BATCH_NUMBER, f"one inference alone, in which a record may be disturbed: {seen}")
+    return settled(BATCH_NUMBER, allowed, likely, seen, inferences)
 
 
 def check_loops(nets: Sequence[Numbered]) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.hypotheses.fact import Alternative, Fact, Verdict, cannot_tell, settled
+from profagent.hypotheses.fact import Alternative, Answer, Fact, Verdict, cannot_tell, settled
 from profagent.hypotheses.numbering import Numbered, check_batches, check_loops
 from profagent.hypotheses.ticks import Timed, check_ticks
 
@@ -53,23 +53,46 @@ def test_an_inference_that_is_too_short_says_nothing() -> None:
     assert check_ticks([Timed(70, 12, 700), Timed(0, 500, 700)]).verdict is Verdict.CANNOT_TELL
 
 
-def numbered(sequence: list[int], layers: int, sizes: tuple[int, ...], max_loop: int = 1) -> Numbered:
-    return Numbered(tuple(sequence), (False,) * layers, sizes, max_loop)
+def numbered(
+    sequence: list[int], layers: int, sizes: tuple[int, ...], max_loop: int = 1, inference: str = "a"
+) -> Numbered:
+    return Numbered(inference, tuple(sequence), (False,) * layers, sizes, max_loop)
+
+
+def answer_of(layers: int, sizes: tuple[int, ...], *sequences: list[int]) -> Answer:
+    """What inferences with these numbers tell of batches."""
+    return check_batches([numbered(each, layers, sizes, inference=str(at)) for at, each in enumerate(sequences)])
 
 
 def test_the_last_layers_may_take_no_time() -> None:
-    assert check_batches([numbered([0, 2, 3, 5, 6], 4, (1, 1))]).confirmed == ""
-    assert check_batches([numbered([0, 2, 3, 5, 6], 4, (1, 1))]).refuted == ("each-batch", "each-picture")
+    answer = answer_of(4, (1, 1), *[[0, 2, 3, 5, 6]] * 2)
+    assert answer.confirmed == ""
+    assert answer.refuted == ("each-batch", "each-picture")
 
 
 def test_a_disturbed_number_at_the_end_refutes_nothing() -> None:
     """Numbers of 3 pictures begin again with each; behind the 7 the runtime's filter lets none of them through."""
-    disturbed = check_batches([numbered([0, 1, 2, 3, 7], 4, (3,))])
-    assert disturbed.refuted == ("on", "each-batch")
+    assert answer_of(4, (3,), *[[0, 1, 2, 3, 7]] * 2).refuted == ("on", "each-batch")
+
+
+EACH_PICTURE = [0, 1, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize("disturbed", [[0, 1, 2, 3], [0, 1, 2, 3, 3], [0, 1, 2, 3, 3, 2], [0, 1, 2, 9, 3, 3]])
+@pytest.mark.parametrize("others", [0, 1, 2, 3])
+def test_one_disturbed_or_dropped_record_never_refutes_the_truth(disturbed: list[int], others: int) -> None:
+    answer = answer_of(4, (3,), disturbed, *[EACH_PICTURE] * others)
+    assert "each-picture" in {each.name for each in answer.possible}
+    assert answer.confirmed in (("each-picture",) if others > 1 else ("each-picture", ""))
+
+
+def test_nets_of_one_inference_are_one_evidence() -> None:
+    answer = check_batches([numbered(EACH_PICTURE, 4, (3,))] * 3)
+    assert str(answer).startswith("cannot tell: one inference alone, in which a record may be disturbed: 3 segments; ")
 
 
 def test_numbers_that_fit_nothing_refute_all() -> None:
-    answer = check_batches([numbered([0, 98, 99], 4, (2,))])
+    answer = answer_of(4, (2,), [0, 98, 99], [0, 98, 99])
     assert answer.possible == ()
     assert answer.is_misread
 
