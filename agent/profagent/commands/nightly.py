@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from profagent.commands.atomic import make_directory
 from profagent.commands.child_command import run_command
 from profagent.commands.durations import duration_s
+from profagent.commands.nightly_attempts import Attempts
 from profagent.commands.nightly_comparing import compared
 from profagent.errors import ProfagentError, WorkspaceBusyError
 from profagent.nightly.calls import Captured, capture_call, captured, export_call
@@ -29,8 +30,6 @@ __all__ = ["NightRun", "check_durations", "locked_for_night"]
 
 # An export of a night that takes longer is given up.
 EXPORT_S = 1800.0
-# A board that is away is tried again so often at least before its time is over.
-LONGEST_WAIT_S = 900.0
 
 
 @contextmanager
@@ -76,7 +75,8 @@ class NightRun:
     async def _board(self, board: Board, stop: asyncio.Event) -> Outcome:
         begun = self.clock()
         outcome = Outcome(board.name)
-        found = await self._captured(board, outcome, stop)
+        attempts = Attempts(self.settings, self.tell, self.clock)
+        found = await attempts.made(outcome, lambda deadline: self._attempt(board, deadline, stop), stop)
         outcome.session = found.session
         outcome.is_away, outcome.is_incomplete = found.is_away, found.is_incomplete
         outcome.problems += [found.problem] if found.problem else []
@@ -87,21 +87,6 @@ class NightRun:
             )
         outcome.seconds = self.clock() - begun
         return outcome
-
-    async def _captured(self, board: Board, outcome: Outcome, stop: asyncio.Event) -> Captured:
-        """Attempts until one reaches the board, which is not restarted meanwhile, or its time is over."""
-        deadline = self.clock() + duration_s(self.settings.time_limit)
-        wait_s = duration_s(self.settings.wait)
-        while not stop.is_set():
-            outcome.attempts += 1
-            found = await self._attempt(board, deadline, stop)
-            left_s = deadline - self.clock()
-            if not (found.is_away or found.is_lost) or outcome.attempts >= self.settings.attempts or left_s <= 0:
-                return found
-            self.tell(f"{board.name}: {found.problem}; the next attempt is in {min(wait_s, left_s):.0f} s")
-            await _waited(min(wait_s, left_s), stop)
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-        return Captured(None, "the night was stopped before it was this board's turn")
 
     async def _attempt(self, board: Board, deadline: float, stop: asyncio.Event) -> Captured:
         call = capture_call(board, self.folder, self.workspace.root, self.run, self.settings.counter_map)
@@ -122,14 +107,6 @@ class NightRun:
             ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
             if ended.code:
                 outcome.problems.append(f"export {kind} failed: {ended.said}")
-
-
-async def _waited(delay_s: float, stop: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(delay_s):
-            await stop.wait()
-    except TimeoutError:
-        return
 
 
 def check_durations(settings: Nightly) -> None:
