@@ -78,10 +78,14 @@ leave() {
     rmdir "$PREFIX" 2>/dev/null || :
 }
 
-# This directory, whole and on the disk, among the versions.
+# Every file of a version that is there is as it was made.
+is_whole() { # NAME
+    [ "$(told name "$PREFIX/versions/$1" 2>/dev/null)" = "$1" ]
+}
+
+# This directory, whole and on the disk, among the versions, in place of one that is damaged.
 bring() { # NAME
-    target=$PREFIX/versions/$1
-    [ ! -d "$target" ] || return 0
+    ! is_whole "$1" || return 0
     part=$(told part "$1")
     { cp -R "$here" "$part" && chmod -R u=rwX,go=rX "$part" && told name "$part" >/dev/null; } || {
         rm -rf "$part"
@@ -145,6 +149,7 @@ install() {
 roll_back() {
     name=$(version previous)
     [ -n "$name" ] || fail "there is no version before this one" "install one"
+    is_whole "$name" || fail "$name, the version before, is damaged" "install it anew"
     init=$(told installed)
     take_board
     prepare "$name"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from profagent.commands.bundling import installer_files
+from profagent.deploy.daemon_tree import DaemonTree
 
 SCRIPT = Path(__file__).parents[4] / "agent/profagent/deploy/bundle/install.sh"
 
@@ -27,7 +30,9 @@ def tree(tmp_path: Path) -> Path:
     (folder / "bin/id").chmod(0o755)
     text = SCRIPT.read_text("utf-8")
     assert "\nPREFIX=/opt/profagent\n" in text
-    (folder / "install.sh").write_text(text.replace("PREFIX=/opt/profagent", f"PREFIX={tmp_path}/board", 1))
+    assert "\nBEAT_S=5\n" in text
+    quick = text.replace("\nBEAT_S=5\n", "\nBEAT_S=0.1\n")
+    (folder / "install.sh").write_text(quick.replace("PREFIX=/opt/profagent", f"PREFIX={tmp_path}/board", 1))
     return folder
 
 
@@ -40,12 +45,17 @@ def prefix(tmp_path: Path) -> Path:
     return tmp_path / "board"
 
 
-def removal(tree: Path) -> subprocess.CompletedProcess[str]:
-    """Run `install.sh --remove`."""
+def ran(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `install.sh`."""
     path = f"{tree / 'bin'}:{os.environ['PATH']}"
     return subprocess.run(
-        ["sh", tree / "install.sh", "--remove"], env={"PATH": path}, capture_output=True, text=True, check=False
+        ["sh", tree / "install.sh", *arguments], env={"PATH": path}, capture_output=True, text=True, check=False
     )
+
+
+def removal(tree: Path) -> subprocess.CompletedProcess[str]:
+    """Run `install.sh --remove`."""
+    return ran(tree, "--remove")
 
 
 @pytest.mark.parametrize("is_named", [False, True], ids=["settings", "roots.d"])
@@ -87,3 +97,21 @@ def test_who_works_on_the_board_already_is_named(tree: Path, prefix: Path) -> No
     assert "is being worked on from lab-3" in ended.stderr
     assert (prefix / "versions/1.0-0123abcd").is_dir()
     assert (prefix / "deploying/owner").exists()
+
+
+def test_a_damaged_version_is_brought_anew_and_not_led_back_to(tree: Path, prefix: Path) -> None:
+    version = DaemonTree.of("1.0", "#!/bin/sh\nexit 1\n", {"a.py": b"1"}, machine=platform.machine())
+    for path, (content, mode) in version.files.items():
+        (tree / path).parent.mkdir(exist_ok=True)
+        (tree / path).write_bytes(content)
+        (tree / path).chmod(mode)
+    damaged = prefix / "versions" / version.name
+    shutil.copytree(tree, damaged, symlinks=True)
+    (damaged / "lib/a.py").write_bytes(b"")
+    (prefix / "previous").symlink_to(f"versions/{version.name}")
+    ended = ran(tree, "--rollback", "--init", "none")
+    assert f"{version.name}, the version before, is damaged" in ended.stderr
+    ended = ran(tree, "--root", str(prefix.parent / "jobs"), "--init", "none")
+    assert "the settings have mistakes" in ended.stderr  # as its launcher says, whatever they are
+    assert (damaged / "lib/a.py").read_bytes() == b"1"
+    assert not damaged.with_name(f"{damaged.name}.part").exists()
