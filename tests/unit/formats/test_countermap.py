@@ -114,6 +114,7 @@ def test_a_counter_lies_between_the_ticks_and_the_net(counter_type: str, last: i
         ({"denominator": '"seconds"'}, "denominator ticks, cycles, none"),
         ({"unit": '"bytes"'}, "unit 'fraction'"),
         ({"verdict": "1"}, "'verdict' of type str"),
+        ({"verdict": '"not found"'}, "a verdict of a counter that was found"),
         ({"evidence": ""}, "'evidence' of type str"),
         ({"ofset": "8"}, "keys offset, type"),
     ],
