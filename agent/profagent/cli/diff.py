@@ -82,6 +82,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     """
     if as_json and as_markdown:
         raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
+    if workspace is not None and not any(map(_is_in_workspace, (base, new))):
+        raise UsageError("--workspace goes with a session or a baseline", hint="leave it out: BASE and NEW are neither")
     chosen = Workspace.at(workspace)
     found = diff(_operand(base, chosen, maps), _operand(new, chosen, maps), DiffOptions(conditions, floor, skip))
     lines = list(report_lines(found, as_markdown=as_markdown))
@@ -97,6 +99,11 @@ def command(  # noqa: PLR0913 - one parameter an option
     return 0 if found.is_complete and found.is_decided else IncompleteError.exit_code
 
 
+def _is_in_workspace(text: str) -> bool:
+    """Whether it names a baseline or a session; a number that is there as a directory or a file is that."""
+    return text.startswith(BASELINE) or (text.isdecimal() and not Path(text).exists())
+
+
 def _operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
     """What one word names. Raises UsageError, StoreError."""
     if text.startswith(BASELINE):
@@ -105,5 +112,5 @@ def _operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
     tables = exported_files(Path(text))
     if tables:
         return Operand(text, tables=tables)
-    target = named_target(text, None, workspace.root if text.isdecimal() and not Path(text).is_dir() else None, maps)
+    target = named_target(text, None, workspace.root if _is_in_workspace(text) else None, maps)
     return Operand(text, target.database, target.session, target.job)

@@ -78,8 +78,7 @@ def find_target(
         return _session_target(Workspace.at(workspace), session, job, maps)
     if job is not None or workspace is not None:
         raise UsageError("--job and --workspace go with --session", hint="leave them out with -dir")
-    database = fresh_database(directory, maps) or _imported(directory, maps)
-    return Target(database, directory, job=directory.resolve().name)
+    return _job_target(directory, maps)
 
 
 def named_target(target: str, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
@@ -90,7 +89,16 @@ def named_target(target: str, job: str | None, workspace: Path | None, maps: Cou
         raise UsageError(
             f"{target} is neither a session nor a JOB directory", hint="`profagent sessions` lists sessions"
         )
-    return find_target(Path(target), None, job, workspace, maps)
+    for option, value in (("--job", job), ("--workspace", workspace)):
+        if value is not None:
+            raise UsageError(f"{option} goes with a session", hint=f"leave it out: {target} is a JOB directory")
+    return _job_target(Path(target), maps)
+
+
+def _job_target(directory: Path, maps: CounterMaps) -> Target:
+    """A JOB directory's; it is imported first when needed."""
+    database = fresh_database(directory, maps) or _imported(directory, maps)
+    return Target(database, directory, job=directory.resolve().name)
 
 
 def _imported(directory: Path, maps: CounterMaps) -> Path:

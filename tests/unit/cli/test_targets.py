@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.cli.targets import chosen_inferences, find_target
+from profagent.cli.targets import chosen_inferences, find_target, named_target
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.commands.export import NO_CHOICE
 from profagent.errors import UsageError
@@ -45,6 +45,19 @@ def test_what_does_not_go_together_is_refused(
 ) -> None:
     with pytest.raises(UsageError):
         find_target(directory, session, job, workspace, maps)
+
+
+@pytest.mark.parametrize(
+    ("job", "workspace", "said"),
+    [("JOBA", None, "--job goes with a session"), (None, Path("w"), "--workspace goes with a session")],
+)
+def test_a_job_directory_named_by_a_word_is_told_of_no_option_that_nobody_typed(
+    job: str | None, workspace: Path | None, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError) as error:
+        named_target(str(tmp_path), job, workspace, BUILT_IN)
+    assert str(error.value) == said
+    assert error.value.hint == f"leave it out: {tmp_path} is a JOB directory"
 
 
 def test_without_options_the_verb_s_own_choice_holds() -> None:
