@@ -182,21 +182,26 @@ class Cleaner:
         return gone
 
     async def _delete_of(self, place: Place, group: Sequence[Deletion]) -> set[int]:
-        lost = [each.stored for each in group if each.is_loss]
         try:
-            await on_disk(place.root, check, place)
-            number = await self._lose(place, lost)
-            # Before they go: what is made anew under their names may be looked at at once.
-            self._deleted.note(place, [path for each in group for path, _ in each.stored.files])
-            self._deleted.lose(place, [path for each in lost for path, _ in each.files])
-            await self._deleted.save()
-            removed = await on_disk(place.root, remove, place, [each.stored.files for each in group])
+            return await self._try_delete(place, group)
         except NotOurs:
             self._refuse(place, "is on a network file system: nothing is deleted there")
-            return set()
         except OSError as error:
             self._refuse(place, f"{error.strerror}: nothing can be deleted there")
-            return set()
+        logs = [each.stored.files[0][0] for each in group]
+        self._deliveries.offer_again(place, logs, self._refused_until[place])
+        return set()
+
+    async def _try_delete(self, place: Place, group: Sequence[Deletion]) -> set[int]:
+        lost = [each.stored for each in group if each.is_loss]
+        await on_disk(place.root, check, place)
+        number = await self._lose(place, lost)
+        # Before they go: what is made anew under their names may be looked at at once.
+        self._deleted.note(place, [path for each in group for path, _ in each.stored.files])
+        self._deleted.lose(place, [path for each in lost for path, _ in each.files])
+        await self._deleted.save()
+        removed = await on_disk(place.root, remove, place, [each.stored.files for each in group])
+        self._complaints.discard(os.fsdecode(place.directory))
         self._deliveries.forget(place, [*removed.paths, *removed.changed])
         paths = set(removed.paths)
         await self._correct(place, number, [each for each in lost if each.files[0][0] not in paths], removed)

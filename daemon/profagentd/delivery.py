@@ -71,12 +71,17 @@ class Deliveries:
         return mark is not None and _unpacked(mark) == (seen, self._all)
 
     def due(self, place: Place, now: float, limit: int) -> list[tuple[tuple[bytes, Fingerprint], ...]]:
-        """Logs, with their `.done`, that every consumer has and that have settled; each is given once."""
+        """Logs, with their `.done`, that every consumer has and that have settled; each once, unless offered again."""
         waiting = self._due.get(place, {})
         settled = [path for path in itertools.islice(waiting, limit) if waiting[path] <= now]
         for path in settled:
             del waiting[path]
         return [files for files in (self._together(place, path) for path in settled) if files]
+
+    def offer_again(self, place: Place, logs: Iterable[bytes], now: float) -> None:
+        """These could not be deleted: they are due again from `now` on, as far as they are still delivered."""
+        marks, waiting = self._marks.get(place, {}), self._due.get(place, {})
+        waiting.update((path, now) for path in logs if path in marks)
 
     def forget(self, place: Place, paths: Iterable[bytes]) -> None:
         """These are not there any more, or are not what they were."""

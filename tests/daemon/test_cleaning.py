@@ -11,7 +11,7 @@ import pytest
 
 from profagentd import cleaning as module
 from profagentd.board import Board, Job
-from profagentd.cleaning import SWEEP_S, Cleaner
+from profagentd.cleaning import RETRY_S, SWEEP_S, Cleaner
 from profagentd.deleted import Deleted
 from profagentd.delivery import SETTLE_S, Deliveries
 from profagentd.losses import KeptLosses
@@ -168,6 +168,20 @@ async def test_a_log_that_changed_after_its_delivery_stays(disk: Path) -> None:
     before = content(job)
     await bench.clean()
     assert content(job) == before
+
+
+async def test_what_could_not_go_while_the_job_was_away_goes_later(disk: Path) -> None:
+    bench = Bench(disk, DELIVERED)
+    job = bench.find(3, ended=False)
+    away = job.with_name("away")
+    bench.deliver(job, "aicore*")
+    job.rename(away)
+    await bench.clean()
+    away.rename(job)
+    await bench.clean(RETRY_S - 1)
+    assert len(list(job.glob("data/aicore*"))) == 6
+    await bench.clean(1)
+    assert list(job.glob("data/aicore*")) == []
 
 
 async def test_a_program_that_may_go_on_keeps_the_directory(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

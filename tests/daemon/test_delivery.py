@@ -59,6 +59,18 @@ def test_a_log_is_due_with_its_done_when_every_consumer_has_both(bench: Bench) -
     assert bench.due() == []
 
 
+def test_what_could_not_be_deleted_is_due_again_while_it_is_still_delivered(bench: Bench) -> None:
+    bench.deliver("a")
+    bench.deliver("b")
+    (files,) = bench.due()
+    bench.deliveries.offer_again(bench.place, [DATA, b"data/never.told"], LATER + 1)
+    assert bench.due() == []
+    assert bench.due(LATER + 1) == [files]
+    bench.board.changed(bench.place, {DATA: Touch.WRITTEN})
+    bench.deliveries.offer_again(bench.place, [DATA], LATER)
+    assert bench.due() == []
+
+
 def test_what_nobody_asked_for_counts_nothing(bench: Bench) -> None:
     bench.deliver("a")
     bench.deliver("c")
