@@ -29,7 +29,6 @@ from profagent.commands.nightly_timer import Manager, install_timer, unit_folder
 from profagent.commands.workspace import Workspace, default_workspace
 from profagent.errors import ProfagentError, UsageError
 from profagent.export.junit import junit_xml
-from profagent.export.table import printable
 from profagent.nightly.report import junit_cases, report_lines
 from profagent.nightly.settings import example, read_settings
 from profagent.nightly.verdict import Night, exit_code_of
@@ -113,6 +112,8 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
 
     Example: profagent nightly run --config nightly.toml --junit night.xml
     """
+    if as_json and as_markdown:
+        raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
     settings, rules = _settings(config)
     workspace = Workspace(_workspace(settings, config.resolve().parent))
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
@@ -125,7 +126,7 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
         night = _kept(workspace, replace(night, remarks=_cleared(workspace, settings, rules, staying)))
     for remark in tell_night(night, settings.tell):
         tell(remark)
-    text = "\n".join(printable(line) for line in report_lines(night, as_markdown=as_markdown))
+    text = "\n".join(report_lines(night, as_markdown=as_markdown))
     click.echo(msgspec.json.encode(night.document()) if as_json else text)
     if junit is not None:
         plain = "\n".join(report_lines(night, as_markdown=False))

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.export.diff_text import (
     layer_rows,
-    markdown,
     markdown_table,
     model_lines,
     outcome_line,
     text_table,
     verdict,
 )
+from profagent.export.markdown import markdown
 from profagent.export.provenance import doubt_line, likely_counters
 from profagent.export.sampling_text import sampling_line
 from profagent.export.table import printable

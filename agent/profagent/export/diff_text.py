@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.export.columns import UNKNOWN, Cell, Column, cell_text
-from profagent.export.table import printable, table_lines
+from profagent.export.markdown import markdown
+from profagent.export.table import table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from profagent.analyse.conditions import Condition
     from profagent.analyse.counters_moved import Moved
 
-__all__ = ["layer_rows", "markdown", "markdown_table", "model_lines", "outcome_line", "text_table", "verdict"]
+__all__ = ["layer_rows", "markdown_table", "model_lines", "outcome_line", "text_table", "verdict"]
 
 COLUMNS = (
     Column("layer"),
@@ -26,8 +27,6 @@ COLUMNS = (
     Column("change(%)", 2),
     Column("p", 4),
 )
-# What means something in Markdown, and how it is written there.
-_MARKDOWN = str.maketrans({**{sign: "\\" + sign for sign in "|\\`*_"}, "<": "&lt;", ">": "&gt;"})
 
 
 def verdict(models: Sequence[ModelDiff], *, can_tell: bool) -> str:
@@ -94,11 +93,6 @@ def layer_rows(model: ModelDiff, likely: Collection[str] = ()) -> list[tuple[Cel
             figures = (change.base.median, change.new.median, change.difference, change.percent, change.p)
             rows.append((_names(model, match), _what(match, change, likely), *figures))
     return rows
-
-
-def markdown(text: str) -> str:
-    """A line or a cell of Markdown that shows the text as it is."""
-    return printable(text).translate(_MARKDOWN)
 
 
 def markdown_table(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from profagent.export.markdown import markdown
+from profagent.export.table import printable
 from profagent.nightly.verdict import Verdict, headlines
 
 if TYPE_CHECKING:
@@ -16,14 +18,15 @@ __all__ = ["junit_cases", "report_lines"]
 
 def report_lines(night: Night, *, as_markdown: bool) -> Iterator[str]:
     """The verdict, then each board with its session, what it was compared with, and what went wrong."""
-    for line in headlines(night):
+    shown = markdown if as_markdown else printable
+    for line in map(shown, headlines(night)):
         yield f"**{line}**  " if as_markdown else line
     yield ""
     for outcome in night.outcomes:
-        yield f"{'### ' if as_markdown else ''}{outcome.board}: {outcome.verdict.word}"
+        yield f"{'### ' if as_markdown else ''}{shown(outcome.board)}: {outcome.verdict.word}"
         bullet = "- " if as_markdown else "  "
-        yield from (bullet + line for line in _board_lines(outcome))
-    yield from night.remarks
+        yield from (bullet + shown(line) for line in _board_lines(outcome))
+    yield from map(shown, night.remarks)
 
 
 def junit_cases(night: Night) -> list[tuple[str, str | None]]:

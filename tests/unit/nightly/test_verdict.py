@@ -72,6 +72,19 @@ def test_a_first_night_says_why_it_is_undecided() -> None:
     assert lines[-1] == "- nothing to compare with: no good night before, and no baseline"
 
 
+def test_no_name_breaks_markdown() -> None:
+    slow = Compared("baseline `a`", 1, (Slower("layer[a|b_*].median>+5%", "layer a|b_*", 6.04),))
+    night = Night("now", [Outcome("<b>_1\n", 2, compared=[slow])], ["cannot remove a_b"])
+    assert list(report_lines(night, as_markdown=True)) == [
+        "**SLOWER: &lt;b&gt;\\_1\N{REPLACEMENT CHARACTER}: layer a\\|b\\_\\* +6.0 %**  ",
+        "",
+        "### &lt;b&gt;\\_1\N{REPLACEMENT CHARACTER}: slower",
+        "- session 2, 0 attempts, 0 s",
+        "- beside baseline \\`a\\` (session 1): layer a\\|b\\_\\* +6.0 %, and layer[a\\|b\\_\\*].median&gt;+5% holds",
+        "cannot remove a\\_b",
+    ]
+
+
 def test_a_condition_that_nobody_can_tell_is_named() -> None:
     lines = list(report_lines(Night("now", [Outcome("odd", 2, compared=[UNTOLD])]), as_markdown=False))
     assert (
