@@ -80,14 +80,16 @@ def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> F
 
 
 def _judged(finding: Finding, fits: Sequence[Fit], evidence: Evidence, records: npt.NDArray[np.uint8]) -> Finding:
-    """Say what numbers that agree equally amount to."""
-    plain, *others = sorted(fits, key=lambda fit: (_oddity(fit), TYPES.index(fit.type)))
+    """Say what numbers that agree amount to: of those that miss rows, the ones that miss the fewest count."""
+    most = max(fit.agreeing for fit in fits)
+    best = [fit for fit in fits if fit.agreeing == most]
+    plain, *others = sorted(best, key=lambda fit: (_oddity(fit), TYPES.index(fit.type)))
     if any(not _is_same(plain, other, records) for other in others):
-        return replace(finding, rivals=tuple(fits), advice="a table with more rows or decimals: rivals fit equally")
-    widths = sorted((fit for fit in fits if fit.offset == plain.offset), key=lambda fit: TYPES.index(fit.type))
+        return replace(finding, rivals=tuple(best), advice="a table with more rows or decimals: rivals fit equally")
+    widths = sorted((fit for fit in best if fit.offset == plain.offset), key=lambda fit: TYPES.index(fit.type))
     # Where a narrow one has room for whatever a layer comes to, wider ones read the same of every layer.
     chosen = next((fit for fit in widths if _has_room(finding.counter, fit)), widths[-1])
-    doubt = _doubt(chosen, fits, evidence)
+    doubt = _doubt(chosen, best, evidence)
     rivals = tuple(fit for fit in fits if fit is not chosen)
     verdict = Verdict.LIKELY if doubt else Verdict.CERTAIN
     return replace(finding, verdict=verdict, fit=chosen, rivals=rivals, advice=doubt)

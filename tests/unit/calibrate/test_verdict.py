@@ -179,6 +179,22 @@ def test_counts_that_are_all_multiples_may_be_counted_in_those() -> None:
     assert "byte 0x10 is not 0" in finding.advice
 
 
+@pytest.mark.parametrize("row", [0, 1, 40])
+def test_of_numbers_that_miss_rows_the_one_that_misses_the_fewest_is_likely(row: int) -> None:
+    """One value of the table is wrong, and one more has no room in 16 bits: 82 and 81 of 83 rows agree."""
+    counts = np.array([*range(1_001, 42_001, 500), 70_001])
+    records = np.full((len(counts), 256), 0xFF, np.uint8)
+    records[:, 0x10:0x14] = counts.astype("<u4").view(np.uint8).reshape(-1, 4)
+    values = counts.astype(np.float64)
+    values[row] += 7
+    ones = np.ones(len(counts))
+    (finding,) = find_counters({"ddr_read_bytes": Evidence(records, ones * 1000, values, ones * 0.5)}, records)
+    assert finding.fit is not None
+    assert (finding.verdict, finding.fit.offset, finding.fit.type) == (Verdict.LIKELY, 0x10, "u32")
+    assert (finding.fit.agreeing, [rival.agreeing for rival in finding.rivals]) == (82, [81])
+    assert finding.advice.startswith("1 rows do not agree")
+
+
 def test_few_rows_make_no_certainty() -> None:
     assert _one_counter(BYTES[:9], 4).verdict is Verdict.LIKELY
     assert _one_counter(BYTES[:10], 4).verdict is Verdict.CERTAIN
