@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from profagentd.config import NO_ROOT, Examined
 from profagentd.errors import DaemonError
 from profagentd.mistakes import Mistake
+from profagentd.named_roots import file_mistakes
 from profagentd.revocation import Revocations
 from profagentd.settings import ARGUMENTS
 from profagentd.tls import faults_of
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from profagentd.config import DaemonConfig
 
 
-def mistakes_in(examined: Examined) -> list[Mistake]:
-    """What is wrong: in the settings themselves, then in the files that those name which make sense."""
-    return [*examined.mistakes, *_no_root(examined), *_mistakes_in_files(examined)]
+def mistakes_in(examined: Examined, *, needs_root: bool = True) -> list[Mistake]:
+    """What is wrong: in the settings themselves, then in what is there of the paths that sound ones name."""
+    no_root = _no_root(examined) if needs_root else ()
+    return [*examined.mistakes, *no_root, *file_mistakes(examined.root_places), *_mistakes_in_files(examined)]
 
 
 def _no_root(examined: Examined) -> Iterator[Mistake]:

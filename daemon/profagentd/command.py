@@ -77,7 +77,7 @@ def _check(args: argparse.Namespace) -> int:
     """Name every mistake; the exit code."""
     from profagentd.checking import mistakes_in  # noqa: PLC0415 - imports gRPC: see above
 
-    mistakes = mistakes_in(examine(args.config, _settings(args)))
+    mistakes = mistakes_in(examine(args.config, _settings(args)), needs_root=not args.simulate)
     for mistake in mistakes:
         complain(f"{mistake}\n  {mistake.hint}")
     if mistakes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from profagentd.mistakes import Mistake
 from profagentd.named_roots import overlap_mistakes, read_roots_d, relative_mistakes
 from profagentd.retention import Policy, Retain
-from profagentd.rules import ADDRESS, mistakes_of, size_of
+from profagentd.rules import ADDRESS, mistakes_of, size_of, texts_of
 from profagentd.settings import ARGUMENTS, given, read_settings
 from profagentd.tls_files import TlsFiles
 
@@ -89,12 +89,16 @@ class DaemonConfig:
 
 @dataclass(frozen=True)
 class Examined:
-    """Settings, without those that make no sense, which are `wrong`; every mistake in them; where each key stands."""
+    """Settings, without those that make no sense, which are `wrong`; every mistake in them; where each key stands.
+
+    Of wrong roots those are there that are texts. `root_places`: where each root stands.
+    """
 
     config: DaemonConfig
     mistakes: list[Mistake]
     places: dict[str, str]
     wrong: frozenset[str]
+    root_places: dict[str, str]
 
 
 def configure(path: Path | None, arguments: Mapping[str, Any]) -> DaemonConfig:
@@ -127,22 +131,27 @@ def examine(path: Path | None, arguments: Mapping[str, Any]) -> Examined:
         wrong.update(found)
         mistakes += found.values()
         values.update({key: _frozen(value) for key, value in settings.values.items() if key not in found})
+        if "roots" in found:
+            values["roots"] = texts_of(settings.values["roots"])
         places.update(settings.places)
     config = DaemonConfig(**values)
     mistakes += [Mistake(places[key], f"{key}: {text}", hint) for key, text, hint in _contradictions(config, wrong)]
-    config = _with_roots(config, places, mistakes)
-    return Examined(config, mistakes, places, frozenset(wrong))
+    root_places = _root_places(config, places, mistakes)
+    return Examined(replace(config, roots=tuple(root_places)), mistakes, places, frozenset(wrong), root_places)
 
 
-def _with_roots(config: DaemonConfig, places: Mapping[str, str], mistakes: list[Mistake]) -> DaemonConfig:
-    """The same with the roots that its `roots_d` names; mistakes are added. Arguments may be relative."""
+def _root_places(config: DaemonConfig, places: Mapping[str, str], mistakes: list[Mistake]) -> dict[str, str]:
+    """Its roots and those that its `roots_d` names, with their places; mistakes are added.
+
+    Arguments may be relative.
+    """
     place = places.get("roots", ARGUMENTS)
     named, found = read_roots_d(config.roots_d, places["roots_d"]) if config.roots_d else ({}, [])
     others = {root: place for root, place in named.items() if root not in config.roots}
     mistakes += [] if place == ARGUMENTS else relative_mistakes(config.roots, place)
     mistakes += found
     mistakes += overlap_mistakes([*((root, place) for root in config.roots), *others.items()])
-    return replace(config, roots=(*config.roots, *others))
+    return {**dict.fromkeys(config.roots, place), **others}
 
 
 def _contradictions(config: DaemonConfig, wrong: set[str]) -> Iterator[tuple[str, str, str]]:
@@ -155,8 +164,8 @@ def _contradictions(config: DaemonConfig, wrong: set[str]) -> Iterator[tuple[str
             yield given_files[0], what, "TLS needs tls_cert, tls_key and tls_ca; tls_revoked is optional"
         elif wrong.isdisjoint(("listen", "insecure")):
             yield from _listener_contradictions(config)
-    if wrong.isdisjoint(("retain", *_NEEDED_FOR)):
-        yield from _retention_contradictions(config)
+    if "retain" not in wrong:
+        yield from _retention_contradictions(config, wrong)
 
 
 def _listener_contradictions(config: DaemonConfig) -> Iterator[tuple[str, str, str]]:
@@ -168,14 +177,15 @@ def _listener_contradictions(config: DaemonConfig) -> Iterator[tuple[str, str, s
         yield "listen", f"{config.listen} can be reached from outside, which needs TLS", _TLS_HINT
 
 
-def _retention_contradictions(config: DaemonConfig) -> Iterator[tuple[str, str, str]]:
+def _retention_contradictions(config: DaemonConfig, wrong: set[str]) -> Iterator[tuple[str, str, str]]:
     retain = config.policy.retain
     for key, choice in _NEEDED_FOR.items():
         if getattr(config, key) and key not in _RETENTION_KEYS[retain]:
             yield key, f"of no use with retain = {config.retain}", f"leave it out, or choose {choice}"
-    if retain is Retain.MIN_FREE and not config.min_free:
+    if retain is Retain.MIN_FREE and not config.min_free and "min_free" not in wrong:
         yield "retain", "it is min_free, and no min_free is given", "say how much, e.g. min_free = '200MB' or '10%'"
-    if retain is not Retain.KEEP and not (config.retain_for or config.delete_undelivered):
+    names_consumers = config.retain_for or config.delete_undelivered
+    if retain is not Retain.KEEP and not names_consumers and wrong.isdisjoint(("retain_for", "delete_undelivered")):
         what = f"it is {config.retain}, and without retain_for nothing would ever be delivered"
         hint = "name the consumers that must have a log before it goes, e.g. retain_for = ['record-HOSTNAME']"
         yield "retain", what, hint

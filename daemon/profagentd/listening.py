@@ -20,10 +20,7 @@ _HINTS = {
 _PATH_HINTS = {
     errno.EADDRINUSE: _HINTS[errno.EADDRINUSE],
     errno.EEXIST: "something that is no socket stands there: take it away, or choose another path with --listen",
-    errno.ENAMETOOLONG: "a socket's path has at most 107 bytes: choose a shorter one with --listen",
 }
-# The kernel's sun_path, without the zero at its end.
-_PATH_BYTES = 107
 _PROBE_S = 1.0
 
 
@@ -67,8 +64,6 @@ def _check_port(host: str, port: str) -> None:
 
 def _check_path(path: str) -> None:
     """A socket that nobody serves is replaced."""
-    if len(os.fsencode(path)) > _PATH_BYTES:
-        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     directory = os.path.dirname(path) or "."
     os.stat(directory)
     if not os.access(directory, os.W_OK | os.X_OK):

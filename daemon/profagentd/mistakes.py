@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from profagentd.errors import DaemonError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -21,3 +25,9 @@ class Mistake:
     def error(self) -> DaemonError:
         """The same, to be raised."""
         return DaemonError(str(self), hint=self.hint)
+
+
+def not_utf8(path: Path, error: UnicodeDecodeError, hint: str) -> Mistake:
+    """That a file, which was decoded as a whole, is no UTF-8, and on which line."""
+    line = error.object.count(b"\n", 0, error.start) + 1
+    return Mistake(f"{path}:{line}", f"{error.object[error.start]:#04x} is no UTF-8: {error.reason}", hint)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagentd.filesystems import is_remote
-from profagentd.mistakes import Mistake
+from profagentd.mistakes import Mistake, not_utf8
 from profagentd.settings import ARGUMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _HINT = "a line is the absolute path of a directory, or a remark that begins with #"
 
@@ -51,6 +51,17 @@ def relative_mistakes(roots: Sequence[str], place: str) -> list[Mistake]:
     return [Mistake(place, f"roots: {root!r} is no absolute path", hint) for root in roots if not root.startswith("/")]
 
 
+def file_mistakes(roots: Mapping[str, str]) -> list[Mistake]:
+    """Roots, given with their places, where something stands that is no directory."""
+    hint = "name the directory that holds JOBs; it need not exist yet"
+    return [Mistake(place, f"roots: {root} is no directory", hint) for root, place in roots.items() if _is_file(root)]
+
+
+def _is_file(root: str) -> bool:
+    path = os.fsencode(os.path.abspath(root))
+    return not is_remote(path) and os.path.exists(path) and not os.path.isdir(path)
+
+
 def real_roots(roots: Sequence[str]) -> list[bytes]:
     """The roots as absolute paths without links; they need not exist yet. DaemonError when one lies in another."""
     for mistake in overlap_mistakes([(root, ARGUMENTS) for root in roots]):
@@ -85,9 +96,10 @@ def _text(path: Path) -> str | Mistake:
         if not stat.S_ISREG(path.stat().st_mode):
             return Mistake(str(path), "no regular file", hint)  # a fifo would be waited for
         return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        return Mistake(str(path), str(why), hint)
+    except OSError as error:
+        return Mistake(str(path), str(error.strerror), hint)
+    except UnicodeDecodeError as error:
+        return not_utf8(path, error, hint)
 
 
 def _lines(path: Path, text: str) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -20,6 +21,9 @@ POLICIES = tuple(policy.name.lower() for policy in Retain)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 _MAX_PORT = 65535
+_UNIX = "unix:"
+# The kernel's sun_path, without the zero at its end.
+_PATH_BYTES = 107
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(%|[kMGT]?B)")
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -42,6 +46,12 @@ def size_of(text: str) -> tuple[int, float]:
     return (0, number / 100) if unit == "%" else (int(number * _UNITS[unit]), 0.0)
 
 
+def texts_of(value: Any) -> tuple[str, ...]:
+    """What may be a path of a value that should be a list of such."""
+    texts = value if isinstance(value, list) else ()
+    return tuple(each for each in texts if isinstance(each, str) and each and not _has_nul(each))
+
+
 def _has_nul(value: Any) -> bool:
     texts = value if isinstance(value, (list, tuple)) else (value,)
     return any(isinstance(each, str) and "\0" in each for each in texts)
@@ -50,8 +60,10 @@ def _has_nul(value: Any) -> bool:
 def _is_address(value: Any) -> bool:
     if not isinstance(value, str):
         return False
+    if value.startswith(_UNIX):
+        return 0 < len(os.fsencode(value[len(_UNIX) :])) <= _PATH_BYTES
     match = ADDRESS.fullmatch(value)
-    return value.startswith("unix:") or (match is not None and int(match.group("port")) <= _MAX_PORT)
+    return match is not None and int(match.group("port")) <= _MAX_PORT
 
 
 def _is_text(value: Any) -> bool:
@@ -98,7 +110,7 @@ def _is_size(value: Any) -> bool:
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "roots": (_is_texts, "a list of directories"),
     "roots_d": (_is_directory, "an absolute path of a directory with files *.conf"),
-    "listen": (_is_address, "HOST:PORT, or unix:PATH"),
+    "listen": (_is_address, f"HOST:PORT, or unix:PATH with a PATH of at most {_PATH_BYTES} bytes"),
     "quiet_after_s": (_is_seconds, "a number of seconds above 0"),
     "depth": (_is_depth, f"a number of levels from 1 to {MAX_DEPTH}"),
     "scan": (_is_truth, "true or false"),

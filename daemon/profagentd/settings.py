@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from profagentd.mistakes import Mistake
+from profagentd.mistakes import Mistake, not_utf8
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ARGUMENTS = "the arguments"
+_TWICE = "Cannot overwrite a value"
+_KEY = re.compile(r"\s*([A-Za-z0-9_-]+)\s*=")
 _LINE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
 
 
@@ -43,22 +45,31 @@ def read_settings(path: Path) -> Settings | Mistake:
     except OSError as error:
         return Mistake(str(path), str(error.strerror), "name a file that can be read with --config")
     except UnicodeDecodeError as error:
-        return Mistake(str(path), str(error), "write it as UTF-8")
+        return not_utf8(path, error, "write it as UTF-8")
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         return _not_toml(path, text, str(error))
-    return Settings(values, {key: f"{path}:{line}" for key, line in _lines(text).items()})
+    return Settings(values, {key: f"{path}:{line}" for key, line in _lines(text)[0].items()})
 
 
 def _not_toml(path: Path, text: str, why: str) -> Mistake:
     found = _LINE.search(why)
     line = found.group(1) if found and found.group(1) else text.count("\n") + (not text.endswith("\n"))
-    return Mistake(f"{path}:{line}", _LINE.sub("", why), "write it as TOML, e.g. roots = ['/opt/app']")
+    begins, begin = _lines(text)
+    key = _KEY.match("".join(text.splitlines(keepends=True)[begin - 1 :]))
+    if key and key.group(1) in begins and why.startswith(_TWICE):
+        what = f"{key.group(1)}: it is given on line {begins[key.group(1)]} already"
+        return Mistake(f"{path}:{begin}", what, "give each key once")
+    what = f"{key.group(1)}: {why}" if key else why
+    return Mistake(f"{path}:{line}", _LINE.sub("", what), "write it as TOML, e.g. roots = ['/opt/app']")
 
 
-def _lines(text: str) -> dict[str, int]:
-    """The line on which each key of a TOML text begins: the first one after which it is known starts no earlier."""
+def _lines(text: str) -> tuple[dict[str, int], int]:
+    """The line on which each key of a TOML text begins, and the one on which what is no TOML does.
+
+    The first line after which a key is known starts no earlier.
+    """
     lines = text.splitlines(keepends=True)
     begins: dict[str, int] = {}
     begin = 1
@@ -69,4 +80,4 @@ def _lines(text: str) -> dict[str, int]:
             continue  # a value that goes on over the next line
         begins.update({key: begin for key in known if key not in begins})
         begin = number + 1
-    return begins
+    return begins, begin

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.config import DaemonConfig, configure, need_root
+from profagentd.config import DaemonConfig, configure, examine, need_root
 from profagentd.errors import DaemonError
 from profagentd.named_roots import real_roots
 from profagentd.retention import Policy, Retain
@@ -69,6 +69,18 @@ def test_retention_that_contradicts_itself_is_refused(settings: dict[str, object
     assert hint in refused(settings).hint
 
 
+def test_a_socket_has_the_longest_path_that_the_kernel_takes() -> None:
+    longest = f"unix:/{'d' * 106}"
+    assert configure(None, {"listen": longest}).listen == longest
+
+
+def test_a_wrong_value_hides_nothing_that_does_not_depend_on_it() -> None:
+    found = examine(None, {"retain": "delivered", "min_free": "much"}).mistakes
+    assert ["min_free = 'much'" in each.text for each in found] == [True, False]
+    assert "without retain_for" in found[1].text
+    assert len(examine(None, {"retain": "min_free", "min_free": "much", "retain_for": ["a b"]}).mistakes) == 2
+
+
 def test_arguments_win_over_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "roots = ['/a']\ndepth = 2\n")
     assert configure(path, {"depth": 3, "roots": None}) == DaemonConfig(("/a",), depth=3)
@@ -93,6 +105,7 @@ def test_an_unknown_key_is_named_with_its_file(tmp_path: Path) -> None:
         ("listen", "50151"),
         ("listen", "127.0.0.1:99999"),
         ("listen", "::1:50151"),
+        ("listen", f"unix:/{'d' * 107}"),
         ("retain", "all"),
         ("retain_for", "a"),
         ("retain_for", ["a", "a"]),

@@ -51,11 +51,3 @@ def test_what_is_no_socket_is_left_alone(tmp_path: Path) -> None:
             check_address(f"unix:{path}")
         assert "no socket stands there" in caught.value.hint
     assert file.read_bytes() == b"of somebody"
-
-
-def test_a_path_that_is_too_long_for_a_socket_is_told(tmp_path: Path) -> None:
-    longest = f"/tmp/{'d' * 102}"
-    check_address(f"unix:{longest}")
-    with pytest.raises(DaemonError, match="File name too long") as caught:
-        check_address(f"unix:{longest}d")
-    assert "107 bytes" in caught.value.hint

@@ -27,12 +27,12 @@ def test_each_line_of_each_conf_file_is_a_root_with_its_place(tmp_path: Path) ->
 
 def test_what_is_no_absolute_path_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.conf").write_text("/a\nb\n/c\0\n")  # as a power cut leaves a file
-    (tmp_path / "b.conf").write_bytes(b"\xff")
+    (tmp_path / "b.conf").write_bytes(b"/d\n\xff")
     os.mkfifo(tmp_path / "c.conf")
     roots, mistakes = read_roots_d(str(tmp_path))
     assert list(roots) == ["/a"]
     assert [each.place for each in mistakes] == [
-        f"{tmp_path}/{place}" for place in ("a.conf:2", "a.conf:3", "b.conf", "c.conf")
+        f"{tmp_path}/{place}" for place in ("a.conf:2", "a.conf:3", "b.conf:2", "c.conf")
     ]
 
 
