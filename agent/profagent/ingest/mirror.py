@@ -2,27 +2,25 @@
 
 Data files grow in place; snapshots are put together beside the mirror and replace their file by rename; a file whose
 generation ends is kept in `superseded`. No name that a board sends leads out of the JOB's directory, and no symbolic
-link in a file's place is followed.
+link in the place of a file or of a folder is followed.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import hashlib
 import os
 from collections import OrderedDict
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagent.errors import FormatError, ProtocolError, StoreError
-from profagent.ingest.disk import disk_full, is_full
+from profagent.errors import FormatError, StoreError
+from profagent.ingest.obstacles import refuse_links, translated
 from profagent.ingest.regular_files import content, make_anew, move, opened, pread, stands, write_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 DIGEST_BYTES = 16
 # A file beyond that is opened again; several JOBs together stay below the usual 1,024 of a process.
@@ -34,14 +32,8 @@ READ_BYTES = 1 << 20
 LARGEST_CONTENT_BYTES = 4 << 20
 LONGEST_PATH_BYTES = 1024
 LONGEST_NAME_BYTES = 255
-# What a board names cannot all be: a log `a` and a log `a/b`, or a name that this file system does not take.
-_LOG_IN_THE_WAY = "another of the board's logs stands where its directory should be"
-_IN_THE_WAY = {
-    errno.ENOTDIR: _LOG_IN_THE_WAY,
-    errno.EEXIST: _LOG_IN_THE_WAY,
-    errno.EISDIR: "the board has logs below this name, and names it as a log, too",
-    errno.ENAMETOOLONG: "this host's file system takes no such long name",
-}
+# Beyond that it is looked again whether a folder is a link.
+REMEMBERED_FOLDERS = 1024
 
 
 @lru_cache(REMEMBERED_PATHS)
@@ -59,7 +51,7 @@ def checked_path(path: bytes) -> str:
 def syncfs(directory: Path) -> None:
     """Make everything that was written to the file system of `directory` durable; StoreError, DiskFullError."""
     libc = ctypes.CDLL(None, use_errno=True)
-    with _translated(f"cannot make {directory} durable", directory):
+    with translated(f"cannot make {directory} durable", directory):
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if libc.syncfs(handle) != 0:
@@ -76,7 +68,7 @@ def digest_of(data: bytes) -> bytes:
 
 def logs_set_aside(superseded: Path) -> list[tuple[str, str]]:
     """JOB and path of each log of which a generation stands in a board's folder of them. Raises StoreError."""
-    with _translated("cannot look into what was set aside", superseded):
+    with translated("cannot look into what was set aside", superseded):
         files = [
             os.path.relpath(os.path.join(folder, name), superseded)  # noqa: PTH118 - str paths, one a file
             for folder, _, names in os.walk(superseded)
@@ -89,7 +81,8 @@ def logs_set_aside(superseded: Path) -> list[tuple[str, str]]:
 class JobMirror:
     """One JOB's files in `directory`; what is not part of it stands in `incoming` and `superseded`, same file system.
 
-    Whatever the disk refuses raises StoreError; DiskFullError when it is for want of space.
+    Whatever the disk refuses raises StoreError; DiskFullError when it is for want of space; ProtocolError when the
+    names of the board's logs cannot all be, or something else has one of them.
     """
 
     def __init__(self, directory: Path, *, incoming: Path, superseded: Path) -> None:
@@ -97,11 +90,12 @@ class JobMirror:
         self._incoming = incoming
         self._superseded = superseded
         self._open: OrderedDict[str, int] = OrderedDict()
+        self._folders: set[str] = set()  # of the board's logs, none of them a link
 
     def begin(self, path: str, generation: int, offset: int, *, snapshot: bool) -> None:
         """Make ready for bytes from `offset` on: cut an uncommitted tail, or set an earlier generation aside."""
         self._forget(path)
-        with _translated(f"cannot write {path} into the mirror", self.directory):
+        with self._trying(f"cannot write {path} into the mirror"):
             if offset == 0:
                 if not snapshot:
                     self._set_aside(path, generation)
@@ -109,18 +103,18 @@ class JobMirror:
                 self._keep(file, make_anew(file))
             elif snapshot:
                 # Nothing comes: it is there already.
-                (self._incoming / path).unlink(missing_ok=True)
+                Path(self._file(path, snapshot=True)).unlink(missing_ok=True)
             elif self._cut(path, offset) < offset:
                 raise _lost(path)
 
     def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
         """Write bytes at `offset`, which is where the file ends."""
-        with _translated(f"cannot write {path} into the mirror", self.directory):
+        with self._trying(f"cannot write {path} into the mirror"):
             write_all(self._handle(path, snapshot=snapshot), offset, data)
 
     def finish_snapshot(self, path: str) -> bytes | None:
         """Let a snapshot that has arrived whole take its place; returns what it begins with, None when none came."""
-        with _translated(f"cannot write {path} into the mirror", self.directory):
+        with self._trying(f"cannot write {path} into the mirror"):
             arrived = self._file(path, snapshot=True)
             handle = self._open.get(arrived)
             data = content(arrived, LARGEST_CONTENT_BYTES) if handle is None else pread(handle, LARGEST_CONTENT_BYTES)
@@ -131,7 +125,7 @@ class JobMirror:
 
     def copy_aside(self, path: str) -> None:
         """Keep a small file as it is besides, where `earlier` finds it: another is about to take its place."""
-        with _translated(f"cannot write {path} into the mirror", self.directory):
+        with self._trying(f"cannot write {path} into the mirror"):
             data = content(self._file(path), LARGEST_CONTENT_BYTES)
             if data is not None:
                 handle = make_anew(self._aside(path))
@@ -142,24 +136,24 @@ class JobMirror:
 
     def earlier(self, path: str) -> bytes | None:
         """What `copy_aside` kept; None where it kept nothing."""
-        with _translated(f"cannot read {path} in the mirror", self.directory):
+        with self._trying(f"cannot read {path} in the mirror"):
             return content(self._aside(path), LARGEST_CONTENT_BYTES)
 
     def restore(self, path: str, generation: int, offset: int) -> None:
         """Undo what was done to a data file after `offset` bytes of a generation were committed."""
         self.take_back(path, generation)
-        with _translated(f"cannot cut {path} in the mirror", self.directory):
+        with self._trying(f"cannot cut {path} in the mirror"):
             self._cut(path, offset)
 
     def remove(self, path: str) -> None:
         """Remove a mirrored file, where there is one."""
         self._forget(path)
-        with _translated(f"cannot remove {path} from the mirror", self.directory):
-            (self.directory / path).unlink(missing_ok=True)
+        with self._trying(f"cannot remove {path} from the mirror"):
+            Path(self._file(path)).unlink(missing_ok=True)
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
         """At most `size` bytes of a mirrored file from `start` on; None when there is no such file."""
-        with _translated(f"cannot read {path} in the mirror", self.directory):
+        with self._trying(f"cannot read {path} in the mirror"):
             return content(self._file(path), size, start)
 
     def names(self) -> list[str]:
@@ -174,7 +168,7 @@ class JobMirror:
         """Digest of the bytes from `base` up to `offset`; None when the mirror holds fewer."""
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         left = offset - base
-        with _translated(f"cannot read {path} in the mirror", self.directory):
+        with self._trying(f"cannot read {path} in the mirror"):
             # By its name: another file may have been put in the place of one that is open here.
             handle = opened(self._file(path), os.O_RDONLY)
             if handle is None:
@@ -191,11 +185,11 @@ class JobMirror:
     def take_back(self, path: str, generation: int) -> None:
         """Undo what set a committed generation aside: those after it were begun, and never committed."""
         self._forget(path)
-        with _translated(f"cannot write {path} into the mirror", self.directory):
+        with self._trying(f"cannot write {path} into the mirror"):
             # Where a file went on after one that had been deleted, both were set aside as the later generation.
             kept = self._kept_from(path, generation)
             for file in kept[:1]:
-                file.replace(self.directory / path)
+                file.replace(self._file(path))
             for never_committed in kept[1:]:
                 never_committed.unlink()
 
@@ -204,6 +198,9 @@ class JobMirror:
         for handle in self._open.values():
             os.close(handle)
         self._open.clear()
+
+    def _trying(self, what: str) -> AbstractContextManager[None]:
+        return translated(what, self.directory, self._folders)
 
     def _cut(self, path: str, offset: int) -> int:
         """Cut the file to `offset` bytes; returns its size before, 0 when there is none."""
@@ -220,7 +217,7 @@ class JobMirror:
 
     def _kept_from(self, path: str, generation: int) -> list[Path]:
         """What is set aside of a log from this generation on, in their order."""
-        latest = self._superseded / path
+        latest = Path(self._below(self._superseded, path))
         if not stands(latest.parent):
             return []
         numbers = (file.name.removeprefix(f"{latest.name}.") for file in latest.parent.iterdir())
@@ -229,18 +226,29 @@ class JobMirror:
 
     def _set_aside(self, path: str, generation: int) -> None:
         """Keep an earlier generation; where it is kept already, what stands in its place was never committed."""
-        target, kept = self.directory / path, self._superseded / f"{path}.{generation - 1}"
+        target, kept = Path(self._file(path)), Path(self._below(self._superseded, f"{path}.{generation - 1}"))
         if generation > 1 and stands(target) and not stands(kept):
             kept.parent.mkdir(parents=True, exist_ok=True)
             target.replace(kept)
 
     def _file(self, path: str, *, snapshot: bool = False) -> str:
         """Where a log's bytes are written; a snapshot that has not arrived whole stands in `incoming`."""
+        return self._below(self._incoming if snapshot else self.directory, path)
+
+    def _below(self, base: Path, path: str) -> str:
+        """A file of the mirror; StoreError when a link stands in the place of a folder that it is in."""
         # A Path for each file would cost more than writing it.
-        return f"{self._incoming if snapshot else self.directory}/{path}"
+        file = f"{base}/{path}"
+        folder = file.rpartition("/")[0]
+        if folder not in self._folders:
+            refuse_links(base, path)
+            if len(self._folders) >= REMEMBERED_FOLDERS:
+                self._folders.clear()
+            self._folders.add(folder)
+        return file
 
     def _aside(self, path: str) -> str:
-        return f"{self._superseded}/{path}.kept"
+        return self._below(self._superseded, f"{path}.kept")
 
     def _handle(self, path: str, *, snapshot: bool) -> int:
         file = self._file(path, snapshot=snapshot)
@@ -259,28 +267,11 @@ class JobMirror:
             os.close(self._open.popitem(last=False)[1])
 
     def _forget(self, path: str) -> None:
-        for file in (self._file(path), self._file(path, snapshot=True)):
-            handle = self._open.pop(file, None)
+        for base in (self.directory, self._incoming):
+            handle = self._open.pop(f"{base}/{path}", None)
             if handle is not None:
                 os.close(handle)
 
 
 def _lost(path: str) -> StoreError:
     return StoreError(f"the mirror lost bytes of {path}", hint="start the capture again: it fetches what is missing")
-
-
-@contextmanager
-def _translated(what: str, place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if is_full(error):
-            raise disk_full(place) from error
-        if error.errno in _IN_THE_WAY:
-            raise ProtocolError(
-                f"{what}: {_IN_THE_WAY[error.errno]}",
-                hint="remove what is odd from the JOB directory on the board",
-            ) from error
-        raise StoreError(
-            f"{what}: {error.strerror}", hint="check the disk, its free space and the permissions of the workspace"
-        ) from error

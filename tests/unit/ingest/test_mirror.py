@@ -179,6 +179,22 @@ def test_a_link_in_a_files_place_is_not_followed(mirror: JobMirror, tmp_path: Pa
     assert outside.read_bytes() == b"secret"
 
 
+@pytest.mark.parametrize("folder", ["job", "job/data", "incoming", "superseded"])
+def test_a_link_in_a_folders_place_is_not_followed(folder: str, mirror: JobMirror, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "data").mkdir(parents=True)
+    put(mirror, LOG, b"bytes")
+    link = tmp_path / folder
+    if link.exists():
+        link.rename(tmp_path / "before")
+    link.symlink_to(outside)
+    again = JobMirror(tmp_path / "job", incoming=tmp_path / "incoming", superseded=tmp_path / "superseded")
+    with pytest.raises(StoreError, match=f"{link} is a symbolic link") as caught:
+        again.begin(LOG, 2, 0, snapshot=folder == "incoming")
+    assert "on this host" in caught.value.hint
+    assert files(outside) == {}
+
+
 @pytest.mark.parametrize("generation", [1, 2])
 def test_a_link_gives_way_to_a_file_that_begins(mirror: JobMirror, tmp_path: Path, generation: int) -> None:
     outside = tmp_path / "outside"
@@ -207,15 +223,25 @@ def test_something_else_than_a_file_is_no_file(mirror: JobMirror) -> None:
     for path in (LOG, "pipe", "pipe/below", "none"):
         assert mirror.read(path) is None
         assert mirror.prefix_digest(path, 0) is None
-    with pytest.raises(ProtocolError, match="the board has logs below this name"):
+
+
+def test_a_directory_in_a_files_place_is_told_with_whose_it_is(mirror: JobMirror) -> None:
+    (mirror.directory / LOG).mkdir(parents=True)
+    with pytest.raises(ProtocolError, match=f"a directory stands at {mirror.directory}/{LOG}") as caught:
         mirror.begin(LOG, 1, 0, snapshot=False)
+    assert "on this host" in caught.value.hint
+    put(mirror, f"{LOG}/below", b"1")
+    with pytest.raises(ProtocolError, match="the board has logs below this name") as caught:
+        mirror.begin(LOG, 1, 0, snapshot=False)
+    assert "on the board" in caught.value.hint
 
 
-def test_a_name_below_a_file_is_told_as_the_boards_fault(mirror: JobMirror) -> None:
+def test_a_name_below_a_file_is_told_with_that_file(mirror: JobMirror) -> None:
     put(mirror, "data/x", b"1")
-    with pytest.raises(ProtocolError, match="data/x/y into the mirror: another of the board's logs stands") as caught:
-        mirror.begin("data/x/y", 1, 0, snapshot=False)
-    assert caught.value.hint
+    for name in ("data/x/y", "data/x/y/z"):
+        with pytest.raises(ProtocolError, match=f"{mirror.directory}/data/x stands where its directory") as caught:
+            mirror.begin(name, 1, 0, snapshot=False)
+        assert caught.value.hint
 
 
 def test_files_beyond_the_limit_are_closed_and_opened_again(mirror: JobMirror) -> None:
