@@ -111,6 +111,7 @@ class _Inference:
             window_us=self._done.end_us - self._done.start_us - cpu_us,
             frequency_mhz=frequency_mhz,
             may_have_cpu_part=has_several_nets and not cpu_us,
+            model=f"{self._name.model}.{self._name.model_id} {self._name.input_pic_num}",
         )
 
     def numbered(self) -> Iterator[Numbered]:

@@ -1,9 +1,14 @@
-"""How long a tick of word 0x04 is (format page 3.1): layers take no longer than their inference, and most of it."""
+"""How long a tick of word 0x04 is (format page 3.1): layers take no longer than their inference, and most of it.
+
+An NPU that idles looks like a longer tick. What it waits does not grow with the ticks, though: of many inferences of a
+model, those that have more ticks take longer by just these.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
+from itertools import groupby
+from statistics import StatisticsError, correlation, linear_regression, median
 from typing import TYPE_CHECKING
 
 from profagent.hypotheses.fact import Alternative, Fact, cannot_tell, settled
@@ -31,19 +36,24 @@ MOST_SHARE, SLACK_US = 1.02, 2.0
 LEAST_SHARE = 0.25
 # Below, whole microseconds say little.
 LEAST_US = 50
+# Of a model, the fewest inferences whose times and ticks are compared, how alike they are to be, and how far the time
+# for each tick may be from an alternative's.
+FEWEST_COMPARED, LEAST_ALIKE, MOST_APART = 10, 0.9, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
     """One inference: the ticks of its layers in all, and its time on the NPU by its `.done` and its CPU records.
 
-    `may_have_cpu_part`: some of that time may be the CPU's, of which there are no records.
+    `may_have_cpu_part`: some of that time may be the CPU's, of which there are no records. Inferences of one `model` do
+    the same work.
     """
 
     ticks: int
     window_us: int
     frequency_mhz: int
     may_have_cpu_part: bool = False
+    model: str = ""
 
     @property
     def layers_us(self) -> Mapping[str, float]:
@@ -58,8 +68,38 @@ def check_ticks(inferences: Sequence[Timed]) -> Answer:
     if not usable:
         return cannot_tell(TICK_UNIT, f"no inference of {LEAST_US} us or more with a .done and the NPU's clock")
     allowed = [{name for name, us in each.layers_us.items() if us <= _most(each)} for each in usable]
-    likely = [_likely(names, each) for names, each in zip(allowed, usable, strict=True)]
+    grown = _grown(usable)
+    likely = [names & grown or _likely(names, each) for names, each in zip(allowed, usable, strict=True)]
     return settled(TICK_UNIT, allowed, likely, _seen(usable))
+
+
+def _grown(inferences: Sequence[Timed]) -> set[str]:
+    """The alternatives by which inferences with more ticks of one model take longer; none where that is not seen."""
+    by_model = groupby(sorted(inferences, key=_model_of), _model_of)
+    lengths = [us for _, of_one in by_model if (us := _us_for_a_tick(list(of_one)))]
+    mhz = median(each.frequency_mhz for each in inferences)
+    units = Timed(1, 0, int(mhz)).layers_us
+    return {name for name, us in units.items() if lengths and all(_is_near(us, each) for each in lengths)}
+
+
+def _us_for_a_tick(inferences: Sequence[Timed]) -> float | None:
+    """Microseconds that inferences of one model take longer for each tick more; None where they are not alike."""
+    if len(inferences) < FEWEST_COMPARED or any(each.may_have_cpu_part for each in inferences):
+        return None
+    ticks, times = [each.ticks for each in inferences], [each.window_us for each in inferences]
+    try:
+        is_alike = correlation(ticks, times) >= LEAST_ALIKE
+    except StatisticsError:
+        return None  # one of them never changes
+    return linear_regression(ticks, times).slope if is_alike else None
+
+
+def _is_near(one: float, other: float) -> bool:
+    return one / MOST_APART <= other <= one * MOST_APART
+
+
+def _model_of(each: Timed) -> str:
+    return each.model
 
 
 def _likely(allowed: set[str], each: Timed) -> set[str]:
@@ -71,6 +111,8 @@ def _likely(allowed: set[str], each: Timed) -> set[str]:
 def _seen(inferences: Sequence[Timed]) -> str:
     shares = ", ".join(f"{_share(inferences, name):.1%} by {name}" for name in TICK_UNIT.names)
     seen = f"layers take of {len(inferences)} inferences, at the median, {shares}"
+    if grown := sorted(_grown(inferences)):
+        seen = f"{seen}; those with more ticks take longer as by {', '.join(grown)}"
     unrecorded = sum(each.may_have_cpu_part for each in inferences)
     return f"{seen}; of {unrecorded} a CPU part may have gone unrecorded" if unrecorded else seen
 

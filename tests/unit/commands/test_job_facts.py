@@ -36,7 +36,7 @@ runs = [{{ time_us = 4000.0, layers = ["e:Custom"] }}]
 unit = "aicore"
 runs = [{{ time_us = 80.0, layers = ["f:Convolution"] }}]
 """
-# The longest tick looks like an NPU that idles.
+# In few inferences the longest tick looks like an NPU that idles.
 LONGEST = ("tick-unit", "us")
 CASES = [
     (name, alternative)
@@ -76,7 +76,14 @@ def test_each_alternative_is_confirmed_and_all_others_are_refuted(tmp_path: Path
     assert "tick-unit" not in answers or answers["tick-unit"].mark is Mark.GOOD
 
 
-def test_the_longest_tick_is_neither_confirmed_nor_refuted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("alternative", SIMULATED["tick-unit"])
+def test_every_tick_is_confirmed_by_what_longer_inferences_have_more_of(tmp_path: Path, alternative: str) -> None:
+    found = told(made(tmp_path, 16, facts=(f"tick-unit={alternative}",)))["tick-unit"]
+    assert found.evidence.startswith(f"confirms {alternative}: ")
+    assert found.evidence.endswith(f"; those with more ticks take longer as by {alternative}")
+
+
+def test_the_longest_tick_is_neither_confirmed_nor_refuted_by_few(tmp_path: Path) -> None:
     found = told(made(tmp_path, facts=("=".join(LONGEST),)))["tick-unit"]
     assert found.mark is Mark.UNKNOWN
     assert found.evidence.startswith("cannot tell: layers take of 3 inferences, at the median, ")

@@ -49,6 +49,21 @@ def test_where_a_longer_tick_would_be_too_long_layers_take_most_of_the_time() ->
     assert "of 1 a CPU part may have gone unrecorded" in unrecorded.seen
 
 
+def test_an_npu_that_idles_waits_no_longer_for_more_ticks() -> None:
+    """Sixteen inferences that idle for 900 us, at any length of a tick: only what they take longer by tells it."""
+    more = range(0, 320, 20)
+    idle = check_ticks([Timed(700 + each, 1_000 + each // 7, 700) for each in more])
+    assert idle.confirmed == "100-cycles"
+    assert check_ticks([Timed(700 + each, 900 + 700 + each, 700) for each in more]).confirmed == "us"
+    unrelated = [Timed(700 + each, 1_000 + each * 13 % 97, 700) for each in more]
+    assert check_ticks(unrelated).verdict is Verdict.CANNOT_TELL
+    assert check_ticks([Timed(700 + each, 1_000, 700) for each in more]).verdict is Verdict.CANNOT_TELL
+    models = [Timed(700 * each, 1_000 * each, 700, model=str(each)) for each in range(1, 17)]
+    assert check_ticks(models).verdict is Verdict.CANNOT_TELL
+    hidden = [Timed(700 + each, 1_600 + each, 700, may_have_cpu_part=True) for each in more]
+    assert check_ticks(hidden).verdict is Verdict.CANNOT_TELL
+
+
 def test_an_inference_that_is_too_short_says_nothing() -> None:
     assert check_ticks([Timed(70, 12, 700), Timed(0, 500, 700)]).verdict is Verdict.CANNOT_TELL
 
