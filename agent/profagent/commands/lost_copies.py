@@ -30,9 +30,11 @@ class LostCopies:
 
     def __init__(self) -> None:
         self._lost: dict[int, LostCopy] = {}
+        self._told: set[int] = set()  # handles of those that were found in this stream
 
     def add(self, handle: int, path: str, known: HeldLog) -> list[Change]:
         """What was held of a log is not there; returns what that is in the ledger, and what was lost."""
+        self._told.add(handle)
         detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
         note = LinkLedger(None, Entry("note", "mirror-changed", detail))
         if known.base:
@@ -40,6 +42,10 @@ class LostCopies:
             return [note, LinkLedger(path, _GONE)]
         lost = self._lost[handle] = LostCopy(path, known.offset, known.digest)
         return [note, lost]
+
+    def was_told(self, handle: int) -> bool:
+        """Whether the ledger says of this stream's log that the mirror was changed: the board's file need not be."""
+        return handle in self._told
 
     def go_on(self, handle: int, lost: LostCopy | None) -> None:
         """What an earlier stream lost of a log, of which the board did not come to vouch for what it has."""
@@ -57,6 +63,7 @@ class LostCopies:
     def clear(self) -> None:
         """Another stream begins, with handles of its own."""
         self._lost.clear()
+        self._told.clear()
 
     def _begins_with(self, lost: LostCopy, log: FollowedLog, path: str, mirror: JobMirror) -> bool:
         """Whether what has come does, as far as that is known: what has not come of a removed log is another loss."""

@@ -102,6 +102,8 @@ class BoardMirrors:
             else:
                 answer = Holding(log.handle, known.generation, known.size, digest)
                 holdings.append(replace(answer, base=known.base, is_whole=known.digest == digest))
+                if known.kept and known.lost is None and known.digest not in (None, digest):
+                    lost += self._lost.add(log.handle, path, known)
                 if known.complete and known.digest == digest:
                     self._vouched[log.handle] = known
         return together(holdings, by_path), lost
@@ -228,7 +230,7 @@ class BoardMirrors:
         if log.snapshot or is_known:
             return []
         changes: list[Change] = list(job.decoder.begin(path, event.generation, at))
-        if event.reason in _ANOTHER_FILE:
+        if event.reason in _ANOTHER_FILE and not (event.reason == "different" and self._lost.was_told(log.handle)):
             entry = another_file(event.reason, at if log.goes_after else None, after_deletion=event.after_deletion)
             changes.append(LinkLedger(path, entry))
         return changes

@@ -62,8 +62,9 @@ def another_file(reason: str, goes_after: int | None, *, after_deletion: bool) -
             " is copied"
         )
         return Entry("loss", "deleted-uncopied", detail)
-    detail = "the board's file is not the one that was copied before: copied anew, the earlier one is set aside"
-    return Entry("note", reason, detail)
+    # Of a log that is not complete no digest is committed: which of the two was changed cannot be told.
+    what = "and its copy in the mirror differ" if reason == "different" else "is not the one that was copied before"
+    return Entry("note", reason, f"the board's file {what}: copied anew, the earlier one is set aside")
 
 
 def open_removal() -> Entry:

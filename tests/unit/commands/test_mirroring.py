@@ -262,6 +262,21 @@ def test_a_log_that_the_mirror_does_not_have_is_fetched_again(mirrors: BoardMirr
     assert (_told(changes), changes[1]) == ([("note", "mirror-changed")], LostCopy(PATH, 256))
 
 
+@pytest.mark.parametrize(("complete", "told"), [(True, "mirror-changed"), (False, "different")])
+def test_of_a_complete_log_that_differs_it_is_told_that_the_mirror_was_changed(
+    complete: bool, told: str, mirrors: BoardMirrors, tmp_path: Path
+) -> None:
+    _arrived(mirrors)
+    (mirrors.root / JOB / PATH).write_bytes(DATA[::-1])
+    held = HeldLog(1, len(DATA), complete=complete, digest=digest_of(DATA) if complete else None)
+    ((holding,), noted) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
+    assert (holding.offset, holding.prefix_digest) == (len(DATA), digest_of(DATA[::-1]))
+    again = (Started(1, 2, 0, "different"), Chunk(1, 2, 0, DATA, 0), Completed(1, 2, len(DATA), digest_of(DATA)))
+    changes, _ = mirrors.take(_events(*again))
+    assert [*_told(noted), *_told(changes[JOB])] == [("note", told)]
+    assert (tmp_path / "superseded" / "board-1" / JOB / f"{PATH}.1").read_bytes() == DATA[::-1]
+
+
 def _told(changes: Sequence[Change]) -> list[tuple[str, str]]:
     return [(change.entry.grade, change.entry.reason) for change in changes if isinstance(change, LinkLedger)]
 
