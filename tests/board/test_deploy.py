@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -71,9 +72,17 @@ def test_a_second_time_there_is_nothing_to_do(board: DeployBoard) -> None:
     assert (board.daemon, board.entry) == (daemon, entry)
     damaged = board.prefix / "current/lib/profagentd/settings.py"
     damaged.write_bytes(b"")
+    mended = board.deploy()
+    assert mended.code == 0, mended.err
+    assert f"change   {board.version()} anew: its files are damaged" in mended.out
+    assert "nothing to do" not in mended.out
+    assert damaged.read_bytes()
+    assert board.daemon != daemon
+    daemon = board.daemon
+    subprocess.run([board.prefix / "profagentd.init", "stop"], check=True, capture_output=True)
     changed = board.deploy("--retain", "delivered")
     assert changed.code == 0, changed.err
-    assert damaged.read_bytes()  # it was brought anew
+    assert "change   start the service, which does not run" in changed.out
     assert board.daemon != daemon
     config = (board.prefix / "etc/profagentd.toml").read_text()
     assert 'retain_for = ["record-' in config

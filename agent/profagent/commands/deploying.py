@@ -11,6 +11,7 @@ from profagent.commands.answering import answered, is_active
 from profagent.commands.board_keys import BoardKeys, board_keys
 from profagent.commands.board_version import chosen_version
 from profagent.commands.boards_file import BoardEntry, BoardsFile
+from profagent.commands.installing import is_whole
 from profagent.commands.keys import BOARD_CERT
 from profagent.commands.visiting import visited
 from profagent.deploy.layout import Layout
@@ -78,7 +79,7 @@ async def deploy(options: DeployOptions, show: Callable[[str], None], tell: Call
         replaced = (*replaced_keys(visit, options.keys), *replaced_identity(visit), *replaced_service(visit))
         await _agreed(options, visit, replaced, show)
         keys = None if options.is_dry or not visit.settings.has_tls else _keys(options, visit, tell)
-        work = _Work(options, visit, version, keys)
+        work = _Work(options, visit, version, keys, await _faults(visit, version))
         for change in work.changes:
             show(f"change   {change}")
         board = None if options.is_dry else await work.done(tell)
@@ -112,7 +113,10 @@ async def roll_back(options: DeployOptions, show: Callable[[str], None]) -> Depl
 class _Work:
     """What is to change on a board, and the doing."""
 
-    def __init__(self, options: DeployOptions, visit: Visit, version: DaemonTree, keys: BoardKeys | None) -> None:
+    def __init__(
+        self, options: DeployOptions, visit: Visit, version: DaemonTree, keys: BoardKeys | None, faults: Sequence[str]
+    ) -> None:
+        """`faults`: what is not as it was deployed, as lines of the plan."""
         self._options = options
         self._visit = visit
         self._version = version
@@ -126,12 +130,12 @@ class _Work:
                 },
             }
         )
-        self.changes = tuple(self._changes())
+        self.changes = (*self._changes(), *faults)
 
     async def done(self, tell: Callable[[str], None]) -> Board:
         """Do it; who answers then."""
         visit, options, name = self._visit, self._options, self._version.name
-        if self.changes or not await is_active(visit.remote, visit.service):
+        if self.changes:
             current = visit.facts.current
             previous = current if current not in ("", name) else visit.facts.previous
             async with visit.alone() as own:
@@ -157,6 +161,18 @@ class _Work:
             changes.append(f"write {layout.config}")
         changes += [f"remove {path}" for path in self._visit.service.unwanted if path in facts.files]
         return changes
+
+
+async def _faults(visit: Visit, version: DaemonTree) -> list[str]:
+    """What has become of a version that was deployed: what is to be put right, a line each."""
+    if visit.facts.current != version.name:
+        return []
+    faults: list[str] = []
+    if not await is_whole(visit.remote, visit.layout, version):
+        faults.append(f"{version.name} anew: its files are damaged")
+    if not await is_active(visit.remote, visit.service):
+        faults.append("start the service, which does not run")
+    return faults
 
 
 def _keys(options: DeployOptions, visit: Visit, tell: Callable[[str], None]) -> BoardKeys:

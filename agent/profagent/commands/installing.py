@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board
     from profagent.ssh.remote import Remote
 
-__all__ = ["Installation", "Target", "first_complaint"]
+__all__ = ["Installation", "Target", "first_complaint", "is_whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,13 @@ class Installation:
         facts = self._facts
         await self._remote.must(made_directories(self._layout, self._service))
         await self._remote.must(cleared_versions(self._layout, facts.current, facts.previous, version.name))
-        if version.name in facts.versions and await self._is_whole(version):
+        if version.name in facts.versions and await is_whole(self._remote, self._layout, version):
             return
         tell(f"bringing {version.name}: {version.size_bytes / 1e6:.0f} MB")
         part = part_of(self._layout, version.name)
         await self._remote.unpack(_pieces(version), part)
         await self._remote.must(digest_check(part), digest_list(version.files))
         await self._remote.must(settled(self._layout, version.name))
-
-    async def _is_whole(self, version: DaemonTree) -> bool:
-        check = digest_check(self._layout.version(version.name))
-        return (await self._remote.run(check, digest_list(version.files))).status == 0
 
     async def try_out(self, target: Target, settings: BoardSettings, entry: BoardEntry, keys: Path) -> Board:
         """Have a version run with files and settings, and answer; else what was there before is there, and runs, again.
@@ -179,6 +175,12 @@ class Installation:
     async def tidy(self, current: str, previous: str) -> None:
         """Remove other versions."""
         await self._remote.must(cleared_versions(self._layout, current, previous))
+
+
+async def is_whole(remote: Remote, layout: Layout, version: DaemonTree) -> bool:
+    """Whether each file of a version is on the board as it is here, as far as the board can tell."""
+    check = digest_check(layout.version(version.name))
+    return (await remote.run(check, digest_list(version.files))).status == 0
 
 
 def first_complaint(text: str, staged: Iterable[str]) -> tuple[str, str]:
