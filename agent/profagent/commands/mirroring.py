@@ -9,6 +9,7 @@ from profagent.commands.dropping import Dropping, may_drop
 from profagent.commands.lost_copies import LostCopies, together
 from profagent.commands.open_jobs import OpenJobs
 from profagent.commands.passing import WANTED_AGAIN, PassingLogs
+from profagent.commands.vouched import VouchedLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.ingest.changes import Chosen, LinkLedger, LogAdvanced, LogRemoved
 from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
@@ -47,8 +48,7 @@ class BoardMirrors:
         self._superseded = workspace.superseded(identity)
         self._jobs = OpenJobs(workspace, identity, counter_map, keeping)
         self.refused: dict[str, UnsupportedBoardError] = {}
-        # By handle: complete logs of which the board has not sent anything yet that is not held.
-        self._vouched: dict[int, HeldLog] = {}
+        self._vouched = VouchedLogs()
         self._lost = LostCopies()
         self._drops = drops
         self._passing = PassingLogs()
@@ -79,7 +79,7 @@ class BoardMirrors:
         lost: list[Change] = []
         for path, log in by_path.items():
             known = held.get(path)
-            self._vouched.pop(log.handle, None)
+            self._vouched.forget(log.handle)
             if known is None or known.generation == 0:
                 holdings.append(Holding(log.handle))
                 continue
@@ -105,7 +105,7 @@ class BoardMirrors:
                 if known.kept and known.lost is None and known.digest not in (None, digest):
                     lost += self._lost.add(log.handle, path, known)
                 if known.complete and known.digest == digest:
-                    self._vouched[log.handle] = known
+                    self._vouched.add(log.handle, known)
         return together(holdings, by_path), lost
 
     def begin_stream(self) -> None:
@@ -164,7 +164,7 @@ class BoardMirrors:
         assert log is not None, "only a Loss can be about no log"
         assert not isinstance(event, Loss), "it has no bytes"
         job, path = self._jobs.of(log.job), checked_path(log.path)
-        is_known = self._is_known(log.handle, event)
+        is_known = self._vouched.is_known(log.handle, event)
         if self._passes(job, log, path, event, is_known=is_known):
             return self._passed_by(log, path, event, reached, is_known=is_known)
         changes = self._mirrored(job, log, path, event, reached, is_known=is_known)
@@ -206,20 +206,6 @@ class BoardMirrors:
                 entries = [LinkLedger(path, entry) for entry in removal_entry(event.sent, event.size)]
                 return [LogRemoved(path), *entries, *self._lost.settle(log, path, event, job.mirror)]
         return []
-
-    def _is_known(self, handle: int, event: Started | Chunk | Completed | Removed) -> bool:
-        """Whether a log that is complete goes on and ends as it is held: neither its bytes nor its rows change."""
-        known = self._vouched.get(handle)
-        match event:
-            case Started() if known is not None:
-                same = (event.generation, event.offset) == (known.generation, known.size)
-            case Completed() if known is not None:
-                same = (event.generation, event.size, event.digest) == (known.generation, known.size, known.digest)
-            case _:
-                same = False
-        if not same or isinstance(event, Completed):
-            self._vouched.pop(handle, None)
-        return same
 
     def _started(
         self, job: OpenJob, log: FollowedLog, path: str, event: Started, *, is_known: bool
@@ -263,7 +249,7 @@ class BoardMirrors:
         is_there = not known.complete or mirror.read(path, 0) is not None
         has_passed = not is_there and not self._jobs.of(job).keeps_by_time(path)
         if has_passed:
-            self._vouched[log.handle] = known
+            self._vouched.add(log.handle, known)
             self._passed.add(log.handle)
         return has_passed
 

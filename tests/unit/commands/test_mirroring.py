@@ -131,9 +131,9 @@ def test_what_was_vouched_for_is_remembered_until_it_ends_or_a_stream_begins(mir
     held = HeldLog(1, len(DATA), complete=True, digest=digest_of(DATA))
     for ends in (lambda: mirrors.take(_events(Completed(1, 1, len(DATA), digest_of(DATA)))), mirrors.begin_stream):
         mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
-        assert [*mirrors._vouched] == [1]
+        assert 1 in mirrors._vouched
         ends()
-        assert not mirrors._vouched
+        assert 1 not in mirrors._vouched
 
 
 def test_a_snapshot_that_took_its_place_without_its_rows_is_fetched_again(mirrors: BoardMirrors) -> None:
