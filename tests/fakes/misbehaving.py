@@ -55,27 +55,32 @@ Behaviour = Callable[[Door], Awaitable[None]]
 async def from_address(source: str, target: str) -> AsyncIterator[str]:
     """An address that leads to `target`, which sees its connections come from `source`."""
     host, _, port = target.rpartition(":")
-    open_now: set[asyncio.StreamWriter] = set()
+    relays: set[asyncio.Task[None]] = set()
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        open_now.add(writer)
-        with suppress(OSError):
-            there, back = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
-            open_now.add(back)
-            await asyncio.gather(_pump(reader, back), _pump(there, writer))
-            open_now.discard(back)
-        writer.transport.abort()
-        open_now.discard(writer)
+        task = asyncio.current_task()
+        assert task
+        relays.add(task)
+        ends = [writer]
+        try:
+            with suppress(OSError):
+                there, back = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
+                ends.append(back)
+                await asyncio.gather(_pump(reader, back), _pump(there, writer))
+        finally:
+            relays.discard(task)
+            for end in ends:
+                end.transport.abort()
 
     server = await asyncio.start_server(relay, "127.0.0.1", 0)
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
-        while open_now:
-            for writer in open_now:
-                writer.transport.abort()
-            await asyncio.sleep(0.01)
+        while relays:
+            for task in relays:
+                task.cancel()
+            await asyncio.wait(relays)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
