@@ -83,6 +83,7 @@ class Board:
     def __init__(self, clock: Clock, quiet_after_s: float) -> None:
         self.quiet_after_s = quiet_after_s
         self.on_missed: Callable[[Place], None] | None = None  # it answers with `found_again` or `gone`
+        self.catch_up: Callable[[], None] = lambda: None  # have what waits to be told of JOBs told at once
         self._clock = clock
         self._jobs: dict[Place, Job] = {}
         self._unsettled: dict[Job, None] = {}
@@ -232,6 +233,8 @@ class Board:
         if job.activity.wants_npu(now):
             is_open = await asyncio.to_thread(is_npu_open, job.made_since_boot_us)
             job.activity.npu(is_open=bool(is_open), at=now)
+        if job.state is not job.activity.state:
+            self.catch_up()  # after a standstill a change waits where time has passed already
         self._tell_state(job)
         self._note_known(job)
         if job.activity.is_settled:

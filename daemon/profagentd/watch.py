@@ -75,12 +75,14 @@ class Watch:
         try:
             if self._notices:
                 self._notices.start()
+                self._board.catch_up = self._notices.catch_up
             if not self.roots:
                 self.ready.set()
             await self.roots.each(self._watch_root)
         finally:
             timer.cancel()
             if self._notices:
+                self._board.catch_up = lambda: None
                 self._notices.close()
 
     # What the notices tell

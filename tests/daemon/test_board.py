@@ -103,6 +103,26 @@ async def test_a_job_that_has_not_ended_is_quiet_after_its_time(bench: Bench) ->
     assert bench.listening.told == [("state", JobState.OPEN), ("state", JobState.QUIET)]
 
 
+async def test_a_change_that_waits_to_be_told_keeps_a_job_open(bench: Bench) -> None:
+    """Time has passed while the daemon stood still, and the kernel's notices are not taken yet."""
+    job = bench.find(ended=True)
+    waiting = [{b"a": Touch.WRITTEN}]
+
+    def catch_up() -> None:
+        if waiting:
+            bench.board.changed(job.place, waiting.pop())
+
+    bench.board.catch_up = catch_up
+    bench.clock.advance(5.0)
+    await bench.until(lambda: job.state is JobState.FINISHED)
+    assert bench.listening.told == [
+        ("state", JobState.OPEN),
+        ("names", {b"a": Touch.WRITTEN}),
+        ("state", JobState.FINISHED),
+    ]
+    assert bench.clock.now - 105.0 >= 2.0
+
+
 async def test_a_change_opens_it_and_is_told(bench: Bench) -> None:
     job = bench.find(age_s=QUIET_S)
     bench.clock.advance(5.0)
