@@ -70,7 +70,7 @@ def check_ticks(inferences: Sequence[Timed]) -> Answer:
     allowed = [{name for name, us in each.layers_us.items() if us <= _most(each)} for each in usable]
     grown = _grown(usable)
     likely = [names & grown or _likely(names, each) for names, each in zip(allowed, usable, strict=True)]
-    return settled(TICK_UNIT, allowed, likely, _seen(usable))
+    return settled(TICK_UNIT, allowed, likely, _seen(usable, grown))
 
 
 def _grown(inferences: Sequence[Timed]) -> set[str]:
@@ -108,11 +108,11 @@ def _likely(allowed: set[str], each: Timed) -> set[str]:
     return {name for name in allowed if each.layers_us[name] >= LEAST_SHARE * each.window_us}
 
 
-def _seen(inferences: Sequence[Timed]) -> str:
+def _seen(inferences: Sequence[Timed], grown: set[str]) -> str:
     shares = ", ".join(f"{_share(inferences, name):.1%} by {name}" for name in TICK_UNIT.names)
     seen = f"layers take of {len(inferences)} inferences, at the median, {shares}"
-    if grown := sorted(_grown(inferences)):
-        seen = f"{seen}; those with more ticks take longer as by {', '.join(grown)}"
+    if grown:
+        seen = f"{seen}; those with more ticks take longer as by {', '.join(sorted(grown))}"
     unrecorded = sum(each.may_have_cpu_part for each in inferences)
     return f"{seen}; of {unrecorded} a CPU part may have gone unrecorded" if unrecorded else seen
 
