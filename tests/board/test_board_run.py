@@ -107,6 +107,15 @@ async def test_output_arguments_environment_and_exit_code(board: Board, lock: Pa
     await until(lambda: board.is_tidy() and not lock.exists())
 
 
+def test_a_keeper_whose_link_is_gone_leaves_at_once(board: Board, lock: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    script = run_steps.keeper(board.place, "test")
+    subprocess.run(["sh", "-c", script], stdout=writing, env={**os.environ, "TMPDIR": str(lock.parent)}, check=True)
+    os.close(writing)
+    assert eventually(lambda: Path(board.place.own).exists() and board.is_tidy() and not lock.exists(), LIMIT_S)
+
+
 async def test_much_output_comes_whole(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_steps, "PIECE_READS", 8)
     board.program("seq 1 200000; seq 1 1000 >&2")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from profagent.collect.place import Place
 
-__all__ = ["ABANDONED_S", "LOCK", "keeper", "left", "main_script", "minder", "stopped"]
+__all__ = ["ABANDONED_S", "LEASH_S", "LOCK", "keeper", "left", "main_script", "minder", "stopped"]
 
 # One device, one profiling task (manual, constraints of use): one lock for all users of a board, in its /tmp.
 LOCK = "profagent-collect.lock"
@@ -69,7 +69,10 @@ put_back "$(cat "$own/acl" 2>/dev/null)" && rm -f "$own/acl"
 rm -rf "$run"
 mkdir "$run" && echo "$$ $(begun $$) $boot" >"$run/keeper" || exit 1
 mkfifo "$lock/stdout" "$lock/stderr" && echo 000 >"$run/status.part" && echo "$$" >"$run/follower" || exit 1
-echo ready
+# Where the link is gone by now the host never learns of it.
+trap '' PIPE
+echo ready 2>/dev/null || { rm -rf "$run"; exit 1; }
+trap - PIPE
 exec >"$run/keeper.log" 2>&1
 heard() {
     @NOW@
