@@ -19,6 +19,10 @@ COMMAND = [sys.executable, "-c", "from profagent.cli.main import main; main()"]
 ENVIRONMENT = environment("protos", "daemon", "agent")
 TIMEOUT_S = 90.0
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # In the background of a shell nothing hears Ctrl-C, nor would what is started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @dataclass(frozen=True)
 class Ended:
