@@ -19,6 +19,7 @@ from profagent.store.database import open_for_writing
 from profagent.store.figures import StoredFigures, StoredRow, write_figures
 from profagent.store.queries import open_reader
 from profagent.store.summaries import all_sessions
+from profagent.store.transaction import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -90,17 +91,11 @@ def _clear_group(
     tell: Callable[[str], None],
 ) -> None:
     """In one transaction: figures in, records out."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         for held in group:
             tell(f"session {held.session}: its figures are worked out, its records go")
             _keep_figures(connection, database, held.session)
         clear_sessions(connection, group, now_us)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _keep_figures(connection: sqlite3.Connection, database: Path, session: int) -> None:

@@ -17,6 +17,7 @@ from profagent.store.counter_checks import CounterCheckRows, first_place
 from profagent.store.logs import path_from_sql
 from profagent.store.parts import RECORDS_PER_PART
 from profagent.store.sessions import MapUsed
+from profagent.store.transaction import transaction
 
 if TYPE_CHECKING:
     import sqlite3
@@ -80,8 +81,7 @@ def exchange_counters(
     `progress` is given how many rows were looked at, a batch at a time. What is implausible is counted anew.
     """
     filled = seen = 0
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         checks = _Checks(connection, session, peak_bytes_per_s)
         for batch in _batches(_pieces(connection, session, bytes_of)):
             filled += _fill(connection, batch, counter_map, checks)
@@ -92,11 +92,6 @@ def exchange_counters(
             "UPDATE session SET counter_map = ?, counter_map_digest = ?, counter_map_likely = ? WHERE session = ?",
             (*MapUsed.of(counter_map), session),
         )
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
     return Filled(filled, seen - filled)
 
 

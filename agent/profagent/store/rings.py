@@ -8,6 +8,7 @@ import numpy as np
 
 from profagent.ingest.assess import RING_CALLS, ring_entry
 from profagent.store.parts import RECORDS_PER_PART
+from profagent.store.transaction import transaction
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,14 +39,15 @@ def note_full_rings(connection: sqlite3.Connection, session: int, board: int, jo
         told = connection.execute("SELECT count FROM ledger_entry WHERE log = ? AND origin = 'ring'", (log,)).fetchone()
         if told is not None and told[0] == calls:
             continue
-        connection.execute("DELETE FROM ledger_entry WHERE log = ? AND origin = 'ring'", (log,))
-        if calls >= RING_CALLS:
-            entry = ring_entry(calls)
-            connection.execute(
-                "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, count)"
-                " VALUES (?, ?, ?, 'ring', ?, ?, ?, ?)",
-                (session, job_number, log, entry.grade, entry.reason, entry.detail, entry.count),
-            )
+        with transaction(connection):
+            connection.execute("DELETE FROM ledger_entry WHERE log = ? AND origin = 'ring'", (log,))
+            if calls >= RING_CALLS:
+                entry = ring_entry(calls)
+                connection.execute(
+                    "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, count)"
+                    " VALUES (?, ?, ?, 'ring', ?, ?, ?, ?)",
+                    (session, job_number, log, entry.grade, entry.reason, entry.detail, entry.count),
+                )
 
 
 def _call_ends(connection: sqlite3.Connection, log: int) -> NDArray[np.float64]:

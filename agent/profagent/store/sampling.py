@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.formats.sampling import FROM_FILE, Figures, SampleTally, gap_of, sum_of, tally_of
 from profagent.store.samples import is_model_loaded_again, samples_of_loads, stored_tally, write_figures
+from profagent.store.transaction import transaction
 
 if TYPE_CHECKING:
     import sqlite3
@@ -45,19 +46,13 @@ def note_samples(connection: sqlite3.Connection, session: int, board: int, job: 
     if not models:
         return
     number = models[0][0]
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         wanted = list(_notes(connection, number, [(model, name) for _, model, name in models]))
         if wanted != _told(connection, number):
             connection.execute(
                 "DELETE FROM ledger_entry WHERE job = ? AND log IS NULL AND origin = 'sampling'", (number,)
             )
             connection.executemany(_INSERT, [(session, number, *note) for note in wanted])
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def sampling_of(connection: sqlite3.Connection, session: int, job: int | None = None) -> dict[str, Any]:

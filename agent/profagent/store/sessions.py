@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import UsageError
 from profagent.formats.plausible import PEAK_MEMORY_RATE
+from profagent.store.transaction import transaction
 
 if TYPE_CHECKING:
     import sqlite3
@@ -76,8 +77,7 @@ def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[
 
     An unfinished session of the same board and source goes on, unless it has another counter map or keeps others.
     """
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         board = _board(connection, start)
         session = _to_go_on_with(connection, board, start) or _add(connection, board, start)
         if start.job:
@@ -86,11 +86,6 @@ def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[
             "INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)",
             [(session, key, value) for key, value in start.labels.items()],
         )
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
     return session, board
 
 

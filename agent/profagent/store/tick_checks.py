@@ -9,6 +9,7 @@ from profagent.formats.names import display_text
 from profagent.formats.plausible import MOST_SHARE, PEAK_MEMORY_RATE, SLACK_US, TICKS, Place, Tally, merged
 from profagent.store.counter_checks import LARGEST_INTEGER, write_check
 from profagent.store.logs import path_from_sql
+from profagent.store.transaction import transaction
 
 if TYPE_CHECKING:
     import sqlite3
@@ -40,6 +41,7 @@ def note_ticks(connection: sqlite3.Connection, board: int, job: str) -> None:
         one = Tally(1, 1, first, share) if is_odd else Tally(1)
         tallies[session] = merged(tallies.get(session, Tally()), one)
     known = dict(connection.execute(_KNOWN, (number, TICKS)).fetchall())
-    for session in sorted({*tallies, *known}):
-        tally, entry = tallies.get(session, Tally()), known.get(session)
-        write_check(connection, (session, number, TICKS), tally, PEAK_MEMORY_RATE, entry)
+    with transaction(connection):
+        for session in sorted({*tallies, *known}):
+            tally, entry = tallies.get(session, Tally()), known.get(session)
+            write_check(connection, (session, number, TICKS), tally, PEAK_MEMORY_RATE, entry)

@@ -12,6 +12,7 @@ from profagent.store.job_rows import JobRows
 from profagent.store.kept_losses import KeptLossRows
 from profagent.store.ledger import LedgerRows
 from profagent.store.sessions import join_job
+from profagent.store.transaction import transaction
 
 if TYPE_CHECKING:
     import sqlite3
@@ -96,15 +97,11 @@ class Writer:
 
 def write_together(connection: sqlite3.Connection, writes: Sequence[tuple[Writer, Sequence[JobChanges]]]) -> None:
     """Write what several sessions have in one transaction; on an error nothing of it."""
-    connection.execute("BEGIN IMMEDIATE")
     try:
-        for writer, batches in writes:
-            writer.write(batches)
-        connection.execute("COMMIT")
+        with transaction(connection):
+            for writer, batches in writes:
+                writer.write(batches)
     except BaseException:
-        # SQLite has rolled back by itself when the disk is full.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
         for writer, _ in writes:
             writer.forget()
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -105,3 +106,15 @@ def test_layers_take_no_longer_than_their_inference(rows: Rows, end_us: int, sha
         ("ticks <= .done", 1, 0 if share is None else 1, share)
     ]
     assert len(rows.query("SELECT * FROM ledger")) == (share is not None)
+
+
+def test_the_ledger_and_the_check_of_ticks_are_written_together(rows: Rows) -> None:
+    rows.connection.execute("PRAGMA journal_mode = MEMORY")
+    change = aicore(ticks=[3_500, 3_500])
+    rows.apply(FrequencyKnown(700), change, InferenceTimed(change.name, 0, Done(512, 10_000, 10_005)))
+    rows.connection.execute(
+        "CREATE TEMP TRIGGER refused BEFORE INSERT ON main.counter_check BEGIN SELECT raise(FAIL, 'refused'); END"
+    )
+    with pytest.raises(sqlite3.IntegrityError, match="refused"):
+        note_ticks(rows.connection, 1, JOB)
+    assert rows.query("SELECT * FROM ledger") == []

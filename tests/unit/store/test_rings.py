@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,19 @@ def test_the_note_stays_until_it_is_another(rows: Rows) -> None:
     assert noted(rows, 2) == first
     rows.apply(ContentLedger(CALLS, ()))
     assert noted(rows, 2) == first
+
+
+def test_a_note_is_not_taken_back_where_the_other_is_not_written(rows: Rows) -> None:
+    rows.connection.execute("PRAGMA journal_mode = MEMORY")
+    fill(rows, 600)
+    first = noted(rows)
+    rows.apply(calls(range(600, 700), range(600, 700)))
+    rows.connection.execute(
+        "CREATE TEMP TRIGGER refused BEFORE INSERT ON main.ledger_entry BEGIN SELECT raise(FAIL, 'refused'); END"
+    )
+    with pytest.raises(sqlite3.IntegrityError, match="refused"):
+        note_full_rings(rows.connection, 1, 1, JOB)
+    assert rows.query("SELECT session, log, grade, reason, count FROM ledger") == first
     fill(rows, 0, 300)
     assert noted(rows, 2) == []
 
