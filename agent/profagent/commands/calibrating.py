@@ -14,6 +14,7 @@ from profagent.calibrate.matching import NAME_ONLY, match_rows
 from profagent.calibrate.table_name import said_inference
 from profagent.calibrate.vendor_table import parse_vendor_table
 from profagent.calibrate.verdict import find_counters
+from profagent.commands.named_file import read_vendor_table
 from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.durations import ticks_to_us
@@ -104,14 +105,7 @@ def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
 
 
 def _read(path: Path) -> VendorTable:
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_TABLE_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint="name the vendor's op_summary file") from error
-    if len(data) > LARGEST_TABLE_BYTES:
-        raise UsageError(f"{path} is too large for an op_summary", hint="name the vendor's table of one inference")
-    return parse_vendor_table(data, str(path))
+    return parse_vendor_table(read_vendor_table(path, LARGEST_TABLE_BYTES), str(path))
 
 
 def _pair(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]]) -> _Pair:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from profagent.commands.calibrating import calibrate
 from profagent.commands.job_facts import job_facts
-from profagent.errors import FormatError, ProfagentError, UsageError
+from profagent.commands.named_file import read_named_file
+from profagent.errors import FormatError, ProfagentError
 from profagent.evidence.archive import JOB, LARGEST_ARCHIVE_BYTES, MANIFEST, VENDOR, unpacked
 from profagent.evidence.manifest import faults, parse_manifest
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from profagent.evidence.manifest import Manifest
 
 __all__ = ["Checked", "check_kit"]
+
+_HINT = "name a .tar.gz that `profagent kit` made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def check_kit(file: Path) -> Checked:
     Raises UsageError for a file that is refused, FormatError for one that is no kit, and ProfagentError for one whose
     files are not those of its manifest.
     """
-    files = unpacked(_read(file), str(file))
+    files = unpacked(read_named_file(file, LARGEST_ARCHIVE_BYTES, "a kit", hint=_HINT), str(file))
     manifest = parse_manifest(files.get(MANIFEST, b""))
     wrong = list(faults(manifest, files))
     if wrong:
@@ -49,17 +52,6 @@ def check_kit(file: Path) -> Checked:
         raise FormatError(str(file), 0, "files of a JOB", "none", hint="ask for a kit of a JOB that is finished")
     with TemporaryDirectory(prefix="profagent-kit-") as folder:
         return _settled(Path(folder), manifest, files)
-
-
-def _read(file: Path) -> bytes:
-    try:
-        with file.open("rb") as opened:
-            data = opened.read(LARGEST_ARCHIVE_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}", hint="name a kit, a .tar.gz") from error
-    if len(data) > LARGEST_ARCHIVE_BYTES:
-        raise UsageError(f"{file} is too large for a kit", hint="a kit is made by profagent kit")
-    return data
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:

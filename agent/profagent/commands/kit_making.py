@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from profagent import __version__
 from profagent.calibrate.table_name import inference_text, said_inference
 from profagent.calibrate.vendor_table import parse_vendor_table
+from profagent.commands.named_file import read_vendor_table
 from profagent.errors import UsageError
 from profagent.evidence.anonymous import Anonymous
 from profagent.evidence.archive import JOB, MANIFEST, VENDOR, packed
@@ -100,14 +101,12 @@ def _read(path: Path, size: int) -> bytes:
         with path.open("rb") as file:
             return file.read(size)
     except OSError as error:
-        hint = "name a JOB that is finished, and the vendor's op_summary of it"
-        raise UsageError(f"cannot read {display_text(str(path))}: {error.strerror}", hint=hint) from error
+        shown = display_text(str(path))
+        raise UsageError(f"cannot read {shown}: {error.strerror}", hint="name a JOB that is finished") from error
 
 
 def _table(path: Path) -> bytes:
-    data = _read(path, LARGEST_TABLE_BYTES + 1)
-    if len(data) > LARGEST_TABLE_BYTES:
-        raise UsageError(f"{path} is too large for an op_summary", hint="name the vendor's table of one inference")
+    data = read_vendor_table(path, LARGEST_TABLE_BYTES)
     parse_vendor_table(data, str(path))
     return data
 
