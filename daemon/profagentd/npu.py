@@ -51,12 +51,12 @@ class NpuProcess:
     started_wall_us: int
 
 
-def npu_processes(proc: Path = Path("/proc"), device: str = DEVICE) -> tuple[list[NpuProcess], bool]:
+def npu_processes(proc: Path) -> tuple[list[NpuProcess], bool]:
     """The processes that have the NPU open, and whether none could hide from the look. OSError without a /proc."""
     booted_us = _booted_wall_us(proc)
     found: list[NpuProcess] = []
     can_see = True
-    for process in _with_npu([each for each in proc.iterdir() if each.name.isdigit()], device):
+    for process in _with_npu([each for each in proc.iterdir() if each.name.isdigit()], DEVICE):
         if process is None:
             can_see = False
             continue

@@ -29,7 +29,6 @@ __all__ = ["BoardRun", "RunEnd"]
 _SPEAK_S = 5.0
 _READ_BYTES = 1 << 16
 _KEPT_BYTES = 8192
-_STOP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,11 +94,6 @@ class Diff:
         """Whether it can be told of every condition if it holds."""
         return not any(outcome.untold for outcome in self.outcomes)
 
-    @property
-    def significant(self) -> list[Change]:
-        """The layers that are slower or faster."""
-        return [change for model in self.models for change in model.changes.values() if change.is_significant]
-
 
 def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
     """Compare two runs. Raises UsageError where there is nothing to compare, and StoreError."""

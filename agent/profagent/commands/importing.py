@@ -18,7 +18,7 @@ from profagent.store.sessions import MapUsed, SessionStart
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
@@ -46,7 +46,6 @@ async def import_job(
     *,
     told: Profiling | None = None,
     sdk: str = "",
-    progress: Callable[[int, int], None] | None = None,
 ) -> Imported:
     """Import a JOB directory. Raises UsageError, UnsupportedBoardError, StoreError.
 
@@ -62,7 +61,7 @@ async def import_job(
     try:
         draft.unlink(missing_ok=True)
         async with Store(draft, durable=False) as store:
-            await _fill(store, directory, listing, counter_map, maps.peak_bytes_per_s, told, progress)
+            await _fill(store, directory, listing, counter_map, maps.peak_bytes_per_s, told)
         sync(draft)
         draft.replace(database)
     except OSError as error:
@@ -84,7 +83,6 @@ async def _fill(
     counter_map: CounterMap | None,
     peak_bytes_per_s: float,
     told: Profiling | None,
-    progress: Callable[[int, int], None] | None,
 ) -> None:
     session = await store.begin(
         SessionStart(
@@ -102,12 +100,8 @@ async def _fill(
     if told is not None:
         await session.apply([JobChanges(directory.name, str(directory), (profiling_known(told),))])
     job = LocalJob(directory)
-    done = 0
-    for files, changes in _batches(job.changes(listing, counter_map)):
+    for changes in _batches(job.changes(listing, counter_map)):
         await session.apply([JobChanges(directory.name, str(directory), changes)])
-        done += files
-        if progress is not None:
-            progress(done, len(listing.files))
     unsettled, orphans = await session.unsettled_logs(directory.name), await session.orphan_dones(directory.name)
     state = "quiet" if unsettled else "finished"
     await session.apply(
@@ -119,8 +113,8 @@ async def _fill(
     await session.end(time.time_ns() // 1000)
 
 
-def _batches(files: Iterator[list[Change]]) -> Iterator[tuple[int, list[Change]]]:
-    """Changes of several files together, and how many files they are."""
+def _batches(files: Iterator[list[Change]]) -> Iterator[list[Change]]:
+    """Changes of several files together."""
     batch: list[Change] = []
     records = count = 0
     for changes in files:
@@ -128,9 +122,9 @@ def _batches(files: Iterator[list[Change]]) -> Iterator[tuple[int, list[Change]]
         count += 1
         records += sum(_records(change) for change in changes)
         if records >= RECORDS_PER_BATCH or count >= FILES_PER_BATCH:
-            yield count, batch
+            yield batch
             batch, records, count = [], 0, 0
-    yield count, batch
+    yield batch
 
 
 def _records(change: Change) -> int:

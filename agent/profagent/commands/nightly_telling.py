@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import subprocess
-import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 

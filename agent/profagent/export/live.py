@@ -40,8 +40,8 @@ Event = dict[str, Any]
 class LiveEvents:
     """Turns changes into events. `with_records` gives one for each record, else one for each inference."""
 
-    def __init__(self, *, with_records: bool = False, simulated: bool = False) -> None:
-        self.simulated = simulated
+    def __init__(self, *, with_records: bool = False) -> None:
+        self.simulated = False
         # Counters that the map in use calls likely, not certain.
         self.likely: Sequence[str] = ()
         self.samples = LiveSamples()

@@ -88,11 +88,6 @@ class LogName:
         return not self.is_done and self.kind in (LogKind.AICORE, LogKind.AICPU, LogKind.ACL_API)
 
     @property
-    def is_snapshot(self) -> bool:
-        """Whether the log is rewritten whole."""
-        return not self.is_data
-
-    @property
     def inference(self) -> InferenceKey | None:
         """The inference that the log belongs to; None for logs of a model or of the whole JOB."""
         if self.device is None or self.model is None or self.model_id is None:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from profagentd.simulate.network import Layer, Network, Segment
 
 AICORE_BYTES = 256
-AICPU_BYTES = 128
-API_BYTES = 32
 
 API_LOAD, API_UNLOAD, API_EXECUTE, API_AICPU = 0, 1, 2, 5
 """API ids of acl_api records (format page 3.3)."""

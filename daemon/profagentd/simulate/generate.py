@@ -25,16 +25,15 @@ def write_job(
     *,
     loads: int = 1,
     gaps: bool = True,
-    start_us: int = START_US,
 ) -> Path:
     """Write a JOB under `root` as fast as the disk takes it, and return its directory.
 
-    The model is loaded `loads` times, each time for so many `inferences`. The times in the files begin at `start_us`
+    The model is loaded `loads` times, each time for so many `inferences`. The times in the files begin at START_US
     and go by the options' rate, or by the NPU where that is slower; `options.for_s` and `options.root` do not matter.
     Without `gaps` each layer leaves its record. Raises DaemonError for the options, OSError for the disk.
     """
     npu = Npu(replace(options, root=root), gaps=gaps)
-    now_us = start_us
+    now_us = START_US
     for _ in range(loads):
         first_us = now_us = npu.load(now_us)
         for number in range(inferences):

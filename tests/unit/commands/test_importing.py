@@ -56,19 +56,12 @@ def test_a_relative_path_is_recorded_whole(job: Path, monkeypatch: pytest.Monkey
     assert _rows(database, "SELECT address FROM sessions") == [(str(job),)]
 
 
-def test_progress_counts_files_to_their_number(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "FILES_PER_BATCH", 3)
-    told: list[tuple[int, int]] = []
-    asyncio.run(import_job(job, progress=lambda done, of: told.append((done, of))))
-    assert [of for _, of in told] == [10] * len(told)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-
-
-def test_small_batches_make_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("of", "most"), [("RECORDS_PER_BATCH", 1), ("FILES_PER_BATCH", 3)])
+def test_small_batches_make_the_same_rows(of: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = write_job(tmp_path, SimulationOptions(layers=5), 4, loads=2)
     rows = "SELECT ticks, start_us, layer_name FROM op_records ORDER BY 1, 2, 3"
     at_once = _rows(asyncio.run(import_job(job)).database, rows)
-    monkeypatch.setattr(importing, "RECORDS_PER_BATCH", 1)
+    monkeypatch.setattr(importing, of, most)
     assert _rows(asyncio.run(import_job(job)).database, rows) == at_once
 
 
