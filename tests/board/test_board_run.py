@@ -107,11 +107,25 @@ async def test_output_arguments_environment_and_exit_code(board: Board, lock: Pa
     await until(lambda: board.is_tidy() and not lock.exists())
 
 
-def test_a_keeper_whose_link_is_gone_leaves_at_once(board: Board, lock: Path) -> None:
+async def test_a_keeper_whose_host_is_gone_before_it_is_ready_leaves_at_once(
+    board: Board, lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_steps, "LEASH_S", 10 * int(LIMIT_S))
+    async with PatientSsh(board.friend.target, Nobody(), board.told.append) as ssh:
+        # Its standard input has ended before it begins.
+        assert (await ssh.remote.run(run_steps.keeper(board.place, "test"))).text == "ready"
+        await until(lambda: Path(board.place.own).exists() and board.is_tidy() and not lock.exists())
+
+
+def test_a_keeper_whose_ready_nobody_hears_leaves_at_once(
+    board: Board, lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_steps, "LEASH_S", 10 * int(LIMIT_S))
     reading, writing = os.pipe()
     os.close(reading)
-    script = run_steps.keeper(board.place, "test")
-    subprocess.run(["sh", "-c", script], stdout=writing, env={**os.environ, "TMPDIR": str(lock.parent)}, check=True)
+    command = ["sh", "-c", run_steps.keeper(board.place, "test")]
+    environment = {**os.environ, "TMPDIR": str(lock.parent)}
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writing, env=environment, check=True)
     os.close(writing)
     assert eventually(lambda: Path(board.place.own).exists() and board.is_tidy() and not lock.exists(), LIMIT_S)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from profagent.collect.place import Place
 
-__all__ = ["ABANDONED_S", "LEASH_S", "LOCK", "keeper", "left", "main_script", "minder", "stopped"]
+__all__ = ["ABANDONED_S", "LOCK", "keeper", "left", "main_script", "stopped"]
 
 # One device, one profiling task (manual, constraints of use): one lock for all users of a board, in its /tmp.
 LOCK = "profagent-collect.lock"
@@ -69,10 +69,7 @@ put_back "$(cat "$own/acl" 2>/dev/null)" && rm -f "$own/acl"
 rm -rf "$run"
 mkdir "$run" && echo "$$ $(begun $$) $boot" >"$run/keeper" || exit 1
 mkfifo "$lock/stdout" "$lock/stderr" && echo 000 >"$run/status.part" && echo "$$" >"$run/follower" || exit 1
-# Where the link is gone by now the host never learns of it.
-trap '' PIPE
-echo ready 2>/dev/null || { rm -rf "$run"; exit 1; }
-trap - PIPE
+echo ready
 exec >"$run/keeper.log" 2>&1
 heard() {
     @NOW@
@@ -167,10 +164,24 @@ while [ ! -e "$run/leave" ] && [ ! -e "$run/stop" ] && heard "$abandoned"; do
 done
 rm -rf "$run"
 """
+# What the keeper says is read until it is ready, for then it writes elsewhere. Where the link is gone nobody reads on.
+_MINDER = """with=
+command -v setsid >/dev/null && with=setsid
+said=$(@STARTED@)
+trap '' PIPE
+echo "$said" 2>/dev/null
+[ "$said" = ready ] && cd @RUN@ || exit 1
+while read -r word; do true >alive; done
+[ -e go ] || true >leave
+"""
 
 
 def keeper(place: Place, who: str) -> str:
-    """Starts the keeper; prints `ready`, or `held` (`stale` for one that cannot be taken) `PID BEGUN BOOT WHO`."""
+    """Starts the keeper and minds it.
+
+    Prints `ready`, or `held` (`stale` for one that cannot be taken) `PID BEGUN BOOT WHO` and fails. A line of
+    standard input tells the keeper that somebody prepares the run; the end of them, however early, has it leave.
+    """
     text = (
         _KEEPER.replace("@BEFORE@", BEFORE)
         .replace("@NONE@", NONE_BEFORE)
@@ -180,15 +191,8 @@ def keeper(place: Place, who: str) -> str:
     )
     limits = (LEASH_S, ABANDONED_S, GRACE_S, OUTPUT_BYTES, PIECE_READS)
     given = ("keeper", LOCK, place.own, who, *map(str, limits))
-    return (
-        "with=; command -v setsid >/dev/null && with=setsid;"
-        f" $with sh -c {shlex.quote(text)} {shlex.join(given)} </dev/null &"
-    )
-
-
-def minder(place: Place) -> str:
-    """Tells the keeper, a line of standard input at a time, that somebody prepares the run; has it leave at the end."""
-    return f"cd {shlex.quote(place.run)} && while read -r word; do true >alive; done; [ -e go ] || true >leave"
+    started = f"$with sh -c {shlex.quote(text)} {shlex.join(given)} </dev/null &"
+    return _MINDER.replace("@RUN@", shlex.quote(place.run)).replace("@STARTED@", started)
 
 
 def main_script(place: Place, arguments: Sequence[str], environment: Mapping[str, str]) -> str:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from profagent.collect.explain import LOST
 from profagent.collect.output_steps import GONE, NOT_KEPT, follower, kept_from
-from profagent.collect.run_steps import ABANDONED_S, LOCK, how_it_ended, keeper, left, main_script, minder, stopped
+from profagent.collect.run_steps import ABANDONED_S, LOCK, how_it_ended, keeper, left, main_script, stopped
 from profagent.errors import ProfagentError, UnreachableError
 from profagent.ssh.failures import connected
+from profagent.ssh.remote import Ran
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -61,13 +62,10 @@ class BoardRun:
         Raises ProfagentError for a board that is held by another, UnreachableError.
         """
         remote = self._ssh.remote
-        ran = await remote.run(keeper(self._place, _who()))
-        word, _, rest = ran.text.rpartition("\n")[2].partition(" ")
-        if word != "ready":
-            raise _not_held(remote.host, word, rest, ran.complaint)
-        async with remote.stream(minder(self._place)) as program:
+        async with remote.stream(keeper(self._place, _who())) as program:
             speaking = asyncio.create_task(_speak(program))
             try:
+                await _take(program, remote.host)
                 yield
             finally:
                 speaking.cancel()
@@ -153,6 +151,17 @@ class BoardRun:
             self._show(piece, is_stderr)
 
 
+async def _take(program: Program, host: str) -> None:
+    said = b""
+    while line := await program.read_line():
+        if line == b"ready\n":
+            return
+        said = line
+    complaint = await program.complaint()
+    status = await program.wait()
+    raise _not_held(host, Ran(said, complaint.encode(), status))
+
+
 async def _speak(program: Program) -> None:
     while True:
         with suppress(OSError):
@@ -172,7 +181,8 @@ def _who() -> str:
     return f"{socket.gethostname()} pid {os.getpid()}"
 
 
-def _not_held(host: str, word: str, rest: str, complaint: str) -> ProfagentError:
+def _not_held(host: str, ran: Ran) -> ProfagentError:
+    word, _, rest = ran.text.partition(" ")
     pid, _, more = rest.partition(" ")
     who = more.split(" ", 2)[2] if more.count(" ") > 1 else "nobody knows who"
     if word == "held":
@@ -187,7 +197,7 @@ def _not_held(host: str, word: str, rest: str, complaint: str) -> ProfagentError
             hint=f"on the board, as its owner or root: rm -r /tmp/{LOCK}",
         )
     return ProfagentError(
-        f"{host} cannot hold a run: {complaint}", hint="check that /tmp and the project's directory can be written"
+        f"{host} cannot hold a run: {ran.complaint}", hint="check that /tmp and the project's directory can be written"
     )
 
 
