@@ -106,8 +106,10 @@ class _Inference:
         """Its time from the first launch to the end, without the CPU's segments that were recorded between."""
         cpu_us = self._cpu_us()
         has_several_nets = len(np.unique(self._records["net"])) > 1
+        ticks = self._records["ticks"]
         return Timed(
-            ticks=int(self._records["ticks"].sum(dtype="u8")),
+            ticks=int(ticks.sum(dtype="u8")),
+            longest=int(ticks.max(initial=0)),
             window_us=self._done.end_us - self._done.start_us - cpu_us,
             frequency_mhz=frequency_mhz,
             may_have_cpu_part=has_several_nets and not cpu_us,

@@ -33,6 +33,8 @@ LOOP_NUMBER = Fact(
     ),
 )
 
+_ONE_ALONE = "one inference alone, in which a record may be disturbed"
+
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
@@ -81,7 +83,7 @@ def check_batches(nets: Sequence[Numbered]) -> Answer:
     )
     inferences = [each.inference for each in several]
     if len({*inferences}) < FEWEST_AGAINST:
-        return cannot_tell(BATCH_NUMBER, f"one inference alone, in which a record may be disturbed: {seen}")
+        return cannot_tell(BATCH_NUMBER, f"{_ONE_ALONE}: {seen}")
     return settled(BATCH_NUMBER, allowed, likely, seen, inferences)
 
 
@@ -90,15 +92,18 @@ def check_loops(nets: Sequence[Numbered]) -> Answer:
     loops = [each for each in nets if each.max_loop > 1 and sum(each.sizes) == 1]
     if not loops:
         return cannot_tell(LOOP_NUMBER, "no net that loops, with one picture, and whose layers are known")
-    votes = [vote for each in loops if len(vote := _passes(each)) < len(LOOP_NUMBER.alternatives)]
-    if not votes:
+    telling = [(vote, each) for each in loops if len(vote := _passes(each)) < len(LOOP_NUMBER.alternatives)]
+    if not telling:
         return cannot_tell(LOOP_NUMBER, f"{len(loops)} segments may loop, and left the numbers of one pass")
-    first = loops[0]
+    first = telling[0][1]
     seen = (
-        f"{len(votes)} of {len(loops)} segments loop; in the first, of {len(first.is_batch)} layers, the highest number"
-        f" is {first.last}, {_times(first)}"
+        f"{len(telling)} of {len(loops)} segments loop; in the first, of {len(first.is_batch)} layers, the highest"
+        f" number is {first.last}, {_times(first)}"
     )
-    return settled(LOOP_NUMBER, votes, votes, seen)
+    votes, inferences = [vote for vote, _ in telling], [each.inference for _, each in telling]
+    if len({*inferences}) < FEWEST_AGAINST:
+        return cannot_tell(LOOP_NUMBER, f"{_ONE_ALONE}: {seen}")
+    return settled(LOOP_NUMBER, votes, votes, seen, inferences)
 
 
 def _passes(each: Numbered) -> set[str]:

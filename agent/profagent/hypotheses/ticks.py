@@ -34,6 +34,8 @@ MOST_SHARE, SLACK_US = 1.02, 2.0
 # Neighbouring alternatives differ by a factor of 7 at least: no two fit between these. That layers take so much tells
 # only where a longer tick would be too long: an NPU that idles looks like a longer tick.
 LEAST_SHARE = 0.25
+# Of so many inferences one that has a disturbed record is outvoted; of fewer, the longest layer may be that record.
+FEWEST_WHOLE = 5
 # Below, whole microseconds say little.
 LEAST_US = 50
 # Of a model, the fewest inferences whose times and ticks are compared, how alike they are to be, and how far the time
@@ -46,7 +48,7 @@ class Timed:
     """One inference: the ticks of its layers in all, and its time on the NPU by its `.done` and its CPU records.
 
     `may_have_cpu_part`: some of that time may be the CPU's, of which there are no records. Inferences of one `model` do
-    the same work.
+    the same work. `longest` are the ticks of the layer that has most.
     """
 
     ticks: int
@@ -54,12 +56,17 @@ class Timed:
     frequency_mhz: int
     may_have_cpu_part: bool = False
     model: str = ""
+    longest: int = 0
 
     @property
     def layers_us(self) -> Mapping[str, float]:
         """What its layers take, by each alternative."""
-        cycle_us = self.ticks / self.frequency_mhz
-        return {"100-cycles": 100 * cycle_us, "cycle": cycle_us, "10-ns": self.ticks / 100, "us": float(self.ticks)}
+        return _us(self.ticks, self.frequency_mhz)
+
+    @property
+    def others_us(self) -> Mapping[str, float]:
+        """What its layers take but the longest: the ticks of one record may be disturbed."""
+        return _us(self.ticks - self.longest, self.frequency_mhz)
 
 
 def check_ticks(inferences: Sequence[Timed]) -> Answer:
@@ -67,9 +74,15 @@ def check_ticks(inferences: Sequence[Timed]) -> Answer:
     usable = [each for each in inferences if each.window_us >= LEAST_US and each.ticks]
     if not usable:
         return cannot_tell(TICK_UNIT, f"no inference of {LEAST_US} us or more with a .done and the NPU's clock")
-    allowed = [{name for name, us in each.layers_us.items() if us <= _most(each)} for each in usable]
+    taken = [each.layers_us if len(usable) >= FEWEST_WHOLE else each.others_us for each in usable]
+    allowed = [
+        {name for name, us in took.items() if us <= each.window_us * MOST_SHARE + SLACK_US}
+        for took, each in zip(taken, usable, strict=True)
+    ]
     grown = _grown(usable)
-    likely = [names & grown or _likely(names, each) for names, each in zip(allowed, usable, strict=True)]
+    likely = [
+        names & grown or _likely(names, took, each) for names, took, each in zip(allowed, taken, usable, strict=True)
+    ]
     return settled(TICK_UNIT, allowed, likely, _seen(usable, grown))
 
 
@@ -78,8 +91,7 @@ def _grown(inferences: Sequence[Timed]) -> set[str]:
     by_model = groupby(sorted(inferences, key=_model_of), _model_of)
     lengths = [us for _, of_one in by_model if (us := _us_for_a_tick(list(of_one)))]
     mhz = median(each.frequency_mhz for each in inferences)
-    units = Timed(1, 0, int(mhz)).layers_us
-    return {name for name, us in units.items() if lengths and all(_is_near(us, each) for each in lengths)}
+    return {name for name, us in _us(1, mhz).items() if lengths and all(_is_near(us, each) for each in lengths)}
 
 
 def _us_for_a_tick(inferences: Sequence[Timed]) -> float | None:
@@ -94,6 +106,12 @@ def _us_for_a_tick(inferences: Sequence[Timed]) -> float | None:
     return linear_regression(ticks, times).slope if is_alike else None
 
 
+def _us(ticks: int, mhz: float) -> Mapping[str, float]:
+    """How long so many ticks are, by each alternative."""
+    cycles_us = ticks / mhz
+    return {"100-cycles": 100 * cycles_us, "cycle": cycles_us, "10-ns": ticks / 100, "us": float(ticks)}
+
+
 def _is_near(one: float, other: float) -> bool:
     return one / MOST_APART <= other <= one * MOST_APART
 
@@ -102,10 +120,10 @@ def _model_of(each: Timed) -> str:
     return each.model
 
 
-def _likely(allowed: set[str], each: Timed) -> set[str]:
+def _likely(allowed: set[str], took: Mapping[str, float], each: Timed) -> set[str]:
     if each.may_have_cpu_part or len(allowed) == len(TICK_UNIT.alternatives):
         return allowed
-    return {name for name in allowed if each.layers_us[name] >= LEAST_SHARE * each.window_us}
+    return {name for name in allowed if took[name] >= LEAST_SHARE * each.window_us}
 
 
 def _seen(inferences: Sequence[Timed], grown: set[str]) -> str:
@@ -115,10 +133,6 @@ def _seen(inferences: Sequence[Timed], grown: set[str]) -> str:
         seen = f"{seen}; those with more ticks take longer as by {', '.join(sorted(grown))}"
     unrecorded = sum(each.may_have_cpu_part for each in inferences)
     return f"{seen}; of {unrecorded} a CPU part may have gone unrecorded" if unrecorded else seen
-
-
-def _most(each: Timed) -> float:
-    return each.window_us * MOST_SHARE + SLACK_US
 
 
 def _share(inferences: Sequence[Timed], name: str) -> float:

@@ -49,6 +49,21 @@ def test_where_a_longer_tick_would_be_too_long_layers_take_most_of_the_time() ->
     assert "of 1 a CPU part may have gone unrecorded" in unrecorded.seen
 
 
+@pytest.mark.parametrize("disturbed", [10, 700 * 20, 2**32 - 1])
+@pytest.mark.parametrize("others", [0, 1, 2, 3, 9])
+def test_one_disturbed_tick_never_refutes_the_truth(disturbed: int, others: int) -> None:
+    """Layers of 600 and 100 ticks in 130 us, and once with other ticks in place of the 100."""
+    odd = Timed(600 + disturbed, 130, 700, longest=max(600, disturbed))
+    answer = check_ticks([odd, *[Timed(700, 130, 700, longest=600)] * others])
+    assert "100-cycles" in {each.name for each in answer.possible}
+    assert answer.confirmed in ("100-cycles", "")
+
+
+def test_a_single_layer_tells_in_five_inferences() -> None:
+    assert check_ticks([Timed(700, 130, 700, longest=700)] * 4).verdict is Verdict.CANNOT_TELL
+    assert check_ticks([Timed(700, 130, 700, longest=700)] * 5).confirmed == "100-cycles"
+
+
 def test_an_npu_that_idles_waits_no_longer_for_more_ticks() -> None:
     """Sixteen inferences that idle for 900 us, at any length of a tick: only what they take longer by tells it."""
     more = range(0, 320, 20)
@@ -110,6 +125,21 @@ def test_numbers_that_fit_nothing_refute_all() -> None:
     answer = answer_of(4, (2,), [0, 98, 99], [0, 98, 99])
     assert answer.possible == ()
     assert answer.is_misread
+
+
+def answer_of_loops(*sequences: list[int]) -> Answer:
+    """What inferences with these numbers tell of a net of three layers that may loop."""
+    return check_loops([numbered(each, 3, (1,), 8, inference=str(at)) for at, each in enumerate(sequences)])
+
+
+@pytest.mark.parametrize("others", [0, 1, 2, 3])
+def test_one_disturbed_record_in_a_loop_never_refutes_the_truth(others: int) -> None:
+    again = answer_of_loops([0, 1, 2, 7], *[[0, 1, 2, 2]] * others)
+    assert again.confirmed == ("each-pass" if others > 1 else "")
+    assert "each-pass" in {each.name for each in again.possible}
+    on = answer_of_loops([0, 1, 2, 2], *[[0, 1, 2, 3, 4, 5]] * others)
+    assert on.confirmed == ("on" if others > 1 else "")
+    assert "on" in {each.name for each in on.possible}
 
 
 def test_a_loop_that_was_gone_through_once_says_nothing() -> None:
