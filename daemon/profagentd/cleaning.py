@@ -159,6 +159,7 @@ class Cleaner:
         try:
             return await on_disk(job.place.root, look.facts, job.place, is_over)
         except OSError:
+            self._deliveries.give_news_back(job.place)
             return JobFacts((), is_all=False, is_over=False)
 
     async def _finish(self, found: Sequence[tuple[Job, JobFacts]], short_bytes: int) -> int:
@@ -188,6 +189,7 @@ class Cleaner:
             self._refuse(place, "is on a network file system: nothing is deleted there")
         except OSError as error:
             self._refuse(place, f"{error.strerror}: nothing can be deleted there")
+            self._deliveries.give_news_back(place)
         logs = [each.stored.files[0][0] for each in group]
         self._deliveries.offer_again(place, logs, self._refused_until[place])
         return set()
@@ -244,6 +246,7 @@ class Cleaner:
                 await self._deleted.save()
         except (NotOurs, OSError) as error:
             self._refuse(job.place, f"{error}: the empty directory stays")
+            self._deliveries.give_news_back(job.place)
 
     def _note_remote(self, root: bytes) -> None:
         if self._policy.retain is not Retain.KEEP and is_remote(root):

@@ -65,6 +65,10 @@ class Deliveries:
         """The JOB is looked through now."""
         self._news.discard(place)
 
+    def give_news_back(self, place: Place) -> None:
+        """The JOB could not be looked through, or not all that may go could be deleted."""
+        self._news.add(place)
+
     def has(self, place: Place, path: bytes, seen: Fingerprint) -> bool:
         """Whether every consumer has this very file. Any thread may ask."""
         mark = self._marks.get(place, {}).get(path)

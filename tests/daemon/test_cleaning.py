@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from profagentd.retention import Policy, Retain
 from profagentd.roots import Roots
 from profagentd.space import SpaceWatch
 from profagentd.state import JobState
+from profagentd.stored import Look
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, make_job
 from tests.daemon.waiting import run_until
@@ -182,6 +184,28 @@ async def test_what_could_not_go_while_the_job_was_away_goes_later(disk: Path) -
     assert len(list(job.glob("data/aicore*"))) == 6
     await bench.clean(1)
     assert list(job.glob("data/aicore*")) == []
+
+
+@pytest.mark.parametrize("unseen", ["facts", "check", "remove_directories"])
+async def test_what_is_left_of_a_job_goes_though_it_was_away_when_all_of_it_was_to_go(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, unseen: str
+) -> None:
+    bench = Bench(disk, DELIVERED)
+    job = bench.find(0)
+    bench.deliver(job)
+    await bench.end(job)
+    away = job.with_name("away")
+
+    def leave(*_: object) -> None:
+        monkeypatch.undo()
+        job.rename(away)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    monkeypatch.setattr(Look if unseen == "facts" else module, unseen, leave)
+    await bench.clean()
+    away.rename(job)
+    await bench.clean(RETRY_S)
+    assert not job.exists()
 
 
 async def test_a_program_that_may_go_on_keeps_the_directory(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
