@@ -129,7 +129,13 @@ def test_a_length_of_gigabytes_is_only_a_claim(tmp_path: Path, file_len: int) ->
     assert rows["aicore"] == 1
 
 
-@pytest.mark.parametrize("text", [b"", b"file_len:25", b"\xff\xfe", aicore_done(256) + b"more", b"x" * 100_000])
+@pytest.mark.parametrize("data", [b"", ONE])
+def test_an_empty_done_is_what_a_full_disk_leaves(tmp_path: Path, data: bytes) -> None:
+    ledger, _ = imported(tmp_path, {PLAIN: data, PLAIN + ".done": b""})
+    assert [entry[:3] for entry in ledger] == [(PLAIN, "loss", "missing-data"), (PLAIN + ".done", "note", "malformed")]
+
+
+@pytest.mark.parametrize("text", [b"file_len:25", b"\xff\xfe", aicore_done(256) + b"more", b"x" * 100_000])
 def test_a_done_that_is_none(tmp_path: Path, text: bytes) -> None:
     ledger, rows = imported(tmp_path, {PLAIN: ONE, PLAIN + ".done": text})
     assert [entry[:3] for entry in ledger] == [(PLAIN, "note", "no-done"), (PLAIN + ".done", "note", "malformed")]

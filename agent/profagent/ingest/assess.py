@@ -54,15 +54,18 @@ class LogFacts:
     begun_before: Places = field(default_factory=Places)
 
 
-def assess(facts: LogFacts, done: Done | None, *, settled: bool, ended: bool) -> tuple[Entry, ...]:
-    """Everything odd about a log. `settled`: the board says that it is complete; `ended`: its JOB has ended."""
+def assess(
+    facts: LogFacts, done: Done | None, *, settled: bool, ended: bool, is_done_empty: bool = False
+) -> tuple[Entry, ...]:
+    """Everything odd about a log. `settled`: the board says that it is complete; `ended`: its JOB has ended.
+
+    `is_done_empty`: there is a `.done`, without a byte.
+    """
     entries = list(_of_records(facts))
     if settled or ended:
         entries += _of_size(facts, done)
-    if ended and done is None and facts.size:
-        entries.append(Entry("note", "no-done", "no .done vouches for this data: it may miss its end"))
-    if ended and done is None and not facts.size:
-        entries.append(Entry("note", "empty", "the log is empty and has no .done: nothing was recorded in it"))
+    if ended and done is None:
+        entries.append(_unvouched(facts, is_done_empty=is_done_empty))
     return tuple(entries)
 
 
@@ -96,6 +99,16 @@ def _of_records(facts: LogFacts) -> Iterator[Entry]:
         )
     if facts.begun_before.count:
         yield facts.begun_before.entry("note", "begin-unknown", "calls that began before profiling was started")
+
+
+def _unvouched(facts: LogFacts, *, is_done_empty: bool) -> Entry:
+    """Data of an ended JOB without a `.done`. The runtime begins one only where there were bytes to announce."""
+    if is_done_empty:
+        missing = "may miss its end" if facts.size else "has no bytes"
+        return Entry("loss", "missing-data", f"the .done is empty, this data {missing}: the disk may have been full")
+    if facts.size:
+        return Entry("note", "no-done", "no .done vouches for this data: it may miss its end")
+    return Entry("note", "empty", "the log is empty and has no .done: nothing was recorded in it")
 
 
 def _of_size(facts: LogFacts, done: Done | None) -> Iterator[Entry]:

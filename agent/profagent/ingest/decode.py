@@ -236,9 +236,10 @@ class JobDecoder:
                 log = yield from self._logs.redecode(log, last_stretch_record=log.last_stretch_record)
             yield self._assessed(log)
 
-    @staticmethod
-    def _assessed(log: DataLog, *, ended: bool = False) -> Change:
-        return ContentLedger(log.path, assess(log.facts, log.done, settled=log.settled, ended=ended))
+    def _assessed(self, log: DataLog, *, ended: bool = False) -> Change:
+        is_done_empty = ended and log.done is None and self._files.read(log.path + DONE_SUFFIX, 1) == b""
+        entries = assess(log.facts, log.done, settled=log.settled, ended=ended, is_done_empty=is_done_empty)
+        return ContentLedger(log.path, entries)
 
 
 def _malformed(error: FormatError) -> Entry:

@@ -65,6 +65,13 @@ def test_data_without_done_is_a_note_when_its_job_has_ended(size: int, reason: s
     assert grades(assess(facts(size=size, stretches=1), None, settled=False, ended=True)) == [("note", reason)]
 
 
+@pytest.mark.parametrize(("size", "said"), [(0, "has no bytes"), (512, "may miss its end")])
+def test_an_empty_done_shows_that_data_could_not_be_written(size: int, said: str) -> None:
+    (entry,) = assess(facts(size=size, stretches=1), None, settled=False, ended=True, is_done_empty=True)
+    assert (entry.grade, entry.reason, entry.count) == ("loss", "missing-data", 1)
+    assert said in entry.detail
+
+
 def test_a_model_that_was_loaded_again_is_a_note() -> None:
     found = assess(facts(size=1280, stretches=2, last_stretch_start=512), done(768), settled=True, ended=False)
     assert [(entry.reason, entry.first, entry.last, entry.count) for entry in found] == [("appended", 512, 1280, 2)]
