@@ -48,7 +48,8 @@ def command(
 ) -> None:
     """Learn which word of a record is which PMU counter, from JOBs and the vendor's tables of them.
 
-    A counter is only put into the map when one number alone gives the vendor's values in every row.
+    A counter is only put into the map when one number alone gives the vendor's values; where that is not certain, it
+    says what would settle it.
 
     Example: profagent calibrate JOB… --vendor-summary op_summary_0.m.0.1.1.0.0.1000.700.csv -o map.toml
     """

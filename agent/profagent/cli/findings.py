@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from profagent.doctor.finding import Finding, Section
 
-# The longest name of a check.
+# The longest name of a check, but for those of counters.
 WIDTH = 12
 
 
@@ -31,15 +31,16 @@ def section_fields(section: Section) -> dict[str, object]:
 def section_lines(section: Section) -> Iterator[str]:
     """What it is about, a line or two a finding, and the corrected text."""
     yield printable(section.about)
+    width = max((len(finding.check) for finding in section.findings), default=0)
     for finding in section.findings:
-        yield from finding_lines(finding)
+        yield from finding_lines(finding, max(width, WIDTH))
     if section.corrected:
         yield "    corrected text:"
         yield from (f"    {printable(line)}" for line in section.corrected.splitlines())
 
 
-def finding_lines(finding: Finding) -> Iterator[str]:
+def finding_lines(finding: Finding, width: int = WIDTH) -> Iterator[str]:
     """The finding, and below it what mends it."""
-    yield printable(f"  {finding.mark.sign} {finding.check:{WIDTH}}  {finding.evidence}")
+    yield printable(f"  {finding.mark.sign} {finding.check:{width}}  {finding.evidence}")
     if finding.remedy:
-        yield printable(f"    {'':{WIDTH}}→ {finding.remedy}")
+        yield printable(f"    {'':{width}}→ {finding.remedy}")

@@ -68,7 +68,10 @@ class CounterMaps:
         A map fits where it is simulated as the board is, and where it names its SDK, or either does not know it.
         """
         fitting = [] if self.named is not None else self._fitting(simulated=simulated, sdk=sdk)
-        if len(fitting) == 1:
+        if self.named is not None:
+            if misfit := _misfit(self.named, simulated=simulated, sdk=sdk):
+                self._tell_once(f"counter map {self.named.name} {misfit}")
+        elif len(fitting) == 1:
             ((file, known),) = fitting
             self._tell_once(f"counter map {known.name} of {file}, digest {known.fingerprint}")
         elif fitting:
@@ -112,6 +115,15 @@ class CounterMaps:
         if text not in self._told:
             self._told.add(text)
             self._tell(text)
+
+
+def _misfit(known: CounterMap, *, simulated: bool, sdk: str) -> str:
+    """Why a map is not one for such a board; empty where nothing speaks against it."""
+    if known.simulated:
+        return "" if simulated else "is of the simulated board: what it reads of a real one is invented"
+    if simulated:
+        return "is of a real board, and this one is simulated"
+    return "" if known.fits_sdk(sdk) else f"is of SDK {known.sdk}, and the board has {sdk}: its counters may be others"
 
 
 # Nothing is looked for.

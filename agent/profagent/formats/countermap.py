@@ -57,8 +57,8 @@ SDK_NOT_SAID = ("", "unknown")
 FINGERPRINT_BYTES = 16
 # The verdict of `calibrate` on a counter of which something is not shown.
 LIKELY = "likely"
-# The verdict with which `calibrate` leaves a counter out of a map: there is nothing to decode.
-NOT_FOUND = "not found"
+# Those that a counter of a map may have; `simulated` is of the simulated board's own.
+_VERDICTS = ("certain", LIKELY, "simulated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +172,9 @@ class _Reader:
             raise self._fault(key, f"unit {unit!r}", repr(counter.unit))
         if not (math.isfinite(counter.scale) and counter.scale > 0):
             raise self._fault(key, "a scale above 0", str(counter.scale))
-        if counter.verdict == NOT_FOUND:
-            raise self._fault(key, "a verdict of a counter that was found: leave others out", repr(counter.verdict))
+        if counter.verdict not in _VERDICTS:
+            expected = f"verdict {', '.join(_VERDICTS)}: leave out what was not found"
+            raise self._fault(key, expected, repr(counter.verdict))
         last = COUNTERS_END - _TYPES[counter.type].itemsize
         if not COUNTERS_START <= counter.offset <= last:
             raise self._fault(key, f"an offset from {COUNTERS_START:#04x} to {last:#04x}", f"{counter.offset:#04x}")

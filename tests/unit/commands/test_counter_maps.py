@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,8 +101,22 @@ def test_a_file_that_is_no_map_is_named_once_and_passed_over(tmp_path: Path) -> 
     assert sum("other.toml" in line for line in folder.told) == 1
 
 
-def test_a_map_that_is_named_is_taken_whatever_the_folder_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("board", "told"),
+    [
+        ({"simulated": False}, "is of the simulated board"),
+        ({"simulated": True, "sdk": "B1"}, ""),
+        ({"simulated": True, "of_real": True}, "is of a real board"),
+        ({"simulated": False, "of_real": True, "sdk": "B1"}, "is of SDK B2, and the board has B1"),
+        ({"simulated": False, "of_real": True}, ""),
+    ],
+)
+def test_a_map_that_is_named_is_taken_whatever_the_folder_has_and_a_misfit_is_told_once(
+    tmp_path: Path, board: dict[str, Any], told: str
+) -> None:
+    named = replace(simulated_map(), simulated=False, sdk="B2") if board.pop("of_real", False) else simulated_map()
     Folder(tmp_path).write("b1", sdk="")
-    told: list[str] = []
-    assert CounterMaps(simulated_map(), tmp_path, told.append).of(simulated=False) is simulated_map()
-    assert told == []
+    lines: list[str] = []
+    maps = CounterMaps(named, tmp_path, lines.append)
+    assert [maps.of(**board) for _ in range(2)] == [named] * 2
+    assert [told in line for line in lines] == [True] * bool(told)
