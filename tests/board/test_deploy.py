@@ -190,14 +190,24 @@ def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path, 
         assert list(disk.iterdir()) == []
 
 
-def test_what_an_interrupted_deployment_left_makes_room_for_the_next(tmp_path: Path, cache: Path) -> None:
+def fill(file: Path) -> None:
+    """Leave less than a version takes."""
+    room = os.statvfs(file.parent)
+    file.write_bytes(bytes(room.f_bavail * room.f_frsize - 4 * MIB))
+
+
+def test_what_an_interrupted_deployment_left_is_room_and_what_is_damaged_is_not(tmp_path: Path, cache: Path) -> None:
     with small_disk(tmp_path / "small", 128 * MIB) as disk, deploy_board(tmp_path, cache, disk / "p") as board:
         left = disk / "p/versions/0.0.1-0123abcd.part"
         left.mkdir(parents=True)
-        room = os.statvfs(disk)
-        (left / "file").write_bytes(bytes(room.f_bavail * room.f_frsize - MIB))
+        fill(left / "file")
         board.deploy_first()
         assert not left.exists()
+        (board.prefix / "current/lib/profagentd/settings.py").write_bytes(b"")
+        fill(disk / "file")
+        damaged = board.deploy()
+        assert damaged.code == 1
+        assert "MiB free, and" in damaged.err
 
 
 def test_a_disk_that_cannot_be_written_to_is_told(tmp_path: Path, cache: Path) -> None:

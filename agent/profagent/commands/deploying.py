@@ -75,11 +75,12 @@ async def deploy(options: DeployOptions, show: Callable[[str], None], tell: Call
         version = await chosen_version(facts, options.python, options.bundle, options.wheelhouse)
         check_version(facts, version.name, is_upgrade=options.is_upgrade)
         check_drop_in(facts.files, visit.service, facts.hostname)
-        check_room(facts, options.layout, version)
+        is_there = version.name in facts.versions and await is_whole(visit.remote, options.layout, version)
+        check_room(facts, options.layout, version, is_there=is_there)
         replaced = (*replaced_keys(visit, options.keys), *replaced_identity(visit), *replaced_service(visit))
         await _agreed(options, visit, replaced, show)
         keys = None if options.is_dry or not visit.settings.has_tls else _keys(options, visit, tell)
-        work = _Work(options, visit, version, keys, await _faults(visit, version))
+        work = _Work(options, visit, version, keys, await _faults(visit, version, is_there=is_there))
         for change in work.changes:
             show(f"change   {change}")
         board = None if options.is_dry else await work.done(tell)
@@ -163,12 +164,12 @@ class _Work:
         return changes
 
 
-async def _faults(visit: Visit, version: DaemonTree) -> list[str]:
+async def _faults(visit: Visit, version: DaemonTree, *, is_there: bool) -> list[str]:
     """What has become of a version that was deployed: what is to be put right, a line each."""
     if visit.facts.current != version.name:
         return []
     faults: list[str] = []
-    if not await is_whole(visit.remote, visit.layout, version):
+    if not is_there:
         faults.append(f"{version.name} anew: its files are damaged")
     if not await is_active(visit.remote, visit.service):
         faults.append("start the service, which does not run")

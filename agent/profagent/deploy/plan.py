@@ -92,17 +92,17 @@ def choose_init(facts: BoardFacts, wish: str, layout: Layout) -> str:
     return chosen
 
 
-def check_room(facts: BoardFacts, layout: Layout, version: DaemonTree) -> None:
-    """Raises ProfagentError where the prefix cannot be written to, or has no room for a version that is not there.
+def check_room(facts: BoardFacts, layout: Layout, version: DaemonTree, *, is_there: bool) -> None:
+    """Raises ProfagentError where the prefix cannot be written to, or no room for a version that is not there whole.
 
-    What else interrupted deployments have left is removed before it is brought.
+    What else interrupted deployments have left is removed before it is brought; one that is damaged only afterwards.
     """
     if not facts.is_writable:
         raise ProfagentError(
             f"{facts.place} on {facts.hostname} cannot be written to by {facts.user}",
             hint="log in as root, remount it with `mount -o remount,rw`, or take --prefix on another file system",
         )
-    needed = _ROOM_BYTES + (0 if version.name in facts.versions else version.size_bytes)
+    needed = _ROOM_BYTES + (0 if is_there else version.size_bytes)
     left = sum(size for name, size in facts.leftovers.items() if name != version.name)
     if facts.free_bytes is not None and facts.free_bytes + left < needed:
         raise ProfagentError(

@@ -103,20 +103,21 @@ def test_an_init_system_that_cannot_be_is_refused() -> None:
 
 
 def test_room_is_looked_for_first() -> None:
-    check_room(EULER, USUAL, version_of(40))
-    check_room(replace(EULER, free_bytes=None), USUAL, version_of(60))
+    check_room(EULER, USUAL, version_of(40), is_there=False)
+    check_room(replace(EULER, free_bytes=None), USUAL, version_of(60), is_there=False)
     with pytest.raises(ProfagentError, match=r"has 50\.0 MiB free, and 62\.0 MiB are needed"):
-        check_room(EULER, USUAL, version_of(60))
+        check_room(EULER, USUAL, version_of(60), is_there=False)
     with pytest.raises(ProfagentError, match="/opt on euler cannot be written to by root"):
-        check_room(replace(EULER, is_writable=False), USUAL, version_of(0))
+        check_room(replace(EULER, is_writable=False), USUAL, version_of(0), is_there=False)
 
 
 def test_what_is_removed_before_counts_as_room() -> None:
     version = version_of(60)
-    check_room(replace(EULER, leftovers={"0.9-0123abcd.part": 20 << 20}), USUAL, version)
+    check_room(replace(EULER, leftovers={"0.9-0123abcd.part": 20 << 20}), USUAL, version, is_there=False)
+    left = {"0.9-0123abcd.part": 5 << 20, version.name: 20 << 20}
     with pytest.raises(ProfagentError, match=r"has 55\.0 MiB free"):
-        check_room(replace(EULER, leftovers={"0.9-0123abcd.part": 5 << 20, version.name: 20 << 20}), USUAL, version)
-    check_room(replace(EULER, versions=(version.name,)), USUAL, version)
+        check_room(replace(EULER, leftovers=left), USUAL, version, is_there=False)
+    check_room(EULER, USUAL, version, is_there=True)
 
 
 def test_another_version_takes_an_upgrade() -> None:
