@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ARGUMENTS = "the arguments"
 _TWICE = "Cannot overwrite a value"
 _KEY = re.compile(r"\s*([A-Za-z0-9_-]+)\s*=")
-_LINE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
+_AT = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,22 @@ def read_settings(path: Path) -> Settings | Mistake:
 
 
 def _not_toml(path: Path, text: str, why: str) -> Mistake:
-    found = _LINE.search(why)
-    line = found.group(1) if found and found.group(1) else text.count("\n") + (not text.endswith("\n"))
     begins, begin = _lines(text)
     key = _KEY.match("".join(text.splitlines(keepends=True)[begin - 1 :]))
     if key and key.group(1) in begins and why.startswith(_TWICE):
         what = f"{key.group(1)}: it is given on line {begins[key.group(1)]} already"
-        return Mistake(f"{path}:{begin}", what, "give each key once")
+        return Mistake(f"{path}:{begin}:{key.start(1) + 1}", what, "give each key once")
     what = f"{key.group(1)}: {why}" if key else why
-    return Mistake(f"{path}:{line}", _LINE.sub("", what), "write it as TOML, e.g. roots = ['/opt/app']")
+    return Mistake(f"{path}:{_place(text, why)}", _AT.sub("", what), "write it as TOML, e.g. roots = ['/opt/app']")
+
+
+def _place(text: str, why: str) -> str:
+    """LINE:COLUMN of what the parser complains of, from 1 on; where that is the end, the last line's."""
+    found = _AT.search(why)
+    if found and found.group(1):
+        return f"{found.group(1)}:{found.group(2)}"
+    lines = text.removesuffix("\n").split("\n")
+    return f"{len(lines)}:{len(lines[-1]) + 1}"
 
 
 def _lines(text: str) -> tuple[dict[str, int], int]:

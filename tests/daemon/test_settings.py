@@ -35,21 +35,22 @@ def test_a_key_stands_on_the_line_on_which_it_begins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "what"),
+    ("text", "place", "what"),
     [
-        ("depth = 1\nroots = \n", 2, "roots: "),
-        ("a = 1\na = [\n2,\n]\n", 2, "a: it is given on line 1 already"),
-        ("a = [\n1,\n", 2, "a: "),
-        ("a = [\n1,", 2, "a: "),
-        ("#\na = '\xe9'\n", 2, "0xe9 is no UTF-8"),
+        ("depth = 1\nroots = \n", "2:9", "roots: "),
+        ("depth = 1\nroots = '/a' '/b'\n", "2:14", "roots: "),
+        ("a = 1\n a = [\n2,\n]\n", "2:2", "a: it is given on line 1 already"),
+        ("a = [\n1,\n", "2:3", "a: "),
+        ("a = [\n1,", "2:3", "a: "),
+        ("#\na = '\xe9'\n", "2", "0xe9 is no UTF-8"),
     ],
 )
-def test_what_is_no_toml_is_named_with_its_line_and_key(tmp_path: Path, text: str, line: int, what: str) -> None:
+def test_what_is_no_toml_is_named_with_its_place_and_key(tmp_path: Path, text: str, place: str, what: str) -> None:
     path = tmp_path / "d.toml"
     path.write_text(text, "latin-1" if "\xe9" in text else "utf-8")
     mistake = read_settings(path)
     assert isinstance(mistake, Mistake)
-    assert mistake.place == f"{path}:{line}"
+    assert mistake.place == f"{path}:{place}"
     assert mistake.text.startswith(what)
     assert "(at" not in mistake.text
 
