@@ -14,7 +14,8 @@ from profagent.errors import ProfagentError, UnreachableError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from profagent.ssh.remote import Program, Remote
+    from profagent.ssh.program import Program
+    from profagent.ssh.remote import Remote
 
 __all__ = ["locked"]
 

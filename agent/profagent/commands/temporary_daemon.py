@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.deploy.daemon_tree import DaemonTree
-    from profagent.ssh.remote import Program, Remote
+    from profagent.ssh.program import Program
+    from profagent.ssh.remote import Remote
 
 __all__ = ["TemporaryDaemon", "temporary_daemon"]
 
