@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.formats.names import LogKind, parse_log_name
@@ -82,7 +81,7 @@ def together(holdings: Iterable[Holding], logs: Mapping[str, FollowedLog]) -> li
     paths = {log.handle: path for path, log in logs.items()}
     torn = {_inference(paths[holding.handle]) for holding in held if not holding.is_whole} - {None}
     return [
-        replace(holding, is_whole=False) if _inference(paths[holding.handle]) in torn else holding for holding in held
+        holding._replace(is_whole=False) if _inference(paths[holding.handle]) in torn else holding for holding in held
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.commands.dropping import Dropping, may_drop
@@ -101,7 +100,7 @@ class BoardMirrors:
                     lost += self._lost.add(log.handle, path, known)
             else:
                 answer = Holding(log.handle, known.generation, known.size, digest)
-                holdings.append(replace(answer, base=known.base, is_whole=known.digest == digest))
+                holdings.append(answer._replace(base=known.base, is_whole=known.digest == digest))
                 if known.kept and known.lost is None and known.digest not in (None, digest):
                     lost += self._lost.add(log.handle, path, known)
                 if known.complete and known.digest == digest:
@@ -170,7 +169,7 @@ class BoardMirrors:
         changes = self._mirrored(job, log, path, event, reached, is_known=is_known)
         if not log.base:
             return changes
-        return (replace(each, base=log.base) if isinstance(each, LogAdvanced) else each for each in changes)
+        return (each._replace(base=log.base) if isinstance(each, LogAdvanced) else each for each in changes)
 
     def _mirrored(
         self,

@@ -34,10 +34,12 @@ class VouchedLogs:
     def is_known(self, handle: int, event: Started | Chunk | Completed | Removed) -> bool:
         """Whether a log that is complete goes on and ends as it is held: neither its bytes nor its rows change."""
         known = self._held.get(handle)
+        if known is None:
+            return False
         match event:
-            case Started() if known is not None:
+            case Started():
                 same = (event.generation, event.offset) == (known.generation, known.size)
-            case Completed() if known is not None:
+            case Completed():
                 same = (event.generation, event.size, event.digest) == (known.generation, known.size, known.digest)
             case _:
                 same = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,7 @@ class AicoreFile:
     ticks: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AicoreRecords:
+class AicoreRecords(NamedTuple):
     """Consecutive records of one file; all arrays have one entry a record.
 
     `ticks_before` is the sum of the ticks of those before it in its segment. `counters` is empty without a map.

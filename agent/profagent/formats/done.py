@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import FormatError
 from profagent.formats.names import LogKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Done", "is_whole_done", "parse_done"]
 
@@ -33,8 +36,18 @@ _LINE = re.compile(rb"([a-z_]+):\s*(-?[0-9]+)\s*")
 _NUMBER = re.compile(rb"-?[0-9]{1,20}")
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+def _lines(keys: Sequence[str]) -> re.Pattern[bytes]:
+    """Key, number and newline of each line, each only after the one before: the last found tells what is missing."""
+    pattern = b""
+    for key in reversed(keys):
+        pattern = rb"(?:(%s:)(?:(%s)(?:(\n)%s)?)?)?" % (key.encode(), _NUMBER.pattern, pattern)
+    return re.compile(pattern)
+
+
+_LINES = {kind: _lines(keys) for kind, keys in _KEYS.items()}
+
+
+class Done(NamedTuple):
     """What a `.done` says of its set of records; None where its kind has no such line."""
 
     file_len: int
@@ -61,7 +74,7 @@ def parse_done(data: bytes, kind: LogKind, file: str) -> Done:
     before profiling was started. Raises FormatError for whatever is not the whole text.
     """
     reader = _Reader(data, kind, file)
-    values = {key: reader.number_line(key) for key in _KEYS[kind]}
+    values = reader.number_lines()
     online_batch_num = reader.batches_line() if kind is LogKind.AICORE and not reader.at_end else ()
     reader.finish()
     return Done(
@@ -89,11 +102,17 @@ class _Reader:
     def at_end(self) -> bool:
         return self._at == len(self._data)
 
-    def number_line(self, key: str) -> int:
-        self._take(f"{key}:".encode())
-        value = self._number(key)
-        self._take(b"\n")
-        return value
+    def number_lines(self) -> dict[str, int]:
+        keys = _KEYS[self._kind]
+        match = _LINES[self._kind].match(self._data)
+        assert match is not None, "nothing in it must be there"
+        found, self._at = match.lastindex or 0, match.end()
+        numbers = enumerate(keys[: (found + 1) // 3])
+        values = {key: self._value(key, match, 3 * number + 2) for number, key in numbers}
+        if found < 3 * len(keys):
+            key = keys[found // 3]
+            raise self._fault((repr(f"{key}:"), f"the decimal number of {key!r}", repr("\n"))[found % 3])
+        return values
 
     def batches_line(self) -> tuple[int, ...]:
         self._take(b"online_batch_num:")
@@ -119,11 +138,16 @@ class _Reader:
         match = _NUMBER.match(self._data, self._at)
         if not match:
             raise self._fault(f"the decimal number of {key!r}")
-        low, high = self._range(key)
-        value = int(match[0])
-        if not low <= value <= high:
-            raise self._fault(f"a value of {key!r} from {low} to {high}")
+        value = self._value(key, match, 0)
         self._at = match.end()
+        return value
+
+    def _value(self, key: str, match: re.Match[bytes], group: int) -> int:
+        low, high = self._range(key)
+        value = int(match[group])
+        if not low <= value <= high:
+            self._at = match.start(group)
+            raise self._fault(f"a value of {key!r} from {low} to {high}")
         return value if value >= 0 else value + U32_SPAN
 
     def _range(self, key: str) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -68,8 +67,7 @@ _PATTERNS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LogName:
+class LogName(NamedTuple):
     """The fields of a log's name; None where its kind has no such field. An empty model name is legal."""
 
     kind: LogKind
@@ -133,9 +131,12 @@ def _displayed(character: str) -> str:
 def _read(kind: LogKind, fields: dict[str, str | None]) -> LogName | None:
     """Read a pattern's groups; None where a number is beyond the runtime's own field."""
     is_done, model = fields.pop("done", None) is not None, fields.pop("model", None)
-    numbers = {field: _number(digits) for field, digits in fields.items() if digits is not None}
-    if any(number > _FIELD_MAX.get(field, U32_MAX) for field, number in numbers.items()):
-        return None
+    numbers: dict[str, int] = {}
+    for field, digits in fields.items():
+        if digits is not None:
+            numbers[field] = number = _number(digits)
+            if number > _FIELD_MAX.get(field, U32_MAX):
+                return None
     return LogName(kind, is_done=is_done, model=model, **numbers)
 
 

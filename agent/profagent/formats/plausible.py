@@ -5,7 +5,6 @@ Each check is counted with a state of constant size, so that any number of recor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -62,8 +61,7 @@ class Place(NamedTuple):
     record: int
 
 
-@dataclass(frozen=True, slots=True)
-class CounterRows:
+class CounterRows(NamedTuple):
     """Consecutive records of one log: all arrays have shape (records,); a counter that is not known is NaN."""
 
     first: Place

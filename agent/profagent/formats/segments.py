@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +17,7 @@ __all__ = ["FILTER_STEP_MAX", "Split", "Splitter", "split_together"]
 FILTER_STEP_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """How records fall apart; arrays of one value for each record unless said otherwise.
 
     `segment` and `stretch` count from 0 over the whole file; `begins` is True where a segment begins. `gap_at` holds

@@ -1,12 +1,14 @@
 """What the bytes of a JOB's logs mean for its rows: the values that pass from decoding to the store.
 
-A path is a log's path inside its JOB directory, as `os.fsdecode` gives it. Times are board microseconds.
+A path is a log's path inside its JOB directory, as `os.fsdecode` gives it. Times are board microseconds. What comes for
+each file is a NamedTuple, which is made faster than a frozen dataclass.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
 
 
-@dataclass(frozen=True, slots=True)
-class LogAdvanced:
+class LogAdvanced(NamedTuple):
     """The log's bytes up to `offset` are in this batch or were before; `digest` vouches for a complete log.
 
     Its generation, of which the digest is, begins at byte `base`; before it stand those that the board has deleted.
@@ -103,8 +104,7 @@ class LayersKnown:
     table: LayerTable
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentRecords:
+class SegmentRecords(NamedTuple):
     """Consecutive records of an aicore or aicpu log; all arrays have one entry a record.
 
     `ordinal` numbers the segments of the file, `stretch` its inferences. `columns` are the unit's own: for aicore
@@ -121,7 +121,7 @@ class SegmentRecords:
     sequence: NDArray[Any]
     layer_index: NDArray[np.int32]
     columns: Mapping[str, NDArray[Any]]
-    counters: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    counters: Mapping[str, NDArray[np.float64]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +145,7 @@ class ApiRecords:
     records: NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceTimed:
+class InferenceTimed(NamedTuple):
     """The aicore `.done` speaks about this stretch of its data; `done` None takes back what an earlier one said."""
 
     name: LogName
@@ -166,8 +165,7 @@ class Entry:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ContentLedger:
+class ContentLedger(NamedTuple):
     """Everything odd in a log's bytes as known now; it replaces what was said of this log before.
 
     `path` None: what follows from the JOB's files together.

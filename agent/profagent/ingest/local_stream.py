@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.formats.done import is_whole_done
@@ -67,7 +66,7 @@ class LocalStream:
             with open(handle, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                 for event in self._of_file(log, path, holding, file):
                     if isinstance(event, Started) and event.reason == "same":
-                        log = replace(log, base=holding.base)
+                        log = log._replace(base=holding.base)
                     yield Happened(self._job, log, event)
         except OSError as error:
             loss = Loss(log.handle, 1, "unreadable", f"{path}: {error.strerror}", 0)

@@ -13,14 +13,10 @@ import os
 from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, StoreError
-from profagent.ingest.obstacles import refuse_links, translated
+from profagent.ingest.obstacles import Translated, refuse_links
 from profagent.ingest.regular_files import content, make_anew, move, opened, pread, stands, write_all
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
 DIGEST_BYTES = 16
 # A file beyond that is opened again; several JOBs together stay below the usual 1,024 of a process.
@@ -51,7 +47,7 @@ def checked_path(path: bytes) -> str:
 def syncfs(directory: Path) -> None:
     """Make everything that was written to the file system of `directory` durable; StoreError, DiskFullError."""
     libc = ctypes.CDLL(None, use_errno=True)
-    with translated(f"cannot make {directory} durable", directory):
+    with Translated(f"cannot make {directory} durable", directory):
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if libc.syncfs(handle) != 0:
@@ -68,7 +64,7 @@ def digest_of(data: bytes) -> bytes:
 
 def logs_set_aside(superseded: Path) -> list[tuple[str, str]]:
     """JOB and path of each log of which a generation stands in a board's folder of them. Raises StoreError."""
-    with translated("cannot look into what was set aside", superseded):
+    with Translated("cannot look into what was set aside", superseded):
         files = [
             os.path.relpath(os.path.join(folder, name), superseded)  # noqa: PTH118 - str paths, one a file
             for folder, _, names in os.walk(superseded)
@@ -87,8 +83,8 @@ class JobMirror:
 
     def __init__(self, directory: Path, *, incoming: Path, superseded: Path) -> None:
         self.directory = directory
-        self._incoming = incoming
-        self._superseded = superseded
+        # As text: a Path for each file would cost more than writing it.
+        self._mirrored, self._incoming, self._superseded = str(directory), str(incoming), str(superseded)
         self._open: OrderedDict[str, int] = OrderedDict()
         self._folders: set[str] = set()  # of the board's logs, none of them a link
 
@@ -199,8 +195,8 @@ class JobMirror:
             os.close(handle)
         self._open.clear()
 
-    def _trying(self, what: str) -> AbstractContextManager[None]:
-        return translated(what, self.directory, self._folders)
+    def _trying(self, what: str) -> Translated:
+        return Translated(what, self.directory, self._folders)
 
     def _cut(self, path: str, offset: int) -> int:
         """Cut the file to `offset` bytes; returns its size before, 0 when there is none."""
@@ -226,22 +222,23 @@ class JobMirror:
 
     def _set_aside(self, path: str, generation: int) -> None:
         """Keep an earlier generation; where it is kept already, what stands in its place was never committed."""
+        if generation <= 1:
+            return
         target, kept = Path(self._file(path)), Path(self._below(self._superseded, f"{path}.{generation - 1}"))
-        if generation > 1 and stands(target) and not stands(kept):
+        if stands(target) and not stands(kept):
             kept.parent.mkdir(parents=True, exist_ok=True)
             target.replace(kept)
 
     def _file(self, path: str, *, snapshot: bool = False) -> str:
         """Where a log's bytes are written; a snapshot that has not arrived whole stands in `incoming`."""
-        return self._below(self._incoming if snapshot else self.directory, path)
+        return self._below(self._incoming if snapshot else self._mirrored, path)
 
-    def _below(self, base: Path, path: str) -> str:
+    def _below(self, base: str, path: str) -> str:
         """A file of the mirror; StoreError when a link stands in the place of a folder that it is in."""
-        # A Path for each file would cost more than writing it.
         file = f"{base}/{path}"
         folder = file.rpartition("/")[0]
         if folder not in self._folders:
-            refuse_links(base, path)
+            refuse_links(Path(base), path)
             if len(self._folders) >= REMEMBERED_FOLDERS:
                 self._folders.clear()
             self._folders.add(folder)
@@ -267,7 +264,7 @@ class JobMirror:
             os.close(self._open.popitem(last=False)[1])
 
     def _forget(self, path: str) -> None:
-        for base in (self.directory, self._incoming):
+        for base in (self._mirrored, self._incoming):
             handle = self._open.pop(f"{base}/{path}", None)
             if handle is not None:
                 os.close(handle)

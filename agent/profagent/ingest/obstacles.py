@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,24 +11,34 @@ from profagent.ingest.disk import disk_full, is_full
 from profagent.ingest.regular_files import stands
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
 _ON_THE_BOARD = "remove what is odd from the JOB directory on the board"
 _NO_DIRECTORY = frozenset({errno.ENOTDIR, errno.EEXIST})
 
 
-@contextmanager
-def translated(what: str, place: Path, folders: Collection[str] = ()) -> Iterator[None]:
-    """Let what the disk that `place` is on refuses raise StoreError, DiskFullError, or ProtocolError.
+class Translated:
+    """Lets what the disk that `place` is on refuses raise StoreError, DiskFullError, or ProtocolError.
 
     `folders`: those that the board's logs are known to stand in; a directory above none of them is not the board's.
     """
-    try:
-        yield
-    except OSError as error:
-        if is_full(error):
-            raise disk_full(place) from error
-        raise _explained(what, error, folders) from error
+
+    __slots__ = ("_folders", "_place", "_what")
+
+    def __init__(self, what: str, place: Path, folders: Collection[str] = ()) -> None:
+        self._what = what
+        self._place = place
+        self._folders = folders
+
+    def __enter__(self) -> None:
+        """What follows is tried."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raise what an error of the system means."""
+        if isinstance(error, OSError):
+            if is_full(error):
+                raise disk_full(self._place) from error
+            raise _explained(self._what, error, self._folders) from error
 
 
 def refuse_links(base: Path, path: str) -> None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from profagent.link.actions import Action
     from profagent.link.choice import JobChoice
     from profagent.link.messages import Holding, ServerMessage
-    from profagent.link.session import SessionEvent
 
 LARGEST_BATCH_BYTES = 4 << 20
 LARGEST_BATCH_EVENTS = 5_000
@@ -36,7 +35,6 @@ class Following:
         self._choice = choice
         self._gather_s = gather_s
         self._pending: list[Happened] = []
-        self._pending_logs: set[tuple[str, bytes]] = set()
         self._pending_bytes = 0
         self._states: dict[int, tuple[str, bool]] = {}
         self._selected: set[int] = set()
@@ -46,7 +44,9 @@ class Following:
 
     def receive(self, message: ServerMessage, now: float) -> list[Action]:
         """Take a message. Raises ProtocolError when it is against the contract."""
-        actions = [action for event in self._session.receive(message) for action in self._handle(event, now)]
+        events = self._session.receive(message)
+        self._gather([event for event in events if isinstance(event, Happened)], now)
+        actions = [action for event in events if not isinstance(event, Happened) for action in self._handle(event)]
         if self._pending_bytes >= LARGEST_BATCH_BYTES or len(self._pending) >= LARGEST_BATCH_EVENTS:
             actions += self.flush()
         return actions
@@ -56,7 +56,6 @@ class Following:
         if not self._pending:
             return []
         pending, self._pending, self._pending_bytes, self.flush_at = tuple(self._pending), [], 0, None
-        self._pending_logs.clear()
         return [Take(pending)]
 
     def held(self, holdings: Sequence[Holding]) -> list[Action]:
@@ -78,11 +77,8 @@ class Following:
         actions: list[Action] = [Send(Select(unfollow=handles)), *self._show()]
         return actions if self._selected else [*actions, Close(refused[self._session.jobs[handles[0]].name])]
 
-    def _handle(self, event: SessionEvent, now: float) -> list[Action]:
+    def _handle(self, event: ServerMessage | Announcement) -> list[Action]:
         match event:
-            case Happened():
-                self._heard.add(event.job)
-                return self._gather(event, now)
             case Announcement():
                 self._heard |= {log.job for log in event.logs}
                 return [*self._flush_before(event), Ask(event.logs)]
@@ -94,19 +90,19 @@ class Following:
                 return [List(names), *self._show()]
         return []
 
-    def _gather(self, event: Happened, now: float) -> list[Action]:
+    def _gather(self, events: Sequence[Happened], now: float) -> None:
+        if not events:
+            return
         if not self._pending:
             self.flush_at = now + self._gather_s
-        self._pending.append(event)
-        if event.log is not None:
-            self._pending_logs.add((event.job, event.log.path))
-        if isinstance(event.event, Chunk):
-            self._pending_bytes += len(event.event.data)
-        return []
+        self._pending += events
+        self._heard |= {each.job for each in events}
+        self._pending_bytes += sum(len(each.event.data) for each in events if isinstance(each.event, Chunk))
 
     def _flush_before(self, announcement: Announcement) -> list[Action]:
         """What is held of a log is known when all that came of it under an earlier handle has been handed on."""
-        waits = any((log.job, log.path) in self._pending_logs for log in announcement.logs)
+        pending = {(each.job, each.log.path) for each in self._pending if each.log is not None}
+        waits = any((log.job, log.path) in pending for log in announcement.logs)
         return self.flush() if waits else []
 
     def _job(self, job: JobStatus) -> list[Action]:

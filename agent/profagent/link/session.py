@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Never
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Never
 
 from profagent.errors import ProtocolError
 from profagent.formats.names import display_text, is_job_name
@@ -45,8 +45,7 @@ LONGEST_SHOWN_BYTES = 256
 _CHUNK_SEED = struct.Struct("<QQQ")
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedLog:
+class FollowedLog(NamedTuple):
     """A log of the stream, as it stands after the latest event: bytes before `offset` have arrived.
 
     `held` is the generation and the offset that the host answered; None before it did. `is_whole`: the board has
@@ -73,8 +72,7 @@ class Announcement:
     logs: tuple[FollowedLog, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Happened:
+class Happened(NamedTuple):
     """An event of a log; `log` is None for a Loss that is not about one log. `job` is empty when it is about none."""
 
     job: str
@@ -128,7 +126,7 @@ class Session:
             self._forget(holding.handle)
         else:
             held = (holding.generation, holding.offset)
-            self._logs[holding.handle] = replace(log, held=held, base=holding.base, is_whole=holding.is_whole)
+            self._logs[holding.handle] = log._replace(held=held, base=holding.base, is_whole=holding.is_whole)
 
     def _welcome(self, board: Board) -> None:
         if self.board is not None:
@@ -194,7 +192,7 @@ class Session:
             case Completed() if log.generation == 0 or (event.generation, event.size) != (log.generation, log.offset):
                 self._refuse(f"{_shown(log)} is complete with {event.size} bytes, {log.offset} came")
             case Completed():
-                return replace(log, is_whole=True)
+                return log._replace(is_whole=True)
             case Removed() if max(event.sent, event.size) > LARGEST_SIZE:
                 self._refuse(f"{_shown(log)} is removed with {event.size} bytes, of which {event.sent} were sent")
         return log
@@ -208,11 +206,11 @@ class Session:
         if not (goes_on or begins) or max(event.generation, event.offset) > LARGEST_OFFSET:
             self._refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
         if goes_on:
-            return replace(log, generation=event.generation, offset=event.offset)
+            return log._replace(generation=event.generation, offset=event.offset)
         end = log.offset if log.generation else log.held[1]
         goes_after = event.after_deletion and log.is_whole and not log.snapshot
         base = log.base + end if goes_after else 0
-        return replace(log, generation=event.generation, offset=0, base=base, is_whole=False, goes_after=goes_after)
+        return log._replace(generation=event.generation, offset=0, base=base, is_whole=False, goes_after=goes_after)
 
     def _grown(self, log: FollowedLog, chunk: Chunk) -> FollowedLog:
         if (chunk.generation, chunk.offset) != (log.generation, log.offset) or log.generation == 0:
@@ -221,7 +219,7 @@ class Session:
             self._refuse(f"{_shown(log)} came in a chunk of {len(chunk.data)} bytes")
         if chunk_crc(chunk.handle, chunk.generation, chunk.offset, chunk.data) != chunk.crc:
             self._refuse(f"{_shown(log)} was damaged on the way at byte {chunk.offset}")
-        return replace(log, offset=log.offset + len(chunk.data), is_whole=False)
+        return log._replace(offset=log.offset + len(chunk.data), is_whole=False)
 
     @staticmethod
     def _refuse(what: str) -> Never:

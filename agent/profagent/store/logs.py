@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.formats.names import LogKind, display_text, parse_log_name
 
@@ -21,8 +21,7 @@ REMEMBERED_MODELS = 1024
 _OF_SAMPLES = (LogKind.AICORE, LogKind.AICPU)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A part of a log: records from `first_record` on that `session` fetched."""
 
     number: int

@@ -63,7 +63,7 @@ def test_chunks_become_bytes_changes_and_an_acknowledgement(mirrors: BoardMirror
 
 
 def test_beginnings_of_a_batch_are_read_together(mirrors: BoardMirrors) -> None:
-    logs = [_log(len(DATA)), replace(_log(len(DATA), aicore_path(1)), handle=2)]
+    logs = [_log(len(DATA)), _log(len(DATA), aicore_path(1))._replace(handle=2)]
     happened = [
         Happened(JOB, log, event)
         for log in logs
@@ -318,10 +318,10 @@ def test_of_a_copy_that_went_on_after_a_deletion_what_was_before_is_gone(mirrors
 
 def test_a_whole_log_of_an_inference_of_which_the_other_is_not_is_taken_as_not_whole(mirrors: BoardMirrors) -> None:
     other, alone = PATH.replace("aicore", "aicpu"), aicore_path(1).replace("aicore", "aicpu")
-    paths = {path: replace(_log(0, path), handle=handle) for handle, path in enumerate((PATH, other, alone), 1)}
+    paths = {path: _log(0, path)._replace(handle=handle) for handle, path in enumerate((PATH, other, alone), 1)}
     for log in paths.values():
         events = (Started(log.handle, 1, 0, "new"), Chunk(log.handle, 1, 0, DATA, 0))
-        mirrors.take([Happened(JOB, replace(log, offset=len(DATA)), event) for event in events])
+        mirrors.take([Happened(JOB, log._replace(offset=len(DATA)), event) for event in events])
     whole = HeldLog(1, len(DATA), complete=True, digest=digest_of(DATA))
     begun = HeldLog(1, len(DATA), complete=False)
     holdings, _ = mirrors.compare(JOB, paths, {PATH: begun, other: whole, alone: whole})
@@ -373,7 +373,7 @@ MORE = records(300)
 
 def _following(offset: int, *events: LogEvent) -> list[Happened]:
     log = FollowedLog(1, JOB, PATH.encode(), snapshot=False, generation=2, offset=offset)
-    return [Happened(JOB, replace(log, base=len(DATA), goes_after=True), event) for event in events]
+    return [Happened(JOB, log._replace(base=len(DATA), goes_after=True), event) for event in events]
 
 
 def test_a_file_made_anew_after_its_deletion_follows_the_whole_one(mirrors: BoardMirrors, tmp_path: Path) -> None:

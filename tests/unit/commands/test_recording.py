@@ -113,7 +113,7 @@ async def test_what_was_never_committed_of_a_file_made_anew_is_undone(tmp_path: 
         log, _ = await kept.sender.offer(aicore_path())
         anew: list[LogEvent] = [Started(log.handle, 2, 0, "different"), Chunk(log.handle, 2, 0, records(9, 9), 0)]
         with pytest.raises(DiskFullError):
-            await kept.sender.happen(*(Happened(JOB, replace(log, generation=2, offset=512), each) for each in anew))
+            await kept.sender.happen(*(Happened(JOB, log._replace(generation=2, offset=512), each) for each in anew))
         if not is_restarted:
             await kept.sender.open()
             assert (kept.job / aicore_path()).read_bytes() == records(700)
@@ -453,7 +453,7 @@ async def test_a_snapshot_that_is_back_as_it_is_held_takes_the_loss_of_its_remov
         await kept.sender.remove(path, 0, len(INFO_JSON))
         await kept.recording.change_state(JOB, "removed", caught_up=True)
         log, held = await kept.sender.offer(path, snapshot=True)
-        at = replace(log, generation=held.generation, offset=held.offset)
+        at = log._replace(generation=held.generation, offset=held.offset)
         same = Started(log.handle, held.generation, held.offset, "same")
         whole = Completed(log.handle, held.generation, held.offset, held.prefix_digest)
         await kept.sender.happen(Happened(JOB, at, same), Happened(JOB, at, whole))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 
 import pytest
 
@@ -65,7 +64,7 @@ def test_rows_that_are_decoded_again_count_once(rows: Rows) -> None:
     before = rows.query(CHECKS)
     rows.apply(Redecoded(AICORE, some(AICORE, 0.5, 2.0)))
     assert rows.query(CHECKS) == before
-    rows.apply(Redecoded(AICORE, replace(some(AICORE, 0.5, 2.0), counters={})))
+    rows.apply(Redecoded(AICORE, some(AICORE, 0.5, 2.0)._replace(counters={})))
     assert rows.query(CHECKS) == [], "no map, no counters"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from profagent.formats.done import Done
@@ -46,7 +44,7 @@ def test_both_units_of_an_inference_share_its_row(rows: Rows) -> None:
 
 def test_a_done_times_its_stretch_and_can_be_taken_back(rows: Rows) -> None:
     query = "SELECT stretch, start_us, end_us, cache_hit, cache_miss, online_batch_num, complete FROM inferences"
-    rows.apply(aicore(ordinals=(0, 1), stretches=(0, 1)), timed(stretch=1, done=replace(DONE, online_batch_num=(4, 2))))
+    rows.apply(aicore(ordinals=(0, 1), stretches=(0, 1)), timed(stretch=1, done=DONE._replace(online_batch_num=(4, 2))))
     assert rows.query(query) == [(0, *(None,) * 5, 0), (1, 1_000, 2_000, 3, 1, "4,2", 1)]
     rows.apply(timed(stretch=1, done=None), timed(stretch=0))
     assert rows.query(query) == [(0, 1_000, 2_000, 3, 1, None, 1), (1, *(None,) * 5, 0)]
@@ -122,7 +120,7 @@ def test_only_so_many_inferences_are_remembered(rows: Rows) -> None:
     rows.apply(aicore())
     inferences = InferenceRows(rows.connection)
     for picture in range(REMEMBERED_INFERENCES + 50):
-        inferences.number(1, replace(name_of(AICORE), current_pic_count=picture), 0, 1)
+        inferences.number(1, name_of(AICORE)._replace(current_pic_count=picture), 0, 1)
     assert len(inferences._known) == REMEMBERED_INFERENCES
     inferences.place(700)
     assert inferences._touched == set()
