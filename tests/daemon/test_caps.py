@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "wire.md"
 KIB = 1024
+HURRY = 10
 
 Raw = grpc.aio.StreamStreamCall[Any, Any]
 
@@ -142,12 +143,22 @@ async def test_a_connection_has_thirty_two_calls_at_a_time_and_others_wait(daemo
             watch.cancel()
 
 
-async def test_a_connection_that_does_not_say_what_it_speaks_is_closed(tmp_path: Path, daemon: Daemon) -> None:
-    (tmp_path / "other").mkdir()
-    board = Authority(tmp_path / "authority").board()
-    with running("--root", tmp_path / "other", "--log-level", "error", *board.arguments) as with_tls:
-        held = await asyncio.gather(held_s(daemon.address), held_s(with_tls.address))
-    assert all(each >= server.HANDSHAKE_MS / 1000 / 2 for each in held), held
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain text", "TLS"])
+async def test_a_connection_that_does_not_say_what_it_speaks_is_closed(tmp_path: Path, is_encrypted: bool) -> None:
+    """As the daemon's options say, all in less time."""
+    options = [(name, value // HURRY if name.endswith("_ms") else value) for name, value in server._OPTIONS]
+    served = grpc.aio.server(options=options)
+    if is_encrypted:
+        board = Authority(tmp_path / "authority").board()
+        credentials = grpc.ssl_server_credentials([(board.key.read_bytes(), board.cert.read_bytes())])
+        port = served.add_secure_port("127.0.0.1:0", credentials)
+    else:
+        port = served.add_insecure_port("127.0.0.1:0")
+    await served.start()
+    try:
+        assert await held_s(f"127.0.0.1:{port}") >= server.HANDSHAKE_MS / HURRY / 1000 / 2
+    finally:
+        await served.stop(None)
 
 
 async def held_s(address: str) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,8 @@ DISK_BYTES = 1 << 20
 ROOM = ("--retain", "min_free", "--min-free", "50%", "--delete-undelivered")
 # Much longer than the daemon takes when it may delete.
 LONG_S = 3.0
+# Since when a log stands as it is that may be deleted at once.
+RESTED_S = 60.0
 
 
 def complete_job(root: Path) -> Path:
@@ -101,6 +104,8 @@ async def test_where_no_consumer_is_named_what_some_client_has_is_no_loss(tmp_pa
 async def test_what_goes_while_a_client_is_asked_about_it_is_lost_once(tmp_path: Path) -> None:
     with small_disk(tmp_path / "board", DISK_BYTES) as disk, running("--root", disk, *ROOM) as daemon:
         job = complete_job(disk)
+        for file in (job / "data").iterdir():
+            os.utime(file, (time.time() - RESTED_S,) * 2)
         async with following(daemon.address) as client:
             client.answers = False
             await client.start("late")

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from profagentd.clock import SystemClock
-from profagentd.config import DaemonConfig
-from profagentd.daemon import Orders, serve
+from tests.daemon.clocks import FastClock
 from tests.daemon.daemon_process import AICORE_DONE, make_job
-from tests.daemon.waiting import until
+from tests.daemon.own_daemon import own_daemon
 from tests.daemon.wire_client import PATIENCE_S, following
 
 LOG = "aicore.0.m.3.0.1.1.1"
@@ -49,19 +48,26 @@ def root(tmp_path: Path) -> Path:
 
 
 async def test_a_client_that_takes_nothing_is_waited_for_5_s_and_no_longer(root: Path, tmp_path: Path) -> None:
-    socket, clock = tmp_path / "s", HeldClock()
-    config = DaemonConfig((str(root),), f"unix:{socket}", state=str(tmp_path / "state"))
-    daemon = asyncio.create_task(serve(Orders(config), clock))
-    try:
-        await until(socket.exists)
-        async with following(config.listen) as client:
+    clock = HeldClock()
+    async with own_daemon(root, tmp_path, clock) as (address, daemon), following(address) as client:
+        await client.start()
+        await client.until(lambda: client.has(LOG))
+        clock.is_ending = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(clock.asked.wait(), PATIENCE_S)
+        assert not daemon.done()
+        clock.let_go.set()
+        await asyncio.wait_for(daemon, PATIENCE_S)
+
+
+async def test_a_client_that_does_not_answer_holds_it_up_for_a_while_only(tmp_path: Path) -> None:
+    make_job(tmp_path)
+    async with own_daemon(tmp_path, tmp_path, FastClock()) as (address, daemon):
+        async with following(address) as client:
+            client.answers = False
             await client.start()
-            await client.until(lambda: client.has(LOG))
-            clock.is_ending = True
+            await client.until(lambda: client.is_listed)
             os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.wait_for(clock.asked.wait(), PATIENCE_S)
-            assert not daemon.done()
-            clock.let_go.set()
-            await asyncio.wait_for(daemon, PATIENCE_S)
-    finally:
-        daemon.cancel()
+            await client.until_ended()
+            assert client.goodbye is not None
+        await asyncio.wait_for(daemon, PATIENCE_S)

@@ -321,16 +321,3 @@ async def test_at_its_end_it_sends_what_there_is_to_a_slow_client(tmp_path: Path
             assert client.goodbye is not None
             assert {name: client.copy(name).is_complete for name in sizes} == dict.fromkeys(sizes, True)
         assert daemon.process.wait(PATIENCE_S) == 0
-
-
-async def test_a_client_that_does_not_answer_holds_it_up_for_a_while_only(tmp_path: Path) -> None:
-    make_job(tmp_path)
-    with running("--root", tmp_path) as daemon:
-        async with following(daemon.address) as client:
-            client.answers = False
-            await client.start()
-            await client.until(lambda: client.is_listed)
-            daemon.process.terminate()
-            await client.until_ended()
-            assert client.goodbye is not None
-        assert daemon.process.wait(PATIENCE_S) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from tests.daemon.daemon_process import AICORE_DONE, Daemon, make_job, running
+from tests.daemon.waiting import until
 from tests.daemon.wire_client import PATIENCE_S, following
 
 
@@ -126,7 +128,9 @@ async def test_another_retention_is_told_anew_by_clients_that_come_back(reloaded
             await client.until(lambda: client.welcome is not None)
             assert client.welcome is not None
             assert client.welcome.description.retention.policy == wire.RETENTION_POLICY_DELIVERED
-            await client.until(lambda: not data.exists())
+            hearing = asyncio.ensure_future(client.until_ended())
+            await until(lambda: not data.exists())
+            hearing.cancel()
 
 
 def test_without_anything_to_read_the_signal_ends_it(tmp_path: Path) -> None:

@@ -1,0 +1,30 @@
+"""A daemon in the test's own process, by a clock that the test chooses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profagentd.config import DaemonConfig
+from profagentd.daemon import Orders, serve
+from tests.daemon.waiting import until
+
+if TYPE_CHECKING:
+    from profagentd.clock import Clock
+
+
+@asynccontextmanager
+async def own_daemon(root: Path, folder: Path, clock: Clock) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
+    """Its address and its task; it is cancelled at the end. SIGTERM to this process ends it in good order."""
+    socket = folder / "s"
+    config = DaemonConfig((str(root),), f"unix:{socket}", state=str(folder / "state"))
+    daemon = asyncio.create_task(serve(Orders(config), clock))
+    try:
+        await until(socket.exists)
+        yield config.listen, daemon
+    finally:
+        daemon.cancel()
+        await asyncio.gather(daemon, return_exceptions=True)
