@@ -76,7 +76,7 @@ def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> F
     possible = [fit for fit in fits if _is_possible(counter, fit, records)]
     if not possible:
         return replace(finding, rivals=tuple(fits), advice="a table in which this column can be what it says")
-    return _judged(finding, _plainest(possible, records), evidence, records)
+    return _judged(finding, possible, evidence, records)
 
 
 def _judged(finding: Finding, fits: Sequence[Fit], evidence: Evidence, records: npt.NDArray[np.uint8]) -> Finding:
@@ -135,12 +135,6 @@ def _is_same(one: Fit, other: Fit, records: npt.NDArray[np.uint8]) -> bool:
     if one.denominator != other.denominator or not {*one.bytes} & {*other.bytes}:
         return False
     return np.allclose(values_of(one, records), values_of(other, records), rtol=1e-12, atol=0)
-
-
-def _plainest(fits: Sequence[Fit], records: npt.NDArray[np.uint8]) -> list[Fit]:
-    """Leave out fractions of what is whole as well: the same number, and bytes below it that are 0 in every record."""
-    whole = [fit for fit in fits if fit.scale >= 1 or fit.denominator != "none"]
-    return [fit for fit in fits if fit in whole or not any(_is_same(fit, other, records) for other in whole)]
 
 
 def _oddity(fit: Fit) -> bool:

@@ -46,11 +46,13 @@ CASES = [
 ]
 
 
-def made(root: Path, inferences: int = 3, *, loops: int = 1, pictures: int = 1, facts: tuple[str, ...] = ()) -> Path:
+def made(
+    root: Path, inferences: int = 3, *, loops: int = 1, pictures: int = 1, loads: int = 1, facts: tuple[str, ...] = ()
+) -> Path:
     root.mkdir(exist_ok=True)
     (root / "open.toml").write_text(NETWORK.format(loops=loops), "utf-8")
     model = str(root / "open.toml")
-    return simulated(root / "jobs", inferences, model=model, pictures=pictures, facts=facts)
+    return simulated(root / "jobs", inferences, loads=loads, model=model, pictures=pictures, facts=facts)
 
 
 def told(job: Path) -> dict[str, Finding]:
@@ -127,6 +129,20 @@ def test_a_cpu_part_that_was_not_recorded_makes_no_tick_longer(tmp_path: Path) -
     found = told(job)["tick-unit"].evidence
     assert found.startswith("cannot tell: layers take of 3 inferences")
     assert found.endswith("; of 3 a CPU part may have gone unrecorded")
+
+
+def test_of_a_model_that_was_loaded_again_the_last_inferences_are_looked_at(tmp_path: Path) -> None:
+    found = told(made(tmp_path, 5, loads=3, pictures=4))
+    assert found["tick-unit"].evidence.startswith("confirms 100-cycles: ")
+    assert found["batch-number"].evidence.startswith("confirms on: ")
+
+
+def test_batches_that_were_chosen_at_run_time_are_those_of_the_done(tmp_path: Path) -> None:
+    """The network's own batches are of 2 pictures; these are of 3 and 1, so that other layers come again."""
+    job = made(tmp_path, pictures=4)
+    for done in job.glob("data/aicore.*.done"):
+        done.write_bytes(done.read_bytes() + b"online_batch_num:3,1")
+    assert "expected 17 by on, 12 by each-batch" in told(job)["batch-number"].evidence
 
 
 def test_of_very_many_inferences_some_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

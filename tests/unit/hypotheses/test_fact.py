@@ -70,6 +70,9 @@ def test_an_npu_that_idles_waits_no_longer_for_more_ticks() -> None:
     idle = check_ticks([Timed(700 + each, 1_000 + each // 7, 700) for each in more])
     assert idle.confirmed == "100-cycles"
     assert check_ticks([Timed(700 + each, 900 + 700 + each, 700) for each in more]).confirmed == "us"
+    assert check_ticks([Timed(700 + each, 1_600 + each, 700) for each in more[:9]]).verdict is Verdict.CANNOT_TELL
+    scattered = [Timed(700 + each, 1_600 + each + each * 6 % 151 * 3, 700) for each in more]
+    assert check_ticks(scattered).verdict is Verdict.CANNOT_TELL
     unrelated = [Timed(700 + each, 1_000 + each * 13 % 97, 700) for each in more]
     assert check_ticks(unrelated).verdict is Verdict.CANNOT_TELL
     assert check_ticks([Timed(700 + each, 1_000, 700) for each in more]).verdict is Verdict.CANNOT_TELL

@@ -94,7 +94,7 @@ def test_each_session_has_the_marks_of_what_it_fetched(rows: Rows) -> None:
     assert implausible_of(rows.connection, 2) == []
 
 
-@pytest.mark.parametrize(("end_us", "share"), [(10_990, None), (10_500, 2.0)])
+@pytest.mark.parametrize(("end_us", "share"), [(10_979, None), (10_978, 1000 / 978), (10_500, 2.0)])
 def test_layers_take_no_longer_than_their_inference(rows: Rows, end_us: int, share: float | None) -> None:
     change = aicore(ticks=[3_500, 3_500])
     done = Done(512, 10_000, end_us)
