@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.events import Chunk, Event, Loss, LossReason, Removed, StartReason
 from profagentd.log import OVER, Comparison, Log
-from profagentd.logs import done_parses, ended_by
+from profagentd.logs import done_length, ended_by
 from profagentd.opening import Gone, JobGone, NotAFile, OpenJob, Unreadable, fingerprint
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class _Look:
             self._send(data)
         log.fingerprint = self._seen
         ended = ended_by(log.path)
-        return self._finish(is_whole=ended is not None and done_parses(ended, data))
+        return self._finish(is_whole=ended is not None and done_length(ended, data) is not None)
 
     def _large_snapshot(self) -> Step:
         """A snapshot of many chunks: begun anew when it changes on the way."""
@@ -190,14 +190,17 @@ class _Look:
         log = self._log
         if log.is_complete:
             return Step(tuple(self._events))
+        if log.grows:
+            length = self._files.done_length(log.path)
+            if length is None:
+                return Step(tuple(self._events))  # when one comes, the log has its turn again
+            # The runtime closes the data first. Of a log with another length nobody knows whether more comes.
+            is_whole = length == log.sent
         if not is_whole and not self._is_stable:
             return Step(tuple(self._events), due=log.changed + STABLE_S)
-        if log.grows:
-            if not self._files.has_done(log.path):
-                return Step(tuple(self._events))
-            if (self._check or log.grew) and log.checked != log.sent:
-                log.compare_again()
-                return Step(tuple(self._events), again=True)
+        if log.grows and (self._check or log.grew) and log.checked != log.sent:
+            log.compare_again()
+            return Step(tuple(self._events), again=True)
         self._events.append(log.complete())
         return Step(tuple(self._events))
 

@@ -16,6 +16,7 @@ _API_NAME = re.compile(rb"(?:acl_api|aclmodule)\.\d+\.(.*\.\d+)", re.IGNORECASE 
 # Each name is asked about several times within a moment.
 _REMEMBERED = 512
 
+_DIGITS = 20
 _EVERY_DONE = frozenset((b"file_len", b"start_time", b"end_time"))
 _DONE_KEYS = {
     b"aicore": _EVERY_DONE | {b"cache_hit", b"cache_mis"},
@@ -63,18 +64,21 @@ def ended_by(path: bytes) -> bytes | None:
     return data if kind_of(data) is DATA else None
 
 
-def done_parses(data_path: bytes, text: bytes) -> bool:
-    """Whether `text` is a whole `.done` of the data log at `data_path`: all expected keys, each with an integer.
+def done_length(data_path: bytes, text: bytes) -> int | None:
+    """The bytes that a whole `.done` of the data log at `data_path` tells of: all expected keys, each with an integer.
 
-    A line that is not `key:integer` is passed over: aicore may end in `online_batch_num:4,2`.
+    None for another text. A line that is not `key:integer` is passed over: aicore may end in `online_batch_num:4,2`.
+    The figure may be larger than the file, and negative (format page 1).
     """
     prefix = base_name(data_path).partition(b".")[0].lower()
-    found = set()
+    found = {}
     for line in text.splitlines():
         key, _, value = line.partition(b":")
-        if value.strip().removeprefix(b"-").isdigit():
-            found.add(key)
-    return _DONE_KEYS[prefix] <= found
+        value = value.strip()
+        if value.removeprefix(b"-").isdigit():
+            found[key] = value
+    # A number of more digits is larger than any file, and may be too large for `int`.
+    return int(found[b"file_len"][:_DIGITS]) if found.keys() >= _DONE_KEYS[prefix] else None
 
 
 def api_model(path: bytes) -> bytes | None:

@@ -7,7 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from profagentd.logs import DATA_DIRECTORY, done_of, done_parses
+from profagentd.logs import DATA_DIRECTORY, done_length, done_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -174,13 +174,13 @@ class OpenJob:
             raise NotAFile
         return status
 
-    def has_done(self, path: bytes) -> bool:
-        """Whether the data log at `path` has a `.done` that parses."""
+    def done_length(self, path: bytes) -> int | None:
+        """What the `.done` of the data log at `path` tells of its bytes; None without one that parses."""
         try:
             with self.open(done_of(path)) as file:
-                return done_parses(path, os.read(file.descriptor, _DONE_LIMIT_BYTES))
+                return done_length(path, os.read(file.descriptor, _DONE_LIMIT_BYTES))
         except (Gone, NotAFile, Unreadable):
-            return False
+            return None
 
     def _split(self, path: bytes) -> tuple[int, bytes]:
         directory, _, name = path.rpartition(b"/")

@@ -92,7 +92,7 @@ class Look:
         """Whether it has stopped changing, by a wall clock that may jump, and a data log's `.done` parses."""
         if any(abs(self.now_ns - each.mtime_ns) < SETTLE_NS for _, each in seen):
             return False
-        return kind_of(path) is not LogKind.DATA or files.has_done(path)
+        return kind_of(path) is not LogKind.DATA or files.done_length(path) is not None
 
 
 def _comes_with(path: bytes, present: set[bytes]) -> bool:

@@ -55,7 +55,7 @@ def _looks(place: Place) -> Iterator[bool | None]:
 def _api_looks(files: OpenJob, interfaces: list[bytes], profiled: set[bytes | None]) -> Iterator[bool | None]:
     ended = False
     for name in interfaces:
-        if files.has_done(in_data(name)):
+        if files.done_length(in_data(name)) is not None:
             ended = True
         elif api_model(name) in profiled:
             yield False
@@ -68,7 +68,7 @@ def _is_waited_for(files: OpenJob, name: bytes) -> bool:
     """Whether there is data and no end of it."""
     path = in_data(name)
     try:
-        return not files.has_done(path) and files.status(path).st_size > 0
+        return files.done_length(path) is None and files.status(path).st_size > 0
     except (Gone, NotAFile, Unreadable):
         return False
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.logs import LogKind, api_model, done_of, done_parses, ended_by, kind_of, profiled_model
+from profagentd.logs import LogKind, api_model, done_length, done_of, ended_by, kind_of, profiled_model
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"
 AICORE = b"data/aicore.0.model.3.0.1.1.0"
@@ -62,27 +62,32 @@ def test_other_names_end_nothing(path: bytes) -> None:
 
 
 def test_a_done_with_every_key_parses() -> None:
-    assert done_parses(AICORE, b"\n".join(AICORE_KEYS) + b"\n")
+    assert done_length(AICORE, b"\n".join(AICORE_KEYS) + b"\n") == 1
 
 
 @pytest.mark.parametrize("missing", AICORE_KEYS)
 def test_a_done_without_a_key_does_not_parse(missing: bytes) -> None:
-    assert not done_parses(AICORE, b"\n".join(line for line in AICORE_KEYS if line != missing))
+    assert done_length(AICORE, b"\n".join(line for line in AICORE_KEYS if line != missing)) is None
 
 
 @pytest.mark.parametrize("end", range(len(b"\n".join(AICORE_KEYS)) - 1))
 def test_no_torn_done_parses(end: int) -> None:
-    assert not done_parses(AICORE, b"\n".join(AICORE_KEYS)[:end])
+    assert done_length(AICORE, b"\n".join(AICORE_KEYS)[:end]) is None
 
 
 @pytest.mark.parametrize("value", [b"", b"x", b"1.5", b"0x1"])
 def test_a_value_that_is_no_integer_does_not_count(value: bytes) -> None:
-    assert not done_parses(AICORE, b"\n".join([*AICORE_KEYS[:-1], b"cache_mis:" + value]))
+    assert done_length(AICORE, b"\n".join([*AICORE_KEYS[:-1], b"cache_mis:" + value])) is None
 
 
 def test_negative_counters_and_a_last_line_of_batches_are_fine() -> None:
     lines = [*AICORE_KEYS[:-1], b"cache_mis:-2147483648", b"online_batch_num:8,7,6"]
-    assert done_parses(AICORE, b"\n".join(lines))
+    assert done_length(AICORE, b"\n".join(lines)) is not None
+
+
+@pytest.mark.parametrize(("value", "length"), [(b"-3", -3), (b" 7 ", 7), (b"9" * 5000, int("9" * 20))])
+def test_a_length_is_any_integer(value: bytes, length: int) -> None:
+    assert done_length(AICORE, b"\n".join([b"file_len:" + value, *AICORE_KEYS[1:]])) == length
 
 
 @pytest.mark.parametrize(
@@ -90,8 +95,8 @@ def test_negative_counters_and_a_last_line_of_batches_are_fine() -> None:
     [(b"aicpu.0.m.3.0.1.1.0", []), (b"acl_api.0.m.0", [b"pid:7", b"tid:8"]), (AICORE, AICORE_KEYS[3:])],
 )
 def test_each_kind_has_its_keys(name: bytes, more: list[bytes]) -> None:
-    assert done_parses(name, b"\n".join(AICORE_KEYS[:3] + more))
-    assert not more or not done_parses(name, b"\n".join(AICORE_KEYS[:3]))
+    assert done_length(name, b"\n".join(AICORE_KEYS[:3] + more)) is not None
+    assert not more or done_length(name, b"\n".join(AICORE_KEYS[:3])) is None
 
 
 def test_every_done_of_the_runtime_parses() -> None:
@@ -100,7 +105,7 @@ def test_every_done_of_the_runtime_parses() -> None:
     for done in dones:
         data = ended_by(done.name.encode("utf-8", "surrogateescape"))
         assert data is not None
-        assert done_parses(data, done.read_bytes()), done
+        assert done_length(data, done.read_bytes()) is not None, done
 
 
 @pytest.mark.parametrize(

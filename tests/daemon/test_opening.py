@@ -112,13 +112,11 @@ def test_a_file_that_may_not_be_read_says_why(files: OpenJob, job: Path) -> None
         read(files, NAME)
 
 
-@pytest.mark.parametrize(
-    ("text", "has"), [(None, False), (b"", False), (b"file_len:1", False), (AICORE_DONE % 1, True)]
-)
-def test_a_done_counts_when_it_parses(files: OpenJob, job: Path, text: bytes | None, has: bool) -> None:
+@pytest.mark.parametrize(("text", "length"), [(None, None), (b"", None), (b"file_len:1", None), (AICORE_DONE % 5, 5)])
+def test_a_done_counts_when_it_parses(files: OpenJob, job: Path, text: bytes | None, length: int | None) -> None:
     if text is not None:
         (job / os.fsdecode(NAME + b".done")).write_bytes(text)
-    assert files.has_done(NAME) is has
+    assert files.done_length(NAME) == length
 
 
 def test_descriptors_are_closed(job: Path, tmp_path: Path) -> None:
