@@ -91,11 +91,12 @@ def captured(
     with ExitStack() as stack, ThreadPoolExecutor(len(scenarios)) as threads:
         npu = stack.enter_context(running("--root", root, "--simulate", "--rate", str(RATE), *MODEL))
         assert eventually(lambda: any(root.iterdir()))
-        boards = {name: stack.enter_context(running("--root", root, *tls.get(name, ()))) for name in scenarios}
-        links = {
-            name: stack.enter_context(recording(board.address, folder / name, *trusting.get(name, ())))
-            for name, board in boards.items()
-        }
+
+        def linked(name: str) -> Link:
+            board = stack.enter_context(running("--root", root, *tls.get(name, ())))
+            return stack.enter_context(recording(board.address, folder / name, *trusting.get(name, ())))
+
+        links = dict(zip(scenarios, threads.map(linked, scenarios), strict=True))
         plays = {name: threads.submit(_played, play, links[name]) for name, play in scenarios.items()}
         wait(plays.values(), PLAY_S)
         time.sleep(max(0.0, begun + for_s - time.monotonic()))
