@@ -309,6 +309,7 @@ async def test_a_keeper_that_is_ended_puts_everything_right(board: Board, lock: 
 
 async def test_a_program_that_nobody_follows_is_ended(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_steps, "ABANDONED_S", 1)
+    monkeypatch.setattr(run_steps, "GRACE_S", 1)
     board.acl.write_text("original")
     board.program("echo $$ >up; sleep 1000")
     async with board.run() as run:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from profagent.cli.main import run
 from tests.daemon.daemon_process import environment, running
 
 COMMAND = [sys.executable, "-c", "from profagent.cli.main import main; main()"]
@@ -50,6 +52,17 @@ def profagent(*arguments: str | Path, **variables: str) -> Ended:
         check=False,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def answered(*arguments: str | Path) -> Ended:
+    """Run a command to its end in this process: one that only looks, or is refused."""
+    out, err = io.BytesIO(), io.BytesIO()
+    with (
+        redirect_stdout(io.TextIOWrapper(out, "utf-8", write_through=True)),
+        redirect_stderr(io.TextIOWrapper(err, "utf-8", write_through=True)),
+    ):
+        code = run([*map(str, arguments)])
+        return Ended(code, out.getvalue().decode(), err.getvalue().decode())
 
 
 def recorded(root: Path, workspace: Path, *more: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from profagent.commands.workspace import Workspace
 from profagent.commands.workspace_import import WorkspaceImport, import_into
 from tests.fakes.dumps import dump
 from tests.integration.board import SAMPLES, GrowingJob, content, running, sample, simulated
-from tests.integration.host import Ended, profagent
+from tests.integration.host import Ended, answered, profagent
 from tests.integration.rows import query
 
 BOARD = "5c21f0de"
@@ -42,7 +42,7 @@ def everything(workspace: Path, *, by_session: bool = True) -> dict[str, list[tu
 
 
 def imported(job: Path, workspace: Path, *more: str) -> Ended:
-    return profagent("import", "-dir", job, "--workspace", workspace, "--json", *more)
+    return answered("import", "-dir", job, "--workspace", workspace, "--json", *more)
 
 
 def made(name: str, root: Path) -> Path:
@@ -147,10 +147,10 @@ def test_a_link_in_the_job_is_told_and_not_followed(tmp_path: Path) -> None:
 def test_export_show_and_sessions_take_it(tmp_path: Path) -> None:
     imported(made("simulated", tmp_path / "root"), tmp_path / "workspace", "--board", BOARD)
     arguments = ("--session", "1", "--workspace", tmp_path / "workspace")
-    assert profagent("export", "summary", *arguments).code == 0
+    assert answered("export", "summary", *arguments).code == 0
     assert list((tmp_path / "workspace" / "exports").rglob("op_summary*.csv"))
-    assert profagent("show", *arguments, "--json").document[0]["board"] == BOARD
-    (session,) = profagent("sessions", "--workspace", tmp_path / "workspace", "--json").document
+    assert answered("show", *arguments, "--json").document[0]["board"] == BOARD
+    (session,) = answered("sessions", "--workspace", tmp_path / "workspace", "--json").document
     assert (session["source"], session["board"], session["jobs"]) == ("import", BOARD, 1)
 
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_imported_is_refused(tmp_path: Path) -> None:
     job = made("runtime-api", tmp_path / "root")
     misnamed = shutil.copytree(job, tmp_path / "root" / "copy")
     workspace = tmp_path / "workspace"
-    assert profagent("import", "-dir", job, "--board", BOARD).code == 2
+    assert answered("import", "-dir", job, "--board", BOARD).code == 2
     assert imported(Path(misnamed), workspace).code == 2
     assert imported(tmp_path / "root", workspace).code == 2
     (job / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "594", "magic_num": "6A6A"}]}')

@@ -19,9 +19,10 @@ from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 if TYPE_CHECKING:
     from tests.daemon.daemon_process import Daemon
 
-# Ten starts of a process, on a machine that has much else to do.
+# Many starts of a process, on a machine that has much else to do.
 pytestmark = pytest.mark.timeout(300)
-KILLS = 10
+# After each loss of its link a host waits longer.
+KILLS = 5
 RATE = 50
 
 
@@ -66,14 +67,14 @@ def test_a_record_that_is_killed_goes_on(root: Path, tmp_path: Path) -> None:
                 host.process.kill()
         with started("record", *arguments, "--until-finished", "--json") as host:
             assert _is_followed(workspace)
-            assert _has_recorded(root, 8 * RATE)
+            assert _has_recorded(root, 5 * RATE)
             # Asked to end, the simulated board finishes its JOB first.
             assert npu.stop() == 0
             ended = host.ended()
     assert ended.code == 0, ended.err
     assert (ended.document["session"], ended.document["complete"]) == (1, True)
     assert query(workspace / "profagent.db", "SELECT count(*), count(ended_us) FROM session") == [(1, 1)]
-    _check(root, workspace, 8 * RATE)
+    _check(root, workspace, 5 * RATE)
 
 
 def test_a_job_that_finished_while_nobody_recorded_is_fetched_by_the_session_that_began_it(

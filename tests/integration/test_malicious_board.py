@@ -35,7 +35,7 @@ from tests.fakes.malicious_board import (
     whole,
     with_log,
 )
-from tests.integration.host import Ended, profagent
+from tests.integration.host import Ended, answered, profagent
 from tests.integration.host import started as command
 from tests.integration.rows import query
 
@@ -87,7 +87,7 @@ class Scene:
         if self.database.exists():
             with closing(sqlite3.connect(self.database)) as connection:
                 assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-            told = profagent("sessions", "--workspace", self.workspace)
+            told = answered("sessions", "--workspace", self.workspace)
             assert told.code == 0, told.err
             assert not STEERING.search(told.out + told.err)
 
@@ -314,7 +314,7 @@ def test_what_a_board_says_moves_no_cursor(scene: Scene) -> None:
         assert recorded.code == 4
         scene.watch(board.address, until="says goodbye")
         scene.watch(board.address, "--records", "--json", until="says goodbye")
-    shown = profagent("show", "--workspace", scene.workspace, "--session", "1")
+    shown = answered("show", "--workspace", scene.workspace, "--session", "1")
     assert not STEERING.search(shown.out + shown.err)
 
 

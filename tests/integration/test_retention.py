@@ -16,7 +16,7 @@ import pytest
 from tests.daemon.daemon_process import command
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually, running
-from tests.integration.host import ENVIRONMENT, TIMEOUT_S, profagent, started
+from tests.integration.host import ENVIRONMENT, TIMEOUT_S, answered, profagent, started
 from tests.integration.rows import link_ledger, query
 
 CONSUMER = "desk"
@@ -126,7 +126,7 @@ def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Pa
         assert reason in first.out
         assert reason not in again.out
     (job,) = workspace.glob("mirror/*/JOB*")
-    (told, nothing) = profagent("sessions", "--workspace", workspace, "--json").document
+    (told, nothing) = answered("sessions", "--workspace", workspace, "--json").document
     losses = {loss["reason"]: loss for loss in told["kept_losses"]}
     assert nothing["kept_losses"] == []
     assert {loss["job"] for loss in losses.values()} == {job.name}
@@ -134,9 +134,9 @@ def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Pa
     deleted = losses["deleted-undelivered"]
     assert deleted["lost_logs"] // 2 + len(list(job.glob("data/aicore*[0-9]"))) == recorded
     assert 0 < deleted["from_us"] < deleted["to_us"]
-    assert "deleted-undelivered" in profagent("sessions", "--workspace", workspace).out
+    assert "deleted-undelivered" in answered("sessions", "--workspace", workspace).out
     for kind in ("summary", "timeline"):
-        exported = profagent("export", kind, "--session", "1", "--workspace", workspace)
+        exported = answered("export", kind, "--session", "1", "--workspace", workspace)
         assert exported.code == 0, exported.err
     metadata = [*workspace.glob("exports/**/metadata.json"), *workspace.glob("exports/**/*timeline*.json")]
     assert len(metadata) >= 2
