@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from profagentd.clock import SystemClock
 from profagentd.config import DaemonConfig
 from profagentd.daemon import Orders, serve
 from tests.daemon.waiting import until
@@ -17,14 +19,17 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def own_daemon(root: Path, folder: Path, clock: Clock) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
+async def own_daemon(
+    root: Path, clock: Clock | None = None, *, scan: bool = False
+) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
     """Its address and its task; it is cancelled at the end. SIGTERM to this process ends it in good order."""
-    socket = folder / "s"
-    config = DaemonConfig((str(root),), f"unix:{socket}", state=str(folder / "state"))
-    daemon = asyncio.create_task(serve(Orders(config), clock))
-    try:
-        await until(socket.exists)
-        yield config.listen, daemon
-    finally:
-        daemon.cancel()
-        await asyncio.gather(daemon, return_exceptions=True)
+    with tempfile.TemporaryDirectory(prefix="profagentd-state-") as folder:
+        socket = Path(folder) / "s"
+        config = DaemonConfig((str(root),), f"unix:{socket}", state=folder, scan=scan)
+        daemon = asyncio.create_task(serve(Orders(config), clock or SystemClock()))
+        try:
+            await until(socket.exists)
+            yield config.listen, daemon
+        finally:
+            daemon.cancel()
+            await asyncio.gather(daemon, return_exceptions=True)

@@ -31,16 +31,23 @@ def job(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+async def address(job: Path, tmp_path: Path) -> AsyncIterator[str]:
+    """That of a daemon that serves it."""
+    async with own_daemon(tmp_path) as (listens, _):
+        yield listens
+
+
+@pytest.fixture
 def daemon(job: Path, tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon that serves it."""
+    """One in a process of its own."""
     with running("--root", tmp_path) as started:
         yield started
 
 
 @pytest.fixture
-async def client(daemon: Daemon) -> AsyncIterator[Client]:
+async def client(address: str) -> AsyncIterator[Client]:
     """A client whose stream is not opened."""
-    async with following(daemon.address) as opened:
+    async with following(address) as opened:
         yield opened
 
 
@@ -243,8 +250,8 @@ async def test_another_prefix_begins_a_new_generation(client: Client, job: Path,
     assert (held.generation, bytes(held.data)) == (6, (job / "data" / name).read_bytes())
 
 
-async def test_two_clients_go_on_from_their_own_offsets(daemon: Daemon, job: Path) -> None:
-    async with following(daemon.address) as one, following(daemon.address) as other:
+async def test_two_clients_go_on_from_their_own_offsets(address: str, job: Path) -> None:
+    async with following(address) as one, following(address) as other:
         ahead, behind = holding(one, job, NAME, 1, RECORD * 3), holding(other, job, NAME, 1, RECORD)
         await one.start("one")
         await other.start("other")
@@ -329,7 +336,7 @@ async def test_a_client_that_never_reads_holds_up_no_other(daemon: Daemon, job: 
 
 async def test_a_client_that_is_silent_is_given_up(job: Path, tmp_path: Path) -> None:
     clock = FastClock()
-    async with own_daemon(tmp_path, tmp_path, clock) as (address, _), following(address) as client:
+    async with own_daemon(tmp_path, clock) as (address, _), following(address) as client:
         await client.start()
         began = clock.monotonic()
         client.is_mute = True
@@ -352,9 +359,9 @@ async def test_a_stop_says_goodbye_and_ends_within_five_seconds(daemon: Daemon, 
         assert client.goodbye.retry_after_us > 0
 
 
-async def test_jobs_are_listed_oldest_first(daemon: Daemon, job: Path, tmp_path: Path) -> None:
+async def test_jobs_are_listed_oldest_first(address: str, job: Path, tmp_path: Path) -> None:
     second = make_job(tmp_path, 1)
-    async with connect(daemon.address) as stub, following(daemon.address) as client:
+    async with connect(address) as stub, following(address) as client:
         await client.start()
         await client.until(lambda: second.name in client.jobs)
         listed = await stub.ListJobs(wire.ListJobsRequest())
@@ -363,8 +370,8 @@ async def test_jobs_are_listed_oldest_first(daemon: Daemon, job: Path, tmp_path:
         assert all(each.handle == 0 and not each.caught_up for each in listed.jobs)
 
 
-async def test_clocks_are_read_at_both_ends_of_an_exchange(daemon: Daemon) -> None:
-    async with connect(daemon.address) as stub:
+async def test_clocks_are_read_at_both_ends_of_an_exchange(address: str) -> None:
+    async with connect(address) as stub:
         before = time.time_ns() // 1000
         reply = await stub.SyncClock(wire.SyncClockRequest())
         after = time.time_ns() // 1000
@@ -372,8 +379,8 @@ async def test_clocks_are_read_at_both_ends_of_an_exchange(daemon: Daemon) -> No
         assert 0 < reply.received.monotonic_us <= reply.sent.monotonic_us
 
 
-async def test_describe_tells_the_board(daemon: Daemon) -> None:
-    async with connect(daemon.address) as stub:
+async def test_describe_tells_the_board(address: str) -> None:
+    async with connect(address) as stub:
         description = await stub.Describe(wire.DescribeRequest())
         assert description.daemon_version
         assert not description.simulated

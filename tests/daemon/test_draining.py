@@ -47,9 +47,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-async def test_a_client_that_takes_nothing_is_waited_for_5_s_and_no_longer(root: Path, tmp_path: Path) -> None:
+async def test_a_client_that_takes_nothing_is_waited_for_5_s_and_no_longer(root: Path) -> None:
     clock = HeldClock()
-    async with own_daemon(root, tmp_path, clock) as (address, daemon), following(address) as client:
+    async with own_daemon(root, clock) as (address, daemon), following(address) as client:
         await client.start()
         await client.until(lambda: client.has(LOG))
         clock.is_ending = True
@@ -62,7 +62,7 @@ async def test_a_client_that_takes_nothing_is_waited_for_5_s_and_no_longer(root:
 
 async def test_a_client_that_does_not_answer_holds_it_up_for_a_while_only(tmp_path: Path) -> None:
     make_job(tmp_path)
-    async with own_daemon(tmp_path, tmp_path, FastClock()) as (address, daemon):
+    async with own_daemon(tmp_path, FastClock()) as (address, daemon):
         async with following(address) as client:
             client.answers = False
             await client.start()

@@ -7,13 +7,14 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from tests.daemon.daemon_process import AICORE_DONE, API_DONE, Daemon, content, job_name, make_job, running
+from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, job_name, make_job, running
+from tests.daemon.own_daemon import own_daemon
 from tests.daemon.wire_client import WINDOW, Client, connect, following
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"
@@ -22,17 +23,10 @@ RECORD = bytes(range(256))
 QUEUED_NOTICES = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 
 
-@pytest.fixture(params=[(), ("--scan",)], ids=["inotify", "scan"])
-def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon over an empty root, once for each way to watch."""
-    with running("--root", tmp_path, *request.param) as started:
-        yield started
-
-
-@pytest.fixture
-async def client(daemon: Daemon) -> AsyncIterator[Client]:
-    """A client that follows everything."""
-    async with following(daemon.address) as opened:
+@pytest.fixture(params=[False, True], ids=["inotify", "scan"])
+async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
+    """A client that follows everything below an empty root, once for each way to watch."""
+    async with own_daemon(tmp_path, scan=request.param) as (address, _), following(address) as opened:
         await opened.start()
         await opened.until(lambda: opened.is_listed)
         yield opened
