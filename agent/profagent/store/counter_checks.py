@@ -62,8 +62,9 @@ class CounterCheckRows:
 
     def add(self, sessions: Sequence[int], rows: CounterRows) -> None:
         """Records that became rows, and the session of each."""
-        for session in {*sessions}:
-            chosen = None if len({*sessions}) == 1 else np.array(sessions) == session
+        each = {*sessions}
+        for session in each:
+            chosen = None if len(each) == 1 else np.array(sessions) == session
             self._waiting.setdefault((session, tuple(rows.counters)), []).append(_part_of(rows, chosen))
 
     def take_back(self, path: str, parts: Sequence[Part], *, comes_again: bool) -> None:

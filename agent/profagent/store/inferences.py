@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from profagent.formats.durations import ticks_to_us
@@ -10,12 +12,14 @@ from profagent.formats.placement import AicoreSegment, AicpuSegment, place
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from profagent.formats.names import LogName
     from profagent.ingest.changes import InferenceTimed
 
 REMEMBERED_INFERENCES = 8192
+# SQLite's own limit of variables in a statement is far above.
+INFERENCES_PER_QUERY = 500
 LARGEST_INTEGER = 2**63 - 1
 
 _FIND = (
@@ -94,29 +98,21 @@ class InferenceRows:
     def place(self, frequency_mhz: int | None) -> None:
         """Set the start and end of the aicore segments of every touched inference, once the frequency is known."""
         if frequency_mhz is not None:
-            for inference in self._touched:
-                self._place(inference, frequency_mhz)
+            touched = list(self._touched)
+            for start in range(0, len(touched), INFERENCES_PER_QUERY):
+                self._place(touched[start : start + INFERENCES_PER_QUERY], frequency_mhz)
         self._touched.clear()
 
-    def _place(self, inference: int, frequency_mhz: int) -> None:
+    def _place(self, inferences: Sequence[int], frequency_mhz: int) -> None:
         segments = self._connection.execute(
-            "SELECT segment, kind, net, ordinal, ticks, g.start_us, g.end_us, i.start_us"
-            " FROM segment g JOIN inference i USING (inference) WHERE inference = ? ORDER BY ordinal, segment",
-            (inference,),
-        ).fetchall()
-        aicore = [s for s in segments if s[1] == "aicore"]
-        durations = [ticks_to_us(s[4], frequency_mhz) for s in aicore]
-        starts = place(
-            segments[0][7] if segments else None,
-            [AicoreSegment(s[2], s[3], duration) for s, duration in zip(aicore, durations, strict=True)],
-            [AicpuSegment(s[2], s[3], s[5], s[6]) for s in segments if s[1] == "aicpu"],
+            "SELECT segment, kind, net, ordinal, ticks, g.start_us, g.end_us, i.start_us, inference"  # noqa: S608 - question marks only
+            f" FROM segment g JOIN inference i USING (inference) WHERE inference IN ({','.join('?' * len(inferences))})"
+            " ORDER BY inference, ordinal, segment",
+            inferences,
         )
         self._connection.executemany(
             "UPDATE segment SET start_us = ?, end_us = ? WHERE segment = ?",
-            [
-                (start, None if start is None else start + duration, segment[0])
-                for start, duration, segment in zip(starts, durations, aicore, strict=True)
-            ],
+            [placed for _, each in groupby(segments, itemgetter(8)) for placed in _placed(list(each), frequency_mhz)],
         )
 
     def _find(self, key: tuple[Any, ...]) -> int | None:
@@ -131,6 +127,19 @@ class InferenceRows:
             (session, model, device, name.stream, batch, pics, pic_count, stretch),
         )
         return int(cursor.lastrowid or 0)
+
+
+def _placed(segments: Sequence[tuple[Any, ...]], frequency_mhz: int) -> Iterator[tuple[float | None, float | None, int]]:
+    """Start, end and number of each aicore segment of one inference."""
+    aicore = [s for s in segments if s[1] == "aicore"]
+    durations = [ticks_to_us(s[4], frequency_mhz) for s in aicore]
+    starts = place(
+        segments[0][7],
+        [AicoreSegment(s[2], s[3], duration) for s, duration in zip(aicore, durations, strict=True)],
+        [AicpuSegment(s[2], s[3], s[5], s[6]) for s in segments if s[1] == "aicpu"],
+    )
+    for start, duration, segment in zip(starts, durations, aicore, strict=True):
+        yield start, None if start is None else start + duration, segment[0]
 
 
 def _key(model: int, name: LogName, stretch: int) -> tuple[Any, ...]:

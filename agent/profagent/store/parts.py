@@ -34,7 +34,7 @@ class PartRows:
         parts = self.of(row)
         # A log that was passed over before has none.
         fetched = fetched if parts else 0
-        fresh = numbers[np.searchsorted(numbers, fetched) :]
+        fresh = numbers[numbers.searchsorted(fetched) :] if fetched else numbers
         if len(fresh):
             self._extend(row.log, parts, int(fresh[0]), int(fresh[-1]))
         if len(parts) == 1:

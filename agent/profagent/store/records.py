@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from profagent.store.segments import LARGEST_INTEGER, SegmentRows
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -100,14 +101,14 @@ def _insert(table: str, names: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} ({','.join(names)}) VALUES ({places})"  # noqa: S608 - names of this module and of counters
 
 
-def _values(name: str, column: NDArray[Any]) -> list[Any]:
+def _values(name: str, column: NDArray[Any]) -> Iterable[Any]:
     """A column's values as SQLite takes them: None for no layer, a float for more than its 64 signed bits.
 
     A counter that is not known is NaN, which SQLite stores as NULL.
     """
-    values: list[Any] = column.tolist()
-    if name == "layer_index":
-        return [None if index < 0 else index for index in values] if column.min() < 0 else values
+    if name == "layer_index" and column.min() < 0:
+        return [None if index < 0 else index for index in column.tolist()]
     if column.dtype == np.uint64 and column.max() > LARGEST_INTEGER:
-        return [value if value <= LARGEST_INTEGER else float(value) for value in values]
-    return values
+        return [value if value <= LARGEST_INTEGER else float(value) for value in column.tolist()]
+    # Each value is made when its row is: a list of all of them takes longer.
+    return array(column.dtype.char, column.tobytes())

@@ -38,20 +38,20 @@ class SegmentRows:
     def numbers(self, row: LogRow, sessions: Sequence[int], change: SegmentRecords) -> NDArray[np.int64]:
         """The segment of each record; new ones are added, the one that went on before grows."""
         ordinal = change.ordinal
-        begins = np.append(True, ordinal[1:] != ordinal[:-1])
-        starts = begins.nonzero()[0]
+        before, last = int(ordinal[0]), int(ordinal[-1])
+        # They are numbered without gaps.
+        starts = ordinal.searchsorted(np.arange(before, last + 1))
         first = self._take_numbers(len(starts))
-        numbers = np.arange(first, first + len(starts))
+        numbers: NDArray[np.int64] = ordinal + (first - before)
         rows = self._rows(row, sessions, change, starts, first)
         continued = self._continued(row, change)
         if continued is not None:
-            numbers[0] = continued
+            numbers[ordinal == before] = continued
             self._grown.append((rows[0][-1], continued))
             rows = rows[1:]
         self._added += rows
-        row.segment = (int(ordinal[-1]), int(numbers[-1]))
-        of_records: NDArray[np.int64] = numbers[begins.cumsum() - 1]
-        return of_records
+        row.segment = (last, int(numbers[-1]))
+        return numbers
 
     def flush(self) -> None:
         """Write the rows that wait."""
