@@ -138,6 +138,7 @@ class BoardMirrors:
             except UnsupportedBoardError as error:
                 self.refused[happened.job], entry = refusal(happened.job, error)
                 changes[happened.job].append(LinkLedger(None, entry))
+        self._jobs.settle()
         return changes, list(reached.values())
 
     def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:

@@ -89,6 +89,11 @@ class OpenJobs:
             if name not in passing_over:
                 self.of(name).decoder.read_ahead(logs)
 
+    def settle(self) -> None:
+        """Have what was written read back from now on."""
+        for job in self._jobs.values():
+            job.mirror.settle()
+
     def close(self, name: str) -> None:
         """Close the JOB's files and drop what is in memory of it."""
         self._jobs.pop(name).mirror.close()

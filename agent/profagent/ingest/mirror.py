@@ -87,6 +87,7 @@ class JobMirror:
         self._mirrored, self._incoming, self._superseded = str(directory), str(incoming), str(superseded)
         self._open: OrderedDict[str, int] = OrderedDict()
         self._folders: set[str] = set()  # of the board's logs, none of them a link
+        self._fresh: dict[str, bytes] = {}  # by file, what was written whole since `settle`
 
     def begin(self, path: str, generation: int, offset: int, *, snapshot: bool) -> None:
         """Make ready for bytes from `offset` on: cut an uncommitted tail, or set an earlier generation aside."""
@@ -106,14 +107,27 @@ class JobMirror:
     def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
         """Write bytes at `offset`, which is where the file ends."""
         with self._trying(f"cannot write {path} into the mirror"):
-            write_all(self._handle(path, snapshot=snapshot), offset, data)
+            file = self._file(path, snapshot=snapshot)
+            write_all(self._handle(path, file), offset, data)
+            if offset == 0:
+                self._fresh[file] = data
+            else:
+                self._fresh.pop(file, None)
+
+    def settle(self) -> None:
+        """What was written is read back from now on: others may have changed it since."""
+        self._fresh.clear()
 
     def finish_snapshot(self, path: str) -> bytes | None:
         """Let a snapshot that has arrived whole take its place; returns what it begins with, None when none came."""
         with self._trying(f"cannot write {path} into the mirror"):
             arrived = self._file(path, snapshot=True)
             handle = self._open.get(arrived)
-            data = content(arrived, LARGEST_CONTENT_BYTES) if handle is None else pread(handle, LARGEST_CONTENT_BYTES)
+            data = self._fresh.get(arrived)
+            if data is None:
+                data = (
+                    content(arrived, LARGEST_CONTENT_BYTES) if handle is None else pread(handle, LARGEST_CONTENT_BYTES)
+                )
             if data is not None:
                 self._forget(path)
                 move(arrived, self._file(path))
@@ -161,7 +175,13 @@ class JobMirror:
         ]
 
     def prefix_digest(self, path: str, offset: int, *, base: int = 0) -> bytes | None:
-        """Digest of the bytes from `base` up to `offset`; None when the mirror holds fewer."""
+        """Digest of the bytes from `base` up to `offset`; None when the mirror holds fewer.
+
+        They are read, but for those that were written whole since `settle`.
+        """
+        fresh = self._fresh.get(f"{self._mirrored}/{path}", b"")
+        if offset and len(fresh) == offset and not base:
+            return digest_of(fresh)
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         left = offset - base
         with self._trying(f"cannot read {path} in the mirror"):
@@ -194,6 +214,7 @@ class JobMirror:
         for handle in self._open.values():
             os.close(handle)
         self._open.clear()
+        self._fresh.clear()
 
     def _trying(self, what: str) -> Translated:
         return Translated(what, self.directory, self._folders)
@@ -247,8 +268,7 @@ class JobMirror:
     def _aside(self, path: str) -> str:
         return self._below(self._superseded, f"{path}.kept")
 
-    def _handle(self, path: str, *, snapshot: bool) -> int:
-        file = self._file(path, snapshot=snapshot)
+    def _handle(self, path: str, file: str) -> int:
         handle = self._open.get(file)
         if handle is None:
             handle = opened(file, os.O_RDWR)
@@ -265,7 +285,9 @@ class JobMirror:
 
     def _forget(self, path: str) -> None:
         for base in (self._mirrored, self._incoming):
-            handle = self._open.pop(f"{base}/{path}", None)
+            file = f"{base}/{path}"
+            self._fresh.pop(file, None)
+            handle = self._open.pop(file, None)
             if handle is not None:
                 os.close(handle)
 

@@ -129,7 +129,9 @@ class InferenceRows:
         return int(cursor.lastrowid or 0)
 
 
-def _placed(segments: Sequence[tuple[Any, ...]], frequency_mhz: int) -> Iterator[tuple[float | None, float | None, int]]:
+def _placed(
+    segments: Sequence[tuple[Any, ...]], frequency_mhz: int
+) -> Iterator[tuple[float | None, float | None, int]]:
     """Start, end and number of each aicore segment of one inference."""
     aicore = [s for s in segments if s[1] == "aicore"]
     durations = [ticks_to_us(s[4], frequency_mhz) for s in aicore]

@@ -84,6 +84,13 @@ def test_a_completion_is_acknowledged_when_the_copy_has_its_digest(mirrors: Boar
         mirrors.take(_events(Completed(1, 1, len(DATA), digest_of(b"other"))))
 
 
+def test_a_copy_that_was_edited_before_its_completion_is_found_out(mirrors: BoardMirrors) -> None:
+    _arrived(mirrors)
+    (mirrors.root / JOB / PATH).write_bytes(DATA[::-1])
+    with pytest.raises(ProtocolError, match="digest"):
+        mirrors.take(_events(Completed(1, 1, len(DATA), digest_of(DATA))))
+
+
 @pytest.mark.parametrize("reason", ["different", "recreated"])
 def test_a_file_made_anew_is_noted_and_the_earlier_one_set_aside(
     reason: str, mirrors: BoardMirrors, tmp_path: Path

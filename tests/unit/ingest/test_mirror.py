@@ -68,6 +68,24 @@ def test_a_data_file_grows_in_place(mirror: JobMirror) -> None:
     assert mirror.names() == [LOG]
 
 
+@pytest.mark.parametrize("is_snapshot", [False, True])
+def test_what_was_written_whole_is_not_read_back_before_it_is_settled(
+    mirror: JobMirror, tmp_path: Path, *, is_snapshot: bool
+) -> None:
+    mirror.begin(LOG, 1, 0, snapshot=is_snapshot)
+    mirror.append(LOG, 0, b"abcd", snapshot=is_snapshot)
+    (tmp_path / ("incoming" if is_snapshot else "job") / LOG).write_bytes(b"ABCD")
+    if is_snapshot:
+        assert mirror.finish_snapshot(LOG) == b"abcd"
+    else:
+        assert mirror.prefix_digest(LOG, 4) == digest_of(b"abcd")
+        mirror.append(LOG, 4, b"ef", snapshot=False)
+        assert mirror.prefix_digest(LOG, 4) == digest_of(b"ABCD")
+    mirror.settle()
+    assert mirror.prefix_digest(LOG, 4) == digest_of(b"ABCD")
+    mirror.close()
+
+
 def test_names_that_are_not_utf_8_are_kept(mirror: JobMirror) -> None:
     path = checked_path(b"data/aicore.0.\xff\xfe.3.0.1.1.0")
     put(mirror, path, b"x")
