@@ -53,6 +53,10 @@ class Beginnings:
         """Whether what comes of the JOB now is from before the watching began."""
         return job in self._in_past
 
+    def offers_all(self, job: str) -> bool:
+        """Whether nothing of the JOB is, or was, passed over."""
+        return job not in self._old and job not in self._returning
+
     def was_shown(self, job: str, name: LogName) -> bool:
         """Whether a file of an inference is offered again that was shown, or passed over, before."""
         if job not in self._returning or name.current_pic_count is None:

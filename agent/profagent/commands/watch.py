@@ -126,6 +126,8 @@ class WatchView:
         for job in jobs:
             if job.profiling is not None:
                 self.events.samples.tell(job.name, interval_of(job.profiling.interval))
+            if not self.beginnings.offers_all(job.name):
+                self.events.samples.miss(job.name)
         self._job_goes_on = any(job.caught_up and job.state in ("open", "quiet") for job in jobs)
         for job in jobs:
             if job.caught_up:
