@@ -20,6 +20,8 @@ T = TypeVar("T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Standard output and standard error.
 _SAID = (1, 2)
+# A signal that comes so soon after the first is the same wish: `timeout` sends one to the process, then to its group.
+SAME_WISH_S = 0.5
 # A batch makes some ten thousand objects, of which none is part of a cycle: the newest are looked through for cycles
 # less often than each 700, as is usual, which takes half the time. All objects are looked through as often as usual.
 OBJECTS_BETWEEN_COLLECTIONS = (10_000, 3, 3)
@@ -49,21 +51,26 @@ def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
         stop = asyncio.Event()
         task = asyncio.current_task()
         assert task is not None
+        loop = asyncio.get_running_loop()
+        wished_at = loop.time()
 
         def on_signal(number: int) -> None:
+            nonlocal wished_at
             if number == signal.SIGHUP:
                 _silence(each for each in terminals if not os.isatty(each))
-            elif stop.is_set():
+            elif stop.is_set() and loop.time() >= wished_at + SAME_WISH_S:
                 task.cancel()
+            if not stop.is_set():
+                wished_at = loop.time()
             stop.set()
 
         for each in signals:
-            asyncio.get_running_loop().add_signal_handler(each, on_signal, each)
+            loop.add_signal_handler(each, on_signal, each)
         result = await command(stop)
         if stop.is_set():
             # It has ended as it was asked to: a second signal must not take its summary and its exit code.
             for each in signals:
-                asyncio.get_running_loop().remove_signal_handler(each)
+                loop.remove_signal_handler(each)
                 signal.signal(each, signal.SIG_IGN)
         return result
 

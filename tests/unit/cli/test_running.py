@@ -61,16 +61,25 @@ def test_a_second_signal_after_its_end_does_not_take_the_result(number: int) -> 
     _send(number)
 
 
-@pytest.mark.usefixtures("handlers")
-def test_a_second_signal_ends_it() -> None:
-    async def work(stop: asyncio.Event) -> None:
-        _send(signal.SIGINT)
-        await stop.wait()
-        _send(signal.SIGINT)
-        await asyncio.sleep(3600)
+async def _ended_twice(stop: asyncio.Event) -> str:
+    _send(signal.SIGTERM)
+    await stop.wait()
+    _send(signal.SIGTERM)
+    await asyncio.sleep(0.05)
+    return "ended"
 
+
+@pytest.mark.usefixtures("handlers")
+def test_a_second_signal_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.cli.running.SAME_WISH_S", 0.0)
     with pytest.raises(click.Abort):
-        run_until_stopped(work)
+        run_until_stopped(_ended_twice)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_that_comes_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.cli.running.SAME_WISH_S", 3600.0)
+    assert run_until_stopped(_ended_twice) == "ended"
 
 
 @pytest.mark.usefixtures("handlers")
