@@ -35,6 +35,10 @@ def test_a_layer_of_another_name_in_its_place_is_renamed() -> None:
     assert {match.kind for match in align(base, new)} == {"same", "inserted", "removed"}
 
 
+def test_layers_that_changed_places_keep_a_name() -> None:
+    assert sorted(match.kind for match in align(layers("a", "b"), layers("b", "a"))) == ["inserted", "removed", "same"]
+
+
 def test_a_layer_of_its_name_and_another_type_is_renamed() -> None:
     assert align([layer("a", "Pool")], [layer("a", "Conv")]) == [Match("renamed", (0,), (0,))]
 

@@ -9,6 +9,7 @@ import pytest
 
 from profagent.analyse.alignment import LayerName
 from profagent.analyse.comparing import Change, Floor, ModelDiff, compare, compare_calls
+from profagent.analyse.figures import figures_of
 from profagent.analyse.model_runs import ModelRun
 from tests.unit.analyse.noisy_runs import independent, run
 
@@ -42,10 +43,26 @@ def test_the_floor_keeps_small_changes_out() -> None:
     assert _significant(_diff(base, new, Floor(absolute=100))) == []
 
 
+@pytest.mark.parametrize(("p", "counts"), [(0.03, True), (0.031, False), (None, False)])
+def test_what_chance_makes_in_more_than_three_of_a_hundred_comparisons_is_no_change(
+    p: float | None, *, counts: bool
+) -> None:
+    change = Change("layer", "l0", figures_of(np.full(9, 10.0)), figures_of(np.full(9, 11.0)), p)
+    assert change.exceeds(Floor()) is counts
+
+
 def test_without_any_noise_a_change_is_a_change() -> None:
     assert _significant(_diff(_steady(3, 5, 10.0), _steady(3, 5, 11.0))) == ["l0", "l1", "l2"]
     assert _significant(_diff(_steady(3, 5, 10.0), _steady(3, 5, 10.0))) == []
     assert _diff(_steady(3, 4, 10.0), _steady(3, 4, 11.0)).total.p is None
+
+
+def test_inferences_that_are_much_alike_leave_averages_enough_to_tell_a_large_change() -> None:
+    random = np.random.default_rng(0)
+    wave = 2 * np.sin(np.arange(30) / 5)[:, np.newaxis]
+    base, new = (_steady(4, 30, 100.0 * factor) for factor in (1.0, 1.3))
+    noisy = [replace(each, times=each.times + wave + random.normal(0, 0.02, (30, 4))) for each in (base, new)]
+    assert _significant(_diff(*noisy)) == ["l0", "l1", "l2", "l3"]
 
 
 def test_too_few_inferences_tell_nothing_and_repeats_are_not_many() -> None:

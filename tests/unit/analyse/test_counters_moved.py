@@ -32,6 +32,12 @@ def test_a_small_move_is_none_however_sure() -> None:
     assert counters_moved(_counters(1, ddr_read_bytes=1000.0), _counters(2, ddr_read_bytes=1015.0)) == ()
 
 
+def test_a_large_move_within_the_noise_is_none() -> None:
+    rng = np.random.default_rng(31)
+    base, new = (rng.normal(mean, 0.1, (20, len(COUNTER_NAMES))) for mean in (0.4, 0.43))
+    assert counters_moved(base, new) == ()
+
+
 def test_repeats_are_not_many_and_what_is_not_known_is_left_out() -> None:
     base, new = _counters(1), _counters(2, wld=0.6)
     assert counters_moved(np.repeat(base[:3], 10, axis=0), new) == ()

@@ -35,6 +35,11 @@ def test_the_last_night_is_not_confirmed() -> None:
     assert places([100, 100, 100, 106]) == [(3, False)]
 
 
+def test_a_step_below_the_floor_is_no_change_however_sure() -> None:
+    assert places([100.0] * 4 + [100.9] * 4, spread=0.0) == []
+    assert places([100.0] * 4 + [101.1] * 4, spread=0.0) == [(4, True)]
+
+
 def test_what_is_uncertain_by_itself_is_no_change() -> None:
     assert places([100, 106, 106], spread=3.0) == []
 

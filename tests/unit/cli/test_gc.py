@@ -72,6 +72,8 @@ def test_figures_ledger_and_layers_stay_and_the_rest_goes(workspace: Path, capsy
     collected = workspace / "nightly" / "jobs"
     for each in mirrors:
         (collected / each.name / "data").mkdir(parents=True)
+    for session in (1, 2, 3):
+        (workspace / "exports" / f"session-{session}").mkdir(parents=True)
     assert gc(workspace, "--keep-last", "1") == 0
     assert "let go of the records of 2 sessions: 1, 2" in capsys.readouterr().out
     for by in BYS:
@@ -84,6 +86,7 @@ def test_figures_ledger_and_layers_stay_and_the_rest_goes(workspace: Path, capsy
     assert len(mirrors) == 3
     (mirror,) = (workspace / "mirror" / "import").iterdir()
     assert [job.name for job in collected.iterdir()] == [mirror.name]
+    assert [each.name for each in (workspace / "exports").iterdir()] == ["session-3"]
     assert count(workspace, "part JOIN log USING (log) JOIN session_job USING (job) WHERE session_job.session < 3") == 0
     assert count(workspace, "inference WHERE session < 3") == 0
     with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
