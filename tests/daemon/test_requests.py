@@ -62,6 +62,10 @@ def test_a_message_of_a_later_minor_version_is_passed_over() -> None:
             message(acknowledge=wire.Acknowledge(logs=[wire.Acknowledgement(handle=1)] * (PAGE_ENTRIES + 1))),
         ),
         (
+            message(holdings=wire.Holdings(logs=[wire.Holding(handle=1)] * PAGE_ENTRIES)),
+            message(holdings=wire.Holdings(logs=[wire.Holding(handle=1)] * (PAGE_ENTRIES + 1))),
+        ),
+        (
             message(select=wire.Select(follow=[1] * 500, unfollow=[1] * 500)),
             message(select=wire.Select(follow=[1] * 500, unfollow=[1] * 501)),
         ),
