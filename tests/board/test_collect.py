@@ -51,10 +51,17 @@ def test_a_job_lands_byte_for_byte(bench: Bench) -> None:
     ("flags", "profiler"),
     [
         ((), {"interval": "0", "acl_api": "on", "aicpu": "on", "aic_metrics": "ArithmeticUtilization", "switch": "on"}),
-        (("--interval", "2"), {"interval": "2"}),
-        (("--acl_api", "off"), {"acl_api": "off"}),
-        (("--aacpu", "off"), {"aicpu": "off", "aacpu": "off"}),
-        (("--aac_metrics", "none"), {"aic_metrics": "none", "aac_metrics": "none"}),
+        (
+            ("--interval", "2", "--acl_api", "off", "--aacpu", "off", "--aac_metrics", "none"),
+            {
+                "interval": "2",
+                "acl_api": "off",
+                "aicpu": "off",
+                "aacpu": "off",
+                "aic_metrics": "none",
+                "aac_metrics": "none",
+            },
+        ),
     ],
 )
 def test_the_program_reads_what_was_asked_for(served: Bench, flags: tuple[str, ...], profiler: dict[str, str]) -> None:

@@ -15,7 +15,9 @@ from tests.fakes.malicious_board import malicious
 from tests.integration.host import started as command
 from tests.integration.test_malicious_board import Scene
 
-MEMORY_LIMIT_BYTES = 300_000_000
+# Most was seen of endless logs: 160 MB, after 3 s as after 8 s.
+MEMORY_LIMIT_BYTES = 210_000_000
+FOR_S = 3.0
 
 
 @pytest.fixture
@@ -23,12 +25,12 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-def peak_bytes(scene: Scene, address: str, verb: str, seconds: str, *arguments: str) -> int:
+def peak_bytes(scene: Scene, address: str, verb: str) -> int:
     """The most memory that a command has had, of those that end by themselves or after some seconds."""
     where = ("--workspace", scene.workspace) if verb == "record" else ("--from-start",)
-    with command(verb, "--board", address, *where, *arguments) as host:
+    with command(verb, "--board", address, *where) as host:
         with suppress(subprocess.TimeoutExpired):
-            host.process.wait(float(seconds))
+            host.process.wait(FOR_S)
         status = Path(f"/proc/{host.process.pid}/status").read_text("ascii")
         peak = re.search(r"VmHWM:\s+(\d+) kB", status)
         assert peak, "it goes on for as long as the board does"
@@ -43,6 +45,6 @@ def peak_bytes(scene: Scene, address: str, verb: str, seconds: str, *arguments: 
 @pytest.mark.parametrize("verb", ["record", "watch"])
 def test_what_never_ends_does_not_fill_the_memory(what: str, verb: str, scene: Scene) -> None:
     with malicious(ENDLESS[what]) as board:
-        peak = peak_bytes(scene, board.address, verb, "5")
+        peak = peak_bytes(scene, board.address, verb)
     print(f"{verb}, endless {what}: {peak / 1e6:.0f} MB")
     assert peak < MEMORY_LIMIT_BYTES
