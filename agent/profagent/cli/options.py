@@ -73,13 +73,15 @@ def via(function: F) -> F:
     )
     @functools.wraps(function)
     def with_way(*args: Any, via: str | None, roots: tuple[str, ...], bundle: Path | None, **others: Any) -> Any:
-        from profagent.commands.tunnelling import OverSsh  # noqa: PLC0415 - asyncssh takes time to import
-
         if roots and via is None:
             raise UsageError("--root goes with --via ssh", hint="add --via ssh, or start profagentd with --root there")
         if bundle and not roots:
             raise UsageError("--bundle goes with --root", hint="name the directories to serve, --via ssh --root DIR")
-        return function(*args, over=None if via is None else OverSsh(roots, bundle), **others)
+        if via is None:
+            return function(*args, over=None, **others)
+        from profagent.commands.tunnelling import OverSsh  # noqa: PLC0415 - asyncssh takes time to import
+
+        return function(*args, over=OverSsh(roots, bundle), **others)
 
     return cast("F", with_way)
 
