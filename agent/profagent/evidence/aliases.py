@@ -26,13 +26,10 @@ class Aliases:
         return len(self._known)
 
     def of(self, name: str, length: int | None = None) -> str:
-        """The alias of a name, or of several that `+` joins; `length` is in bytes, that of UTF-8 unless given."""
-        if name in self._known:
-            return self._known[name]
-        if "+" in name and name.strip("+"):
-            return "".join(part if part in ("+", "") else self.of(part) for part in _JOINTS[0].split(name))
-        size = len(name.encode("utf-8", "surrogateescape")) if length is None else length
-        self._known[name] = self._made(size)
+        """The alias of one name; `length` is in bytes, that of UTF-8 unless given."""
+        if name not in self._known:
+            size = len(name.encode("utf-8", "surrogateescape")) if length is None else length
+            self._known[name] = self._made(size)
         return self._known[name]
 
     def of_cell(self, text: str) -> str:

@@ -125,6 +125,8 @@ def test_what_needs_records_says_that_they_are_gone(workspace: Path, capsys: pyt
     for command in (["show"], ["export", "summary"], ["export", "timeline"]):
         assert run([*command, "--session", "1", "--workspace", str(workspace)]) == 2
         assert "session 1 has its figures only" in capsys.readouterr().err
+    assert run(["redecode", "1", "--workspace", str(workspace)]) == 2
+    assert "session 1 has its figures only" in capsys.readouterr().err
     assert run(["stats", "1", "--workspace", str(workspace), "--skip", "3"]) == 2
     assert run(["sessions", "--workspace", str(workspace)]) == 0
     assert capsys.readouterr().out.count("figures only") == 3
