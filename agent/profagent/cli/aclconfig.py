@@ -47,7 +47,7 @@ def command() -> None:
 
     It is read when a program starts (svp_acl_init), so a change counts from its next start on.
 
-    Example: profagent aclconfig set --board root@192.168.1.20 --interval 1 /opt/app/acl.json
+    Example: profagent aclconfig set --board root@192.168.1.20 --output /opt/app/profiling /opt/app/acl.json
     """
 
 

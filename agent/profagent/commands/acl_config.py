@@ -45,7 +45,7 @@ async def check_acl_json(path: str, board: str | None) -> Section:
 async def _content(file: AclFile) -> bytes:
     data = await file.read()
     if data is None:
-        raise UsageError(f"{file.shown} is not there", hint="`profagent aclconfig set` makes one")
+        raise UsageError(f"{file.shown} is not there", hint="`profagent aclconfig set --output DIR` makes one")
     return data
 
 

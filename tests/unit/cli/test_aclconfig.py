@@ -57,7 +57,7 @@ def test_a_file_without_a_profiler_is_exit_code_1(file: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["get"], 2, "is not there"),
+        (["get"], 2, "aclconfig set --output DIR"),
         (["check"], 2, "is not there"),
         (["set"], 2, "names no output"),
         (["set", "--output", "/o", "--aac_metrics", "a b"], 2, "is no name"),
