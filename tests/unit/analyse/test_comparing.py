@@ -61,8 +61,8 @@ def test_inferences_that_are_much_alike_leave_averages_enough_to_tell_a_large_ch
     random = np.random.default_rng(0)
     wave = 2 * np.sin(np.arange(30) / 5)[:, np.newaxis]
     base, new = (_steady(4, 30, 100.0 * factor) for factor in (1.0, 1.3))
-    noisy = [replace(each, times=each.times + wave + random.normal(0, 0.02, (30, 4))) for each in (base, new)]
-    assert _significant(_diff(*noisy)) == ["l0", "l1", "l2", "l3"]
+    base, new = (replace(each, times=each.times + wave + random.normal(0, 0.02, (30, 4))) for each in (base, new))
+    assert _significant(_diff(base, new)) == ["l0", "l1", "l2", "l3"]
 
 
 def test_too_few_inferences_tell_nothing_and_repeats_are_not_many() -> None:
