@@ -83,7 +83,7 @@ def check_ticks(inferences: Sequence[Timed]) -> Answer:
     likely = [
         names & grown or _likely(names, took, each) for names, took, each in zip(allowed, taken, usable, strict=True)
     ]
-    return settled(TICK_UNIT, allowed, likely, _seen(usable, grown))
+    return settled(TICK_UNIT, allowed, likely, _seen(usable, taken, grown))
 
 
 def _grown(inferences: Sequence[Timed]) -> set[str]:
@@ -126,14 +126,16 @@ def _likely(allowed: set[str], took: Mapping[str, float], each: Timed) -> set[st
     return {name for name in allowed if took[name] >= LEAST_SHARE * each.window_us}
 
 
-def _seen(inferences: Sequence[Timed], grown: set[str]) -> str:
-    shares = ", ".join(f"{_share(inferences, name):.1%} by {name}" for name in TICK_UNIT.names)
+def _seen(inferences: Sequence[Timed], taken: Sequence[Mapping[str, float]], grown: set[str]) -> str:
+    shares = ", ".join(f"{_share(inferences, taken, name):.1%} by {name}" for name in TICK_UNIT.names)
     seen = f"layers take of {len(inferences)} inferences, at the median, {shares}"
+    if len(inferences) < FEWEST_WHOLE:
+        seen = f"{seen}, without the longest of each"
     if grown:
         seen = f"{seen}; those with more ticks take longer as by {', '.join(sorted(grown))}"
     unrecorded = sum(each.may_have_cpu_part for each in inferences)
     return f"{seen}; of {unrecorded} a CPU part may have gone unrecorded" if unrecorded else seen
 
 
-def _share(inferences: Sequence[Timed], name: str) -> float:
-    return median(each.layers_us[name] / each.window_us for each in inferences)
+def _share(inferences: Sequence[Timed], taken: Sequence[Mapping[str, float]], name: str) -> float:
+    return median(took[name] / each.window_us for took, each in zip(taken, inferences, strict=True))

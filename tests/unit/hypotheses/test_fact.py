@@ -57,6 +57,9 @@ def test_one_disturbed_tick_never_refutes_the_truth(disturbed: int, others: int)
     answer = check_ticks([odd, *[Timed(700, 130, 700, longest=600)] * others])
     assert "100-cycles" in {each.name for each in answer.possible}
     assert answer.confirmed in ("100-cycles", "")
+    if not others and disturbed > 600:
+        assert f"{600 / 7 / 130:.1%} by 100-cycles" in answer.seen
+        assert answer.seen.endswith(", without the longest of each")
 
 
 def test_a_single_layer_tells_in_five_inferences() -> None:
