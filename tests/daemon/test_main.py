@@ -243,13 +243,13 @@ def test_every_file_that_settings_name_is_looked_at_whatever_else_is_wrong(tmp_p
     ]
 
 
-@pytest.mark.parametrize("text", ["roots = 3\n", "roots = [\n"])
-def test_roots_that_are_not_understood_are_not_said_to_be_none(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(("text", "place"), [("roots = 3\n", "1"), ("roots = [\n", "1:10")])
+def test_roots_that_are_not_understood_are_not_said_to_be_none(tmp_path: Path, text: str, place: str) -> None:
     config = tmp_path / "daemon.toml"
     config.write_text(text)
     result = run("--config", str(config), "--check-config")
     assert result.returncode == 2
-    assert f"{config}:1: " in result.stderr
+    assert f"{config}:{place}: " in result.stderr
     assert "no root is given" not in result.stderr
 
 
