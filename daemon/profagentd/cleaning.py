@@ -202,12 +202,17 @@ class Cleaner:
         self._deleted.note(place, [path for each in group for path, _ in each.stored.files])
         self._deleted.lose(place, [path for each in lost for path, _ in each.files])
         await self._deleted.save()
-        removed = await on_disk(place.root, remove, place, [each.stored.files for each in group])
+        still = [each.stored.files for each in group if each.is_loss or self._is_still_delivered(each.stored)]
+        removed = await on_disk(place.root, remove, place, still)
         self._complaints.discard(os.fsdecode(place.directory))
         self._deliveries.forget(place, [*removed.paths, *removed.changed])
         paths = set(removed.paths)
         await self._correct(place, number, [each for each in lost if each.files[0][0] not in paths], removed)
         return {id(each.stored) for each in group if each.stored.files[-1][0] in paths}
+
+    def _is_still_delivered(self, stored: Stored) -> bool:
+        """Writing down what goes takes a while, in which its JOB may have been away; nobody has what is empty."""
+        return all(self._deliveries.has(stored.job, path, seen) for path, seen in stored.files if seen.size)
 
     async def _lose(self, place: Place, lost: Sequence[Stored]) -> int | None:
         """Keep the loss of these before they go: when power fails in between, too much was told."""
@@ -239,6 +244,9 @@ class Cleaner:
         await self._losses.save()
 
     async def _delete_directories(self, job: Job) -> None:
+        if job.state is JobState.REMOVED:
+            self._next_sweep.pop(job.place, None)  # what stands there now is to be looked at anew
+            return
         try:
             if await on_disk(job.place.root, remove_directories, job.place):
                 _LOGGER.info("%s was delivered and is deleted", job.name)

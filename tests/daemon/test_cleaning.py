@@ -208,6 +208,48 @@ async def test_what_is_left_of_a_job_goes_though_it_was_away_when_all_of_it_was_
     assert not job.exists()
 
 
+@pytest.mark.parametrize("logs", [0, 1])
+async def test_a_job_that_was_away_while_it_was_to_be_deleted_is_delivered_anew(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, logs: int
+) -> None:
+    bench = Bench(disk, DELIVERED)
+    job = bench.find(logs)
+    bench.deliver(job)
+    await bench.end(job)
+    place, before = bench.job(job).place, content(job)
+
+    async def leave_and_return() -> None:
+        bench.board.gone(place)
+        bench.board.found(place, bench.clock.wall, bench.clock.wall, is_scanned=False)
+
+    monkeypatch.setattr(bench.deleted, "save", leave_and_return)
+    await bench.clean()
+    assert content(job) == before
+
+
+async def test_directories_of_a_job_that_was_away_meanwhile_go_later(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(disk, DELIVERED)
+    job = bench.find(0)
+    bench.deliver(job)
+    await bench.end(job)
+    place = bench.job(job).place
+
+    async def leave() -> None:
+        if not content(job):
+            bench.board.gone(place)
+
+    monkeypatch.setattr(bench.kept, "save", leave)
+    await bench.clean()
+    assert job.exists()
+    monkeypatch.undo()
+    bench.board.found(place, bench.clock.wall, bench.clock.wall, is_scanned=False)
+    await bench.end(job)
+    await bench.clean()
+    assert not job.exists()
+
+
 async def test_a_program_that_may_go_on_keeps_the_directory(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [True, None, False]
     monkeypatch.setattr(module, "is_npu_open", lambda _made: answers.pop(0))
