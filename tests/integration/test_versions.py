@@ -120,10 +120,10 @@ def test_a_command_refuses_a_daemon_of_another_major_version(verb: str, tmp_path
     with malicious(later) as board:
         ended = profagent(verb, "--board", board.address, *where)
     assert ended.code == 3
-    assert "it speaks protocol 2.7, this profagent 1.1" in ended.err
+    assert "the board speaks protocol 2.7, this profagent 1.1" in ended.err
     assert "upgrade profagent on both ends" in ended.err
 
 
 def test_a_daemon_of_another_major_version_is_refused_with_both_versions() -> None:
-    with pytest.raises(ProtocolError, match=r"it speaks protocol 2\.7, this profagent 1\.1"):
+    with pytest.raises(ProtocolError, match=r"the board speaks protocol 2\.7, this profagent 1\.1"):
         Session().receive(Welcome(replace(BOARD, protocol=(2, 7)), 4_000_000))

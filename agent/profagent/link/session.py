@@ -132,7 +132,10 @@ class Session:
         if self.board is not None:
             self._refuse("Welcome came twice")
         if board.protocol[0] != PROTOCOL[0]:
-            self._refuse(f"it speaks protocol {_dotted(board.protocol)}, this profagent {_dotted(PROTOCOL)}")
+            raise ProtocolError(
+                f"the board speaks protocol {_dotted(board.protocol)}, this profagent {_dotted(PROTOCOL)}",
+                hint="upgrade profagent on both ends",
+            )
         self.board = board
 
     def _job(self, status: JobStatus) -> None:
