@@ -20,7 +20,7 @@ T = TypeVar("T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Standard output and standard error.
 _SAID = (1, 2)
-# A signal that comes so soon after the first is the same wish: `timeout` sends one to the process, then to its group.
+# A SIGTERM that comes so soon after the first is the same wish: `timeout` sends one to the process, then to its group.
 SAME_WISH_S = 0.5
 # A batch makes some ten thousand objects, of which none is part of a cycle: the newest are looked through for cycles
 # less often than each 700, as is usual, which takes half the time. All objects are looked through as often as usual.
@@ -58,7 +58,7 @@ def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
             nonlocal wished_at
             if number == signal.SIGHUP:
                 _silence(each for each in terminals if not os.isatty(each))
-            elif stop.is_set() and loop.time() >= wished_at + SAME_WISH_S:
+            elif stop.is_set() and (number == signal.SIGINT or loop.time() >= wished_at + SAME_WISH_S):
                 task.cancel()
             if not stop.is_set():
                 wished_at = loop.time()

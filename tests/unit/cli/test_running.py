@@ -61,25 +61,29 @@ def test_a_second_signal_after_its_end_does_not_take_the_result(number: int) -> 
     _send(number)
 
 
-async def _ended_twice(stop: asyncio.Event) -> str:
-    _send(signal.SIGTERM)
-    await stop.wait()
-    _send(signal.SIGTERM)
-    await asyncio.sleep(0.05)
-    return "ended"
+def _ended_twice(number: signal.Signals) -> str:
+    async def work(stop: asyncio.Event) -> str:
+        _send(number)
+        await stop.wait()
+        _send(number)
+        await asyncio.sleep(0.05)
+        return "ended"
+
+    return run_until_stopped(work)
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_second_signal_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.cli.running.SAME_WISH_S", 0.0)
+@pytest.mark.parametrize(("number", "same_wish_s"), [(signal.SIGTERM, 0.0), (signal.SIGINT, 3600.0)])
+def test_a_second_signal_ends_it(number: signal.Signals, same_wish_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.cli.running.SAME_WISH_S", same_wish_s)
     with pytest.raises(click.Abort):
-        run_until_stopped(_ended_twice)
+        _ended_twice(number)
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_signal_that_comes_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sigterm_that_comes_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("profagent.cli.running.SAME_WISH_S", 3600.0)
-    assert run_until_stopped(_ended_twice) == "ended"
+    assert _ended_twice(signal.SIGTERM) == "ended"
 
 
 @pytest.mark.usefixtures("handlers")
