@@ -37,6 +37,11 @@ class Step(NamedTuple):
     due: float | None = None
     is_job_gone: bool = False
 
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of the log that are sent with it."""
+        return sum(len(event.data) for event in self.events if isinstance(event, Chunk))
+
 
 def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit: int = CHUNK_BYTES) -> Step:
     """Look at the log's file once and send at most one chunk of it, of at most `limit` bytes.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR = 1
 
-# Over 10 kB/s a message comes within half of the time after which a peer that is not heard is taken as gone.
-_BATCH_BYTES = 64 * 1024
 _BATCH_EVENTS = 1000
 _CHUNK_POSITION = struct.Struct("<QQQ")
 
@@ -94,13 +92,13 @@ def heartbeat(used: Usage, now: Moment, lag_bytes: int) -> wire.Heartbeat:
     )
 
 
-def batches(events: Iterable[Event]) -> Iterator[wire.ServerMessage]:
-    """The events in order, in messages that keep to the wire's size."""
+def batches(events: Iterable[Event], largest_bytes: int) -> Iterator[wire.ServerMessage]:
+    """The events in order, in messages with so many bytes of logs at most, or one chunk."""
     message, size = wire.ServerMessage(), 0
     batched = message.batch.events
     for event in events:
         weight = len(event.data) if isinstance(event, Chunk) else 0
-        if batched and (size + weight > _BATCH_BYTES or len(batched) >= _BATCH_EVENTS):
+        if batched and (size + weight > largest_bytes or len(batched) >= _BATCH_EVENTS):
             yield message
             message, size = wire.ServerMessage(), 0
             batched = message.batch.events

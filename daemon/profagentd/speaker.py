@@ -13,6 +13,7 @@ from profagentd import messages
 from profagentd.clock import US_PER_S, Clock, moment
 from profagentd.disks import Patience, on_disk
 from profagentd.following import CHUNK_BYTES
+from profagentd.message_size import MessageSize
 from profagentd.stream import PAGE_ENTRIES, Stream
 from profagentd.turns import take_turns
 from profagentd.usage import usage
@@ -92,6 +93,7 @@ class Speaker:
         self._release_due: float | None = None  # when released handles are told
         self._choice_due = float("-inf")  # until when the client may choose among the JOBs that were told last
         self._answer_due = float("-inf")  # until when logs let theirs be sent with those that were announced
+        self._size = MessageSize()
         self._patience = Patience()
         self._late: dict[bytes, Callable[[], Awaitable[None]]] = {}  # what is to follow, by root
         self._losses_told = 0  # revision up to which kept losses are told
@@ -209,7 +211,7 @@ class Speaker:
             # What a walk finds is much, and comes page after page: nothing waits for the answer to that.
             self._answer_due = float("-inf") if names.walk else self._site.clock.monotonic() + ANSWER_S
             await self._write(messages.announced(logs))
-        await self._send(deque(messages.batches(losses)))
+        await self._send(deque(messages.batches(losses, self._size.limit)))
         if page.is_job_gone:
             self._miss([names.job])
 
@@ -241,7 +243,9 @@ class Speaker:
         return not self._stream.is_answered and self._site.clock.monotonic() < self._answer_due
 
     async def _send_steps(self, ready: Sequence[Turn], held: Held, steps: Sequence[Step]) -> None:
+        begun = self._site.clock.monotonic()
         await self._send(self._batches(ready, steps))
+        self._size.sent(sum(step.sent_bytes for step in steps), self._site.clock.monotonic() - begun)
         self._miss({turn.log.job for turn, step in zip(ready, steps) if step.is_job_gone})
         held.share.give_back(held.size)
 
@@ -284,7 +288,7 @@ class Speaker:
     def _batches(self, ready: Sequence[Turn], steps: Sequence[Step]) -> deque[wire.ServerMessage]:
         self._stream.window.put_back(turn.log for turn in ready[len(steps) :])
         events = (event for turn, step in zip(ready, steps) for event in self._stream.window.stepped(turn.log, step))
-        return deque(messages.batches(events))
+        return deque(messages.batches(events, self._size.limit))
 
     async def _send(self, waiting: deque[wire.ServerMessage]) -> None:
         """Send messages; a client that does not read keeps us here, with no more in memory than them."""

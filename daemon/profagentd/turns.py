@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagentd.events import Chunk
 from profagentd.following import CHUNK_BYTES, Step, advance, removed
 from profagentd.opening import OpenJob
 
@@ -46,8 +45,6 @@ def take_turns(turns: Sequence[Turn], now: Moment, limit: int = CHUNK_BYTES) -> 
             if files is None:
                 files = jobs[place] = opened.enter_context(OpenJob(place, directory))
             step = advance(log, files, now, check=check, limit=limit)
-            for event in step.events:
-                if isinstance(event, Chunk):
-                    size += len(event.data)
+            size += step.sent_bytes
             steps.append(step)
     return steps

@@ -17,6 +17,7 @@ from profagentd.describe import IdentitySource
 from profagentd.events import Chunk, Completed, Event, Loss, LossReason, Removed, Started, StartReason
 from profagentd.log import Log
 from profagentd.logs import LogKind
+from profagentd.message_size import LARGE_BYTES, SMALL_BYTES
 from profagentd.opening import Place
 from profagentd.state import Activity, JobState
 from profagentd.usage import Usage
@@ -24,7 +25,7 @@ from tests.daemon.daemon_process import job_name
 
 
 def only(*events: Event) -> wire.Event:
-    (batch,) = (message.batch for message in messages.batches(events))
+    (batch,) = (message.batch for message in messages.batches(events, SMALL_BYTES))
     (event,) = batch.events
     return event
 
@@ -102,17 +103,21 @@ def test_a_loss_may_speak_of_names_that_are_no_text() -> None:
     assert only(Loss(0, 1, LossReason.NOT_A_FILE, "data/\udcff is no file")).loss.detail == "data/\\xff is no file"
 
 
-def sizes(*events: Event) -> list[int]:
-    return [len(message.batch.events) for message in messages.batches(events)]
+def sizes(*events: Event, largest_bytes: int = SMALL_BYTES) -> list[int]:
+    return [len(message.batch.events) for message in messages.batches(events, largest_bytes)]
 
 
 def test_nothing_gives_no_batch() -> None:
     assert sizes() == []
 
 
-def test_a_batch_holds_64_kib_at_most() -> None:
-    half = Chunk(1, 1, 0, bytes(32 * 1024))
-    assert sizes(half, half, half) == [2, 1]
+@pytest.mark.parametrize("largest_bytes", [SMALL_BYTES, LARGE_BYTES])
+def test_a_batch_holds_no_more_bytes_than_it_may(largest_bytes: int) -> None:
+    half = Chunk(1, 1, 0, bytes(largest_bytes // 2))
+    assert sizes(half, half, half, largest_bytes=largest_bytes) == [2, 1]
+
+
+def test_one_chunk_and_what_has_no_bytes_make_a_batch() -> None:
     assert sizes(Chunk(1, 1, 0, bytes(64 * 1024)), Chunk(2, 1, 0, b"x"), Removed(1, 1, 1, 1)) == [1, 2]
 
 
@@ -122,7 +127,9 @@ def test_a_batch_holds_a_thousand_events_at_most() -> None:
 
 def test_events_stay_in_order() -> None:
     events = [Chunk(number, 1, 0, bytes(100_000)) for number in range(1, 8)]
-    received = [event.chunk.handle for message in messages.batches(events) for event in message.batch.events]
+    received = [
+        event.chunk.handle for message in messages.batches(events, SMALL_BYTES) for event in message.batch.events
+    ]
     assert received == [1, 2, 3, 4, 5, 6, 7]
 
 

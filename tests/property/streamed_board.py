@@ -15,6 +15,7 @@ from profagentd.changes import Touch
 from profagentd.clock import US_PER_S, Moment
 from profagentd.deleted import Deleted
 from profagentd.delivery import SETTLE_S, Deliveries
+from profagentd.message_size import SMALL_BYTES
 from profagentd.opening import Place
 from profagentd.removal import remove
 from profagentd.retention import Part
@@ -140,7 +141,7 @@ class StreamedBoard:
         if any(stream.window.is_leaving(log) for log in logs):
             released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
             said.insert(0, wire.ServerMessage(released=released))
-        return said + list(messages.batches(losses))
+        return said + list(messages.batches(losses, SMALL_BYTES))
 
     def _sent(self, stream: Stream) -> list[wire.ServerMessage]:
         turns = stream.take_turns(LOGS_AT_A_TIME, self._now.monotonic)
@@ -149,7 +150,7 @@ class StreamedBoard:
         events = [
             event for turn, step in zip(turns, steps, strict=False) for event in stream.window.stepped(turn.log, step)
         ]
-        return list(messages.batches(events))
+        return list(messages.batches(events, SMALL_BYTES))
 
     def _deliver(self, place: Place, path: bytes, seen: Fingerprint) -> None:
         self._deliveries.delivered(CONSUMER, place, path, seen, self._now.monotonic)

@@ -1163,7 +1163,7 @@ global___Holding = Holding
 
 @typing.final
 class Batch(google.protobuf.message.Message):
-    """Several things about logs, in order. Gathered for at most 50 ms or 64 KiB."""
+    """Several things about logs, in order, with at most 64 KiB of them, or 256 KiB where the link has been quick."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
