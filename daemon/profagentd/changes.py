@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Callable
 
     from profagentd.budget import Share
 
@@ -30,6 +31,7 @@ class Touch(enum.Flag):
 
 
 _HINT = Touch.HINT
+_MADE_ONLY = (Touch.MADE, Touch.MADE | Touch.WRITTEN)
 _MERE_ENDS = (Touch.DELETED, Touch.MOVED, Touch.DELETED | Touch.MOVED)
 
 
@@ -75,6 +77,15 @@ class Changes:
         paths = list(itertools.islice(self._touches, limit))
         self._share.give_back(len(paths))
         return {path: self._touches.pop(path) for path in paths}
+
+    def take_made(self, limit: int, is_wanted: Callable[[bytes], bool]) -> list[bytes]:
+        """At most `limit` names that came and did not go, of those wanted, oldest first; they are forgotten."""
+        made = (path for path, touch in self._touches.items() if touch in _MADE_ONLY and is_wanted(path))
+        paths = list(itertools.islice(made, limit))
+        for path in paths:
+            del self._touches[path]
+        self._share.give_back(len(paths))
+        return paths
 
     def take_walk(self) -> bool:
         """Whether the JOB must be walked; forgotten when asked."""

@@ -27,13 +27,17 @@ class LossReason(enum.Enum):
 
 
 class Started(NamedTuple):
-    """Bytes of `generation` follow from `offset`; `after_deletion`: retention deleted the file that stood there."""
+    """Bytes of `generation` follow from `offset`; `after_deletion`: retention deleted the file that stood there.
+
+    With `is_answer` they follow from what the client said of a log that came unasked.
+    """
 
     handle: int
     generation: int
     offset: int
     reason: StartReason
     after_deletion: bool = False
+    is_answer: bool = False
 
 
 class Chunk(NamedTuple):

@@ -50,6 +50,8 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
     that cannot see a file replaced by another of the same inode. One that grew while it was followed always is: it may
     have been truncated, and have grown beyond its size, between two looks.
     """
+    if log.contested:
+        log.begin_again(*log.contested)
     if log.doubted:
         log.doubted = False
         log.compare_again()
@@ -60,7 +62,8 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
     except Gone:
         return removed(log)
     except NotAFile:
-        loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file any more")
+        log.is_unseen = False
+        loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file")
         return Step((loss, *removed(log).events))
     except Unreadable as error:
         return _unreadable(log, error)
@@ -74,7 +77,11 @@ def removed(log: Log) -> Step:
     asked = log.comparison if log.generation == 0 else None
     generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)
     is_counted = log.was_lost is not None and log.was_lost()
-    return Step((Removed(log.handle, generation, sent, sent if is_counted else log.size),))
+    gone = Removed(log.handle, generation, sent, sent if is_counted else log.size)
+    if not log.is_unseen or is_counted:
+        return Step((gone,))
+    unseen = Loss(0, log.job, LossReason.REMOVED_UNSEEN, f"{os.fsdecode(log.path)} was removed before it was read")
+    return Step((unseen, gone))
 
 
 def _unreadable(log: Log, error: Unreadable) -> Step:
@@ -103,6 +110,7 @@ class _Look:
         if log.was_sent_whole and fingerprint(self._files.status(log.path)) == log.fingerprint:
             return self._finish(is_whole=False)
         with self._files.open(log.path) as file:
+            log.is_unseen = False
             self._descriptor = file.descriptor
             self._seen = fingerprint(file.status)
             return self._read()

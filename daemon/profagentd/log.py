@@ -70,7 +70,7 @@ class Log:
     What is complete seldom goes on: its running digest, most of what a log takes, gives way to the digest itself.
 
     `advance` (following.py) moves it in a worker thread while the stream waits; what arrives meanwhile touches only
-    `acknowledged`, `verified`, `doubted` and `touched`.
+    `acknowledged`, `verified`, `contested`, `doubted` and `touched`.
     """
 
     __slots__ = (
@@ -80,6 +80,7 @@ class Log:
         "checked",
         "comparison",
         "completed",
+        "contested",
         "digest",
         "doubted",
         "fingerprint",
@@ -87,6 +88,8 @@ class Log:
         "grew",
         "grows",
         "handle",
+        "is_answer",
+        "is_unseen",
         "job",
         "kind",
         "loss_told",
@@ -96,6 +99,7 @@ class Log:
         "sent",
         "size",
         "touched",
+        "unasked",
         "verified",
         "waits_until",
         "was_deleted",
@@ -126,6 +130,10 @@ class Log:
         self.queued = False  # its turn is due, or it is having it
         self.touched = False  # it changed while it had its turn
         self.doubted = False  # another file may stand in its place
+        self.unasked = False  # the client was not asked what it holds, and has not said that it holds anything
+        self.is_unseen = False  # it is known by a notice alone
+        self.contested: tuple[int, int, bytes] | None = None  # what it has said now: generation, offset and digest
+        self.is_answer = False  # what begins next goes by that
         self.waits_until: float | None = None  # when to look again though nothing changes
         self.was_deleted: Callable[[], bool] | None = None  # whether retention deleted a log of its name
         self.was_lost: Callable[[], bool] | None = None  # whether a kept loss counts it
@@ -135,6 +143,24 @@ class Log:
         same = _SAME if generation else _NEW
         self.comparison = Comparison(generation, offset, prefix_digest, same, _DIFFERENT)
         self.phase = FOLLOWING
+
+    def come_unasked(self) -> None:
+        """It is sent as if the client had said that it holds nothing."""
+        self.hold(0, 0, b"")
+        self.unasked = self.is_unseen = True
+
+    def contest(self, generation: int, offset: int, prefix_digest: bytes) -> None:
+        """The client has something of a log that came unasked: it begins anew with the next look."""
+        self.unasked = False
+        self.contested = generation, offset, prefix_digest
+
+    def begin_again(self, generation: int, offset: int, prefix_digest: bytes) -> None:
+        """Whatever was sent, the client has passed over."""
+        self.contested, self.is_answer = None, True
+        self.generation = self.sent = self.acknowledged = self.checked = 0
+        self.grew = self.doubted = False
+        self.digest = self.fingerprint = self.completed = self.verified = None
+        self.hold(generation, offset, prefix_digest)
 
     def compare_again(self) -> None:
         """Compare what was sent with the file before anything more is said about it."""
@@ -152,7 +178,7 @@ class Log:
         self.comparison = None
         is_another = reason in (_DIFFERENT, _RECREATED)
         after_deletion = is_another and self.was_deleted is not None and self.was_deleted()
-        return Started(self.handle, generation, 0, reason, after_deletion)
+        return self._started(reason, after_deletion=after_deletion)
 
     def go_on(self, comparison: Comparison, digest: hashlib.blake2b) -> Started | None:
         """The prefix that was compared is the file's: bytes follow after it."""
@@ -163,7 +189,11 @@ class Log:
             return None
         self.generation = comparison.generation or 1
         self.sent = self.acknowledged = comparison.offset
-        return Started(self.handle, self.generation, self.sent, comparison.same)
+        return self._started(comparison.same)
+
+    def _started(self, reason: StartReason, *, after_deletion: bool = False) -> Started:
+        is_answer, self.is_answer = self.is_answer, False
+        return Started(self.handle, self.generation, self.sent, reason, after_deletion, is_answer)
 
     def took(self, data: bytes) -> None:
         """These bytes are sent; what is complete is compared again before."""

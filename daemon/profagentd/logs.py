@@ -64,6 +64,12 @@ def ended_by(path: bytes) -> bytes | None:
     return data if kind_of(data) is DATA else None
 
 
+def is_log(path: bytes) -> bool:
+    """Whether the file at `path` is a data log or the `.done` of one."""
+    return kind_of(path) is DATA or ended_by(path) is not None
+
+
+@lru_cache(_REMEMBERED)
 def done_length(data_path: bytes, text: bytes) -> int | None:
     """The bytes that a whole `.done` of the data log at `data_path` tells of: all expected keys, each with an integer.
 

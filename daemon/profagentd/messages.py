@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from profagentd.usage import Usage
 
 PROTOCOL_MAJOR = 1
-PROTOCOL_MINOR = 1
+PROTOCOL_MINOR = 2
 
 _BATCH_EVENTS = 1000
 _CHUNK_POSITION = struct.Struct("<QQQ")
@@ -77,7 +77,7 @@ def announced(logs: Iterable[Log]) -> wire.ServerMessage:
     for log in logs:
         said = message.announced.logs.add()
         said.handle, said.job, said.path, said.size = log.handle, log.job, log.path, log.size
-        said.kind = wire.LogKind.ValueType(log.kind)
+        said.kind, said.unasked = wire.LogKind.ValueType(log.kind), log.unasked
     return message
 
 
@@ -92,7 +92,7 @@ def heartbeat(used: Usage, now: Moment, lag_bytes: int) -> wire.Heartbeat:
     )
 
 
-def batches(events: Iterable[Event], largest_bytes: int) -> Iterator[wire.ServerMessage]:
+def batches(events: Iterable[Event], largest_bytes: int, *, with_crc: bool) -> Iterator[wire.ServerMessage]:
     """The events in order, in messages with so many bytes of logs at most, or one chunk."""
     message, size = wire.ServerMessage(), 0
     batched = message.batch.events
@@ -102,7 +102,7 @@ def batches(events: Iterable[Event], largest_bytes: int) -> Iterator[wire.Server
             yield message
             message, size = wire.ServerMessage(), 0
             batched = message.batch.events
-        _put(event, batched.add())
+        _put(event, batched.add(), with_crc=with_crc)
         size += weight
     if batched:
         yield message
@@ -125,14 +125,15 @@ def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention:
     )
 
 
-def _put(event: Event, said: wire.Event) -> None:
+def _put(event: Event, said: wire.Event, *, with_crc: bool) -> None:
     """Fill in a message where it stands: one that is made apart and put in is copied, which costs thrice as much."""
     if isinstance(event, Chunk):
-        _put_chunk(event, said.chunk)
+        _put_chunk(event, said.chunk, with_crc=with_crc)
     elif isinstance(event, Started):
         started = said.started
         started.handle, started.generation, started.offset = event.handle, event.generation, event.offset
         started.reason, started.after_deletion = wire.StartReason.ValueType(event.reason), event.after_deletion
+        started.is_answer = event.is_answer
     elif isinstance(event, Completed):
         completed = said.completed
         completed.handle, completed.generation = event.handle, event.generation
@@ -145,10 +146,11 @@ def _put(event: Event, said: wire.Event) -> None:
         said.loss.CopyFrom(_loss(event))
 
 
-def _put_chunk(chunk: Chunk, said: wire.Chunk) -> None:
+def _put_chunk(chunk: Chunk, said: wire.Chunk, *, with_crc: bool) -> None:
     handle, generation, offset, data = chunk
     said.handle, said.generation, said.offset, said.data = handle, generation, offset, data
-    said.crc = zlib.crc32(data, zlib.crc32(_CHUNK_POSITION.pack(handle, generation, offset)))
+    if with_crc:
+        said.crc = zlib.crc32(data, zlib.crc32(_CHUNK_POSITION.pack(handle, generation, offset)))
 
 
 def _loss(loss: Loss) -> wire.Loss:

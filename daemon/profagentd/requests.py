@@ -45,7 +45,7 @@ def apply(message: wire.ClientMessage, stream: Stream) -> None:
     elif kind == "acknowledge":
         _limit("Acknowledge", message.acknowledge.logs)
         for ack in message.acknowledge.logs:
-            stream.acknowledge(ack.handle, generation=ack.generation, offset=ack.offset, complete=ack.complete)
+            stream.window.acknowledge(ack.handle, generation=ack.generation, offset=ack.offset, complete=ack.complete)
 
 
 def _check_open(opened: wire.Open) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from profagentd.changes import Changes, Touch
 from profagentd.events import Loss, LossReason
-from profagentd.logs import LogKind, done_of, kind_of
+from profagentd.logs import LogKind, done_of, is_log, kind_of
 from profagentd.walk import Page, Walk, look
 
 if TYPE_CHECKING:
@@ -74,6 +74,10 @@ class Selection:
         # Data that was made behind the walk's back may have had its `.done` before.
         if self._walk is not None and kind_of(path) is LogKind.DATA:
             self.changes.note(done_of(path), Touch.HINT)
+
+    def take_made(self, limit: int) -> list[bytes]:
+        """At most `limit` logs, by their names, that were made since the JOB is followed."""
+        return self.changes.take_made(limit, is_log) if self.may_look and not self.is_over else []
 
     def next_names(self, limit: int, directory: DirectoryId | None = None) -> Names:
         """The next names to look at in this directory: changed ones first, then those of the walk."""

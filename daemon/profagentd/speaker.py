@@ -14,7 +14,7 @@ from profagentd.clock import US_PER_S, Clock, moment
 from profagentd.disks import Patience, on_disk
 from profagentd.following import CHUNK_BYTES
 from profagentd.message_size import MessageSize
-from profagentd.stream import PAGE_ENTRIES, Stream
+from profagentd.stream import PAGE_ENTRIES, UNASKED_MINOR, Stream
 from profagentd.turns import take_turns
 from profagentd.usage import usage
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from profagentd.board import Board
     from profagentd.budget import Share
     from profagentd.custody import Custody
+    from profagentd.events import Event
     from profagentd.following import Step
+    from profagentd.log import Log
     from profagentd.selection import Names
     from profagentd.turns import Turn
     from profagentd.walk import Page
@@ -196,24 +198,30 @@ class Speaker:
         return told
 
     async def _announce(self) -> bool:
+        made = self._stream.take_made(self._site.clock.monotonic())
+        await self._announce_logs(made)
         names = self._stream.next_names(self._site.clock.monotonic())
         if names is None:
-            return False
+            return bool(made)
         held = Held(self._stream.logs, names.limit)
         await self._read_files(names.place.root, names.look, partial(self._announce_page, names), held)
         return True
 
     async def _announce_page(self, names: Names, page: Page) -> None:
         logs, losses = self._stream.looked(names, page, moment(self._site.clock))
-        if any(self._stream.window.is_leaving(log) for log in logs):
-            await self._tell_released(at_once=True)
         if logs:
             # What a walk finds is much, and comes page after page: nothing waits for the answer to that.
             self._answer_due = float("-inf") if names.walk else self._site.clock.monotonic() + ANSWER_S
-            await self._write(messages.announced(logs))
-        await self._send(deque(messages.batches(losses, self._size.limit)))
+        await self._announce_logs(logs)
+        await self._send(deque(self._messages(losses)))
         if page.is_job_gone:
             self._miss([names.job])
+
+    async def _announce_logs(self, logs: Sequence[Log]) -> None:
+        if any(self._stream.window.is_leaving(log) for log in logs):
+            await self._tell_released(at_once=True)
+        if logs:
+            await self._write(messages.announced(logs))
 
     async def _send_logs(self) -> bool:
         if self._awaits_answer:
@@ -288,7 +296,10 @@ class Speaker:
     def _batches(self, ready: Sequence[Turn], steps: Sequence[Step]) -> deque[wire.ServerMessage]:
         self._stream.window.put_back(turn.log for turn in ready[len(steps) :])
         events = (event for turn, step in zip(ready, steps) for event in self._stream.window.stepped(turn.log, step))
-        return deque(messages.batches(events, self._size.limit))
+        return deque(self._messages(events))
+
+    def _messages(self, events: Iterable[Event]) -> Iterable[wire.ServerMessage]:
+        return messages.batches(events, self._size.limit, with_crc=self._stream.client_minor < UNASKED_MINOR)
 
     async def _send(self, waiting: deque[wire.ServerMessage]) -> None:
         """Send messages; a client that does not read keeps us here, with no more in memory than them."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from profagentd.changes import Touch
 from profagentd.job_views import JobView, JobViews
-from profagentd.log import ANNOUNCED, FOLLOWING, Log
-from profagentd.logs import ended_by
-from profagentd.refusal import Fault, Refusal
+from profagentd.log import FOLLOWING, Log
+from profagentd.logs import ended_by, kind_of
 from profagentd.selection import Selection
 from profagentd.state import JobState
 from profagentd.turns import Turn
+from profagentd.walk import Sighting
 from profagentd.window import Window
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Entries of one message, at most.
 PAGE_ENTRIES = 1000
+# Clients of this minor version and later take logs unasked, and need no check values of chunks.
+UNASKED_MINOR = 2
 _HINT, _MADE = Touch.HINT, Touch.MADE
 
 
@@ -39,6 +41,7 @@ class Stream:
         self.logs, self._names = budgets.logs.share(), budgets.names.share()
         self.sending_bytes = budgets.sending_bytes.share()
         self.window = Window(self.logs)
+        self.client_minor = 0  # the version that the client speaks
         self.away: set[bytes] = set()  # roots that do not answer
         self._aside: list[Log] = []  # logs on them whose turn it is
         self.is_short_of_room = False  # names wait until announced logs are released
@@ -131,31 +134,12 @@ class Stream:
         """The answer to an announced log. Raises Refusal."""
         self.is_answered = True
         log = self.window.get(handle)
-        if log is None:
+        view = self._views.get(log.job) if log else None
+        if log is None or view is None:
             return  # it was given up while the answer was on its way
-        if log.phase is not ANNOUNCED:
-            raise Refusal(Fault.INVALID, f"log {handle} has its Holding already")
-        if skip:
-            self.window.forget(log)
-        elif offset and not generation:
-            raise Refusal(Fault.INVALID, f"the Holding of log {handle} has an offset without a generation")
-        else:
-            log.hold(generation, offset, prefix_digest)
-            self.window.queue(log)
-
-    def acknowledge(self, handle: int, *, generation: int, offset: int, complete: bool) -> None:
-        """Bytes that are durable. Raises Refusal when they were never sent."""
-        log = self.window.get(handle)
-        if log is None or generation < log.generation:
-            return  # released, or begun anew, while the acknowledgement was on its way
-        if generation > log.generation or offset > log.sent:
-            raise Refusal(Fault.INVALID, f"log {handle}: acknowledged beyond what was sent")
-        if complete and (log.completed is None or log.completed[0] != generation):
-            raise Refusal(Fault.INVALID, f"log {handle}: acknowledged a completion that was never told")
-        log.acknowledged = max(log.acknowledged, offset)
-        if complete and log.completed and offset == log.completed[1]:
-            log.verified = log.completed  # and not of an earlier completion, beyond which it grew
-        self.window.release_delivered(log)
+        if log.unasked:
+            view.caught_up_told = False  # it was told too early
+        self.window.answered(log, skip=skip, generation=generation, offset=offset, prefix_digest=prefix_digest)
 
     def job_handle(self, name: str) -> int:
         """The handle of the JOB of this name; 0 when there is none any more."""
@@ -194,6 +178,19 @@ class Stream:
         """Whether everything was sent that there is of what is followed, on roots that answer."""
         return all(view.job.place.root in self.away or self._has_all(view) for view in self._views)
 
+    def take_made(self, now: float) -> list[Log]:
+        """Logs that were made since their JOBs are followed: they are announced without a look, and sent unasked."""
+        logs: list[Log] = []
+        for view in self._views if self.client_minor >= UNASKED_MINOR else ():
+            if self._wants_look(view) and view.selection:
+                room = min(self.window.room, PAGE_ENTRIES - len(logs))
+                made = view.selection.take_made(max(0, room))
+                logs += [self._add(view, Sighting(path, kind_of(path), 0, 0), now) for path in made]
+        for log in logs:
+            log.come_unasked()
+            self.window.queue(log)
+        return logs
+
     def next_names(self, now: float) -> Names | None:
         """Names to look at, no more than there is room for; None when there are none, or no room."""
         self.is_short_of_room = False
@@ -229,11 +226,7 @@ class Stream:
         room = max(0, self.window.room)
         for each in new[room:]:  # others took the room while the root was late
             view.selection.note(each.path, names.touches.get(each.path, _HINT))
-        logs = [self.window.add(names.job, each, now.seen(each.changed_wall_us)) for each in new[:room]]
-        for log in logs:
-            asked = view.job.place, log.path
-            log.was_deleted = partial(self.was_deleted, *asked) if self.was_deleted else None
-            log.was_lost = partial(self.was_lost, *asked) if self.was_lost else None
+        logs = [self._add(view, each, now.seen(each.changed_wall_us)) for each in new[:room]]
         self.is_answered &= not logs
         page.missing = [path for path in page.missing if path not in known]
         return logs, list(view.selection.losses(page, names.touches))
@@ -256,6 +249,13 @@ class Stream:
         self._aside = []
 
     # Inside
+
+    def _add(self, view: JobView, sighting: Sighting, changed: float) -> Log:
+        log = self.window.add(view.handle, sighting, changed)
+        asked = view.job.place, log.path
+        log.was_deleted = partial(self.was_deleted, *asked) if self.was_deleted else None
+        log.was_lost = partial(self.was_lost, *asked) if self.was_lost else None
+        return log
 
     def _wants_look(self, view: JobView) -> bool:
         return view.job.place.root not in self.away and view.selection is not None and view.selection.may_look

@@ -8,7 +8,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from profagentd.log import OVER, Log
+from profagentd.log import ANNOUNCED, OVER, Log
 from profagentd.refusal import Fault, Refusal
 
 if TYPE_CHECKING:
@@ -78,6 +78,39 @@ class Window:
         """Forget everything; the stream is over."""
         for each in (self._logs, self._paths, self._ready, self._waiting, self._released, self._leaving):
             each.clear()
+
+    # What the client says
+
+    def answered(self, log: Log, *, skip: bool, generation: int, offset: int, prefix_digest: bytes) -> None:
+        """What it holds of a log, or that it does not want it; of one that came unasked it may say so late.
+
+        Raises Refusal.
+        """
+        if log.phase is not ANNOUNCED and not log.unasked:
+            raise Refusal(Fault.INVALID, f"log {log.handle} has its Holding already")
+        if offset and not generation:
+            raise Refusal(Fault.INVALID, f"the Holding of log {log.handle} has an offset without a generation")
+        if log.unasked and not skip and not generation:
+            log.unasked = False  # it holds nothing, as was thought
+        elif skip:
+            (self.release if log.unasked else self.forget)(log)
+        else:
+            (log.contest if log.unasked else log.hold)(generation, offset, prefix_digest)
+            self.queue(log)
+
+    def acknowledge(self, handle: int, *, generation: int, offset: int, complete: bool) -> None:
+        """Bytes that are durable. Raises Refusal when they were never sent."""
+        log = self.get(handle)
+        if log is None or generation < log.generation:
+            return  # released, or begun anew, while the acknowledgement was on its way
+        if generation > log.generation or offset > log.sent:
+            raise Refusal(Fault.INVALID, f"log {handle}: acknowledged beyond what was sent")
+        if complete and (log.completed is None or log.completed[0] != generation):
+            raise Refusal(Fault.INVALID, f"log {handle}: acknowledged a completion that was never told")
+        log.acknowledged = max(log.acknowledged, offset)
+        if complete and log.completed and offset == log.completed[1]:
+            log.verified = log.completed  # and not of an earlier completion, beyond which it grew
+        self.release_delivered(log)
 
     # Turns
 

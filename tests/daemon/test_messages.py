@@ -25,7 +25,7 @@ from tests.daemon.daemon_process import job_name
 
 
 def only(*events: Event) -> wire.Event:
-    (batch,) = (message.batch for message in messages.batches(events, SMALL_BYTES))
+    (batch,) = (message.batch for message in messages.batches(events, SMALL_BYTES, with_crc=True))
     (event,) = batch.events
     return event
 
@@ -104,7 +104,7 @@ def test_a_loss_may_speak_of_names_that_are_no_text() -> None:
 
 
 def sizes(*events: Event, largest_bytes: int = SMALL_BYTES) -> list[int]:
-    return [len(message.batch.events) for message in messages.batches(events, largest_bytes)]
+    return [len(message.batch.events) for message in messages.batches(events, largest_bytes, with_crc=True)]
 
 
 def test_nothing_gives_no_batch() -> None:
@@ -128,7 +128,9 @@ def test_a_batch_holds_a_thousand_events_at_most() -> None:
 def test_events_stay_in_order() -> None:
     events = [Chunk(number, 1, 0, bytes(100_000)) for number in range(1, 8)]
     received = [
-        event.chunk.handle for message in messages.batches(events, SMALL_BYTES) for event in message.batch.events
+        event.chunk.handle
+        for message in messages.batches(events, SMALL_BYTES, with_crc=True)
+        for event in message.batch.events
     ]
     assert received == [1, 2, 3, 4, 5, 6, 7]
 

@@ -353,35 +353,35 @@ def test_an_offset_without_a_generation_is_refused() -> None:
 def test_words_about_a_log_that_is_over_are_passed_over(talk: Talk) -> None:
     talk.stream.window.forget(talk.logs[0])
     talk.stream.hold(1, skip=False, generation=9, offset=9, prefix_digest=b"")
-    talk.stream.acknowledge(1, generation=9, offset=9, complete=True)
+    talk.stream.window.acknowledge(1, generation=9, offset=9, complete=True)
 
 
 @pytest.mark.parametrize(("generation", "offset"), [(1, 4), (2, 0), (2, 3)])
 def test_acknowledging_what_was_not_sent_is_refused(talk: Talk, generation: int, offset: int) -> None:
     with pytest.raises(Refusal):
-        talk.stream.acknowledge(1, generation=generation, offset=offset, complete=False)
+        talk.stream.window.acknowledge(1, generation=generation, offset=offset, complete=False)
 
 
 def test_acknowledging_an_earlier_generation_is_passed_over(talk: Talk) -> None:
     talk.logs[0].generation = 2
-    talk.stream.acknowledge(1, generation=1, offset=99, complete=True)
+    talk.stream.window.acknowledge(1, generation=1, offset=99, complete=True)
     assert talk.logs[0].acknowledged == 0
 
 
 def test_acknowledging_a_completion_that_was_not_told_is_refused(talk: Talk) -> None:
     with pytest.raises(Refusal):
-        talk.stream.acknowledge(1, generation=1, offset=3, complete=True)
+        talk.stream.window.acknowledge(1, generation=1, offset=3, complete=True)
 
 
 def test_acknowledgements_never_go_back(talk: Talk) -> None:
-    talk.stream.acknowledge(1, generation=1, offset=3, complete=False)
-    talk.stream.acknowledge(1, generation=1, offset=1, complete=False)
+    talk.stream.window.acknowledge(1, generation=1, offset=3, complete=False)
+    talk.stream.window.acknowledge(1, generation=1, offset=1, complete=False)
     assert talk.logs[0].acknowledged == 3
 
 
 def test_a_verified_completion_releases_the_log(talk: Talk) -> None:
     talk.logs[0].complete()
-    talk.stream.acknowledge(1, generation=1, offset=3, complete=True)
+    talk.stream.window.acknowledge(1, generation=1, offset=3, complete=True)
     assert talk.stream.window.take_released(10) == [1]
 
 
@@ -389,7 +389,7 @@ def test_a_completion_verified_after_more_was_sent_releases_nothing(talk: Talk) 
     talk.logs[0].complete()
     talk.logs[0].digest = new_digest(b"abc")  # as it was compared again
     talk.logs[0].took(b"d")
-    talk.stream.acknowledge(1, generation=1, offset=3, complete=True)
+    talk.stream.window.acknowledge(1, generation=1, offset=3, complete=True)
     assert talk.stream.window.take_released(10) == []
 
 

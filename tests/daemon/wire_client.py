@@ -25,6 +25,7 @@ PATIENCE_S = 40.0
 WINDOW = 4096
 PAGE = 1000
 CHUNK_BYTES = 256 * 1024
+UNASKED_MINOR = 2
 
 Key = tuple[str, bytes]
 
@@ -39,7 +40,7 @@ def message(**parts: object) -> wire.ClientMessage:
     return wire.ClientMessage(**parts)  # type: ignore[arg-type]
 
 
-def open_message(consumer: str = "test", major: int = 1, minor: int = 0) -> wire.ClientMessage:
+def open_message(consumer: str = "test", major: int = 1, minor: int = 2) -> wire.ClientMessage:
     """The first message of a stream."""
     version = wire.ProtocolVersion(major=major, minor=minor)
     return message(open=wire.Open(protocol=version, consumer=consumer, client="wire_client 1"))
@@ -61,10 +62,12 @@ class Copy:
 
 
 class Client:
-    """One Follow stream. `holds` and `wants` decide what is answered to an announced log."""
+    """One Follow stream, by default of today's version. `wants` decides what is answered to an announced log."""
 
     def __init__(self, call: grpc.aio.StreamStreamCall[Any, Any]) -> None:
         self.call = call
+        self.minor = 2
+        self.unasked: list[Key] = []
         self.copies: dict[Key, Copy] = {}
         self.jobs: dict[str, wire.JobStatus] = {}
         self.states: list[tuple[str, int]] = []
@@ -83,10 +86,11 @@ class Client:
         self._open: dict[int, Key] = {}  # announced and not over
         self._names: dict[int, str] = {}
         self._last_handle = 0
+        self._passed_over: set[int] = set()  # handles of logs that come unasked, though not as this client wants
 
     async def start(self, consumer: str = "test") -> None:
         """Open the stream."""
-        await self.say(open_message(consumer))
+        await self.say(open_message(consumer, minor=self.minor))
 
     async def say(self, said: wire.ClientMessage) -> None:
         """Send a message, unless the server was asked to end the stream: gRPC would then hide its status by its own."""
@@ -169,9 +173,15 @@ class Client:
             key = (self._names[log.job], log.path)
             assert key not in self._open.values(), "a log has one handle at a time"
             self._open[log.handle] = key
-            holdings.append(self._holding(log, key))
+            holding = self._holding(log, key)
+            if log.unasked:
+                assert self.minor >= UNASKED_MINOR
+                self.unasked.append(key)
+            if not log.unasked or holding.skip or holding.generation:
+                holdings.append(holding)
+                self._passed_over |= {log.handle} if log.unasked else set()
         assert len(self._open) <= WINDOW
-        if self.answers:
+        if self.answers and holdings:
             await self.say(message(holdings=wire.Holdings(logs=holdings)))
 
     def _holding(self, log: wire.AnnouncedLog, key: Key) -> wire.Holding:
@@ -180,7 +190,8 @@ class Client:
         copy.announced += 1
         copy.is_removed = False
         if not self.wants(key):
-            del self._open[log.handle]
+            if not log.unasked:
+                del self._open[log.handle]
             return wire.Holding(handle=log.handle, skip=True)
         return wire.Holding(
             handle=log.handle,
@@ -195,7 +206,11 @@ class Client:
         for event in batch.events:
             kind = event.WhichOneof("event")
             assert kind is not None
-            acknowledgement = getattr(self, f"_on_{kind}")(getattr(event, kind))
+            said = getattr(event, kind)
+            if said.handle in self._passed_over and not (kind == "started" and said.is_answer) and kind != "removed":
+                continue
+            self._passed_over.discard(said.handle)
+            acknowledgement = getattr(self, f"_on_{kind}")(said)
             acknowledged += [acknowledgement] if acknowledgement else []
         if acknowledged and self.acknowledges:
             await self.say(message(acknowledge=wire.Acknowledge(logs=acknowledged)))
@@ -218,7 +233,7 @@ class Client:
         assert 0 < len(chunk.data) <= CHUNK_BYTES
         assert (chunk.generation, chunk.offset) == (copy.generation, len(copy.data))
         position = struct.pack("<QQQ", chunk.handle, chunk.generation, chunk.offset)
-        assert chunk.crc == zlib.crc32(position + chunk.data)
+        assert chunk.crc == (zlib.crc32(position + chunk.data) if self.minor < UNASKED_MINOR else 0)
         copy.data += chunk.data
         copy.is_complete = False
         self.chunks += 1
@@ -246,6 +261,7 @@ class Client:
         assert 0 < len(released.handles) <= PAGE
         for handle in released.handles:
             self._open.pop(handle)
+            self._passed_over.discard(handle)
             self.released.append(handle)
 
     @property

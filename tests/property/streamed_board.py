@@ -21,7 +21,7 @@ from profagentd.removal import remove
 from profagentd.retention import Part
 from profagentd.state import Activity, JobState
 from profagentd.stored import part_of
-from profagentd.stream import PAGE_ENTRIES, Stream
+from profagentd.stream import PAGE_ENTRIES, UNASKED_MINOR, Stream
 from profagentd.turns import take_turns
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class StreamedBoard:
         (self.directory / "data").mkdir(parents=True)
         self._passed_s = 0.0
         self._job = self._new_job(root)
+        self.client_minor = UNASKED_MINOR  # the version that clients speak
         self._stream: Stream | None = None
         self._deliveries = Deliveries((CONSUMER,))
         self._deleted = Deleted(None)
@@ -55,6 +56,7 @@ class StreamedBoard:
     def open(self) -> list[wire.ServerMessage]:
         """A client has come, to this daemon or to a new one: it keeps nothing; its first messages."""
         self._stream = Stream(Budgets())
+        self._stream.client_minor = self.client_minor
         self._stream.deliver_to(self._deliver)
         self._stream.was_deleted = self._deleted.has
         if self._job.state is not JobState.REMOVED:
@@ -133,15 +135,15 @@ class StreamedBoard:
         ]
 
     def _announced(self, stream: Stream) -> list[wire.ServerMessage]:
+        made = stream.take_made(self._now.monotonic)
         names = stream.next_names(self._now.monotonic)
-        if names is None:
-            return []
-        logs, losses = stream.looked(names, names.look(), self._now)
+        found, losses = stream.looked(names, names.look(), self._now) if names else ([], [])
+        logs = [*made, *found]
         said = [messages.announced(logs)] if logs else []
         if any(stream.window.is_leaving(log) for log in logs):
             released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
             said.insert(0, wire.ServerMessage(released=released))
-        return said + list(messages.batches(losses, SMALL_BYTES))
+        return said + list(messages.batches(losses, SMALL_BYTES, with_crc=self.client_minor < UNASKED_MINOR))
 
     def _sent(self, stream: Stream) -> list[wire.ServerMessage]:
         turns = stream.take_turns(LOGS_AT_A_TIME, self._now.monotonic)
@@ -150,7 +152,7 @@ class StreamedBoard:
         events = [
             event for turn, step in zip(turns, steps, strict=False) for event in stream.window.stepped(turn.log, step)
         ]
-        return list(messages.batches(events, SMALL_BYTES))
+        return list(messages.batches(events, SMALL_BYTES, with_crc=self.client_minor < UNASKED_MINOR))
 
     def _deliver(self, place: Place, path: bytes, seen: Fingerprint) -> None:
         self._deliveries.delivered(CONSUMER, place, path, seen, self._now.monotonic)

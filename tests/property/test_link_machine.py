@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from profagent.commands.capture import Capture
 from profagent.commands.conversation import Conversation
@@ -30,6 +30,7 @@ from profagent.link.translate import from_wire, to_wire
 from profagent.store.store import Store
 from profagentd.changes import Touch
 from profagentd.state import JobState
+from profagentd.stream import UNASKED_MINOR
 from tests.fakes.small_job import aicore_done
 from tests.property.streamed_board import JOB, StreamedBoard
 
@@ -142,6 +143,11 @@ class LinkMachine(RuleBasedStateMachine):
         self.said: deque[wire.ServerMessage] = deque()
         self._start()
 
+    @initialize(older=st.booleans())
+    def speak(self, older: bool) -> None:
+        """The daemon takes its clients for newer ones, to which new logs come unasked, or for older ones."""
+        self.board.client_minor = UNASKED_MINOR - older
+
     # What happens to files
 
     @precondition(lambda self: not self.is_removed)
@@ -173,6 +179,7 @@ class LinkMachine(RuleBasedStateMachine):
     def shrink(self, path: str, size: int, heard: int) -> None:
         if path not in self.files or path in self.gone or len(self.files[path][-1]) <= size:
             return
+        self._look()
         self.files[path].append(bytearray(self._bytes(size)))
         (self.board.directory / path).write_bytes(self.files[path][-1])
         self.board.touch(path, Touch.WRITTEN)
@@ -438,7 +445,7 @@ class LinkMachine(RuleBasedStateMachine):
         return self.runner.run(now()) + self._waited_s
 
     def _look(self) -> None:
-        """The daemon looks before more happens."""
+        """The daemon looks now: a file that shrinks and grows between two looks is taken to have grown."""
         if self.board.is_followed:
             for _ in range(2):
                 self.said.extend(self.board.turn())

@@ -60,10 +60,9 @@ class Following:
 
     def held(self, holdings: Sequence[Holding]) -> list[Action]:
         """The sink's answer to what it was asked."""
-        for holding in holdings:
-            self._session.hold(holding)
-        starts = range(0, len(holdings), ENTRIES_PER_MESSAGE)
-        return [Send(Holdings(tuple(holdings[start : start + ENTRIES_PER_MESSAGE]))) for start in starts]
+        told = [holding for holding in holdings if self._session.hold(holding)]
+        starts = range(0, len(told), ENTRIES_PER_MESSAGE)
+        return [Send(Holdings(tuple(told[start : start + ENTRIES_PER_MESSAGE]))) for start in starts]
 
     def drop(self, refused: Mapping[str, UnsupportedBoardError]) -> list[Action]:
         """Follow JOBs of another SoC no longer; where there are no others, there is nothing to follow at all."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-PROTOCOL = (1, 1)
+PROTOCOL = (1, 2)
 REMOVED = "removed"
 ENDED_STATES = frozenset({"finished", "quiet", REMOVED})
 
@@ -86,23 +86,28 @@ class JobStatus:
 
 
 class AnnouncedLog(NamedTuple):
-    """A log of which the board asks what the host holds."""
+    """A log of which the board asks what the host holds; one that is `unasked` it takes to be new to the host."""
 
     handle: int
     job: int
     path: bytes
     snapshot: bool
     size: int
+    unasked: bool = False
 
 
 class Started(NamedTuple):
-    """Bytes of this generation follow from `offset`; `after_deletion`: the board deleted the file before it."""
+    """Bytes of this generation follow from `offset`; `after_deletion`: the board deleted the file before it.
+
+    With `is_answer` they go by what the host said of an unasked log.
+    """
 
     handle: int
     generation: int
     offset: int
     reason: str
     after_deletion: bool = False
+    is_answer: bool = False
 
 
 class Chunk(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Never
 
 from profagent.errors import ProtocolError
@@ -42,6 +42,8 @@ LARGEST_OFFSET = 2**63 - 1
 LARGEST_SIZE = 2**48
 LARGEST_JOBS = 100_000
 LONGEST_SHOWN_BYTES = 256
+# Boards of this protocol version and later leave out the check values of chunks.
+CRC_LESS = (1, 2)
 _CHUNK_SEED = struct.Struct("<QQQ")
 
 
@@ -96,6 +98,8 @@ class Session:
         self.jobs: dict[int, JobStatus] = {}
         self._logs: dict[int, FollowedLog] = {}
         self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each of them
+        self._unasked: set[int] = set()  # handles of those that come as if the host held nothing of them
+        self._contested: set[int] = set()  # and of those of them that are passed over, as that is not so
 
     def receive(self, message: ServerMessage) -> list[SessionEvent]:
         """Check a message; returns what it says with handles resolved. Raises ProtocolError."""
@@ -105,28 +109,34 @@ class Session:
             case Welcome():
                 self._welcome(message.board)
             case JobStatus():
-                self._job(message)
+                return [self._job(message)]
             case Announced():
                 self._check_entries(message.logs)
                 return [Announcement(tuple(self._announced(log) for log in message.logs))]
             case Batch():
-                return [self._event(event) for event in message.events]
+                events = map(self._event, message.events)
+                return [event for event in events if event is not None]
             case Released():
                 self._check_entries(message.handles)
                 for handle in message.handles:
                     self._forget(handle)
         return [message]
 
-    def hold(self, holding: Holding) -> None:
-        """Note what the host answers to an announcement."""
+    def hold(self, holding: Holding) -> bool:
+        """Note what the host answers to an announcement; whether the board must be told."""
         log = self._logs.get(holding.handle)
         if log is None:
-            return
-        if holding.skip:
-            self._forget(holding.handle)
-        else:
+            return True
+        is_unasked = holding.handle in self._unasked
+        is_told = holding.skip or holding.generation > 0 or not is_unasked
+        if is_unasked and is_told:
+            self._contested.add(holding.handle)
+        if not holding.skip:
             held = (holding.generation, holding.offset)
             self._logs[holding.handle] = log._replace(held=held, base=holding.base, is_whole=holding.is_whole)
+        elif not is_unasked:
+            self._forget(holding.handle)
+        return is_told
 
     def _welcome(self, board: Board) -> None:
         if self.board is not None:
@@ -138,7 +148,8 @@ class Session:
             )
         self.board = board
 
-    def _job(self, status: JobStatus) -> None:
+    def _job(self, status: JobStatus) -> JobStatus:
+        """The status, which cannot say that all has come while some was passed over and is to come again."""
         if not is_job_name(status.name):
             self._refuse(f"it names a JOB {display_text(status.name[:40])!r}")
         known = self.jobs.get(status.handle)
@@ -146,7 +157,11 @@ class Session:
             self._refuse(f"JOB handle {status.handle} changed its name")
         if known is None and len(self.jobs) >= LARGEST_JOBS:
             self._refuse(f"it told of more than {LARGEST_JOBS:,} JOBs")
+        awaited = (log for log in map(self._logs.get, self._contested) if log and log.held)
+        if status.caught_up and any(log.job == status.name for log in awaited):
+            status = replace(status, caught_up=False)
         self.jobs[status.handle] = status
+        return status
 
     def _check_entries(self, entries: tuple[object, ...]) -> None:
         if len(entries) > LARGEST_ENTRIES:
@@ -165,14 +180,22 @@ class Session:
             self._refuse(f"{_shown(followed)} has two handles at a time")
         self._paths.add((job.name, log.path))
         self._logs[log.handle] = followed
+        if log.unasked:
+            self._unasked.add(log.handle)
         return followed
 
     def _forget(self, handle: int) -> None:
         log = self._logs.pop(handle, None)
         if log is not None:
             self._paths.remove((log.job, log.path))
+            self._unasked.discard(handle)
+            self._contested.discard(handle)
 
-    def _event(self, event: LogEvent) -> Happened:
+    def _event(self, told: LogEvent) -> Happened | None:
+        """What an event says; None when it is passed over."""
+        event = self._uncontested(told) if told.handle in self._contested else told
+        if event is None:
+            return None
         if isinstance(event, Loss) and event.handle not in self._logs:
             job = self.jobs.get(event.job)
             return Happened(job.name if job else "", None, event)
@@ -185,6 +208,22 @@ class Session:
         else:
             self._logs[event.handle] = log
         return Happened(log.job, log, event)
+
+    def _uncontested(self, event: LogEvent) -> LogEvent | None:
+        """What an event of a contested log says; None until the board goes by what the host holds."""
+        held = self._logs[event.handle].held
+        match event:
+            case Started(is_answer=True) if held is not None:
+                self._contested.discard(event.handle)
+                return event
+            case Removed() if held is not None:
+                # Of what the board has sent since, nothing was taken.
+                return replace(event, generation=held[0], sent=held[1])
+            case Removed():
+                self._forget(event.handle)
+            case Loss():
+                return event
+        return None
 
     def _followed(self, log: FollowedLog, event: LogEvent) -> FollowedLog:
         match event:
@@ -220,9 +259,14 @@ class Session:
             self._refuse(f"{_shown(log)} goes on at byte {chunk.offset} instead of {log.offset}")
         if len(chunk.data) > LARGEST_CHUNK_BYTES or chunk.offset + len(chunk.data) > LARGEST_OFFSET:
             self._refuse(f"{_shown(log)} came in a chunk of {len(chunk.data)} bytes")
-        if chunk_crc(chunk.handle, chunk.generation, chunk.offset, chunk.data) != chunk.crc:
+        if self._has_crcs and chunk_crc(chunk.handle, chunk.generation, chunk.offset, chunk.data) != chunk.crc:
             self._refuse(f"{_shown(log)} was damaged on the way at byte {chunk.offset}")
         return log._replace(offset=log.offset + len(chunk.data), is_whole=False)
+
+    @property
+    def _has_crcs(self) -> bool:
+        """Whether chunks have check values of their own; newer boards give one to each message, and a digest."""
+        return self.board is not None and self.board.protocol < CRC_LESS
 
     @staticmethod
     def _refuse(what: str) -> Never:

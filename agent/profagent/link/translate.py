@@ -141,14 +141,15 @@ def _announced(log: pb.AnnouncedLog) -> m.AnnouncedLog:
         raise ProtocolError(
             f"the board broke the protocol: log kind {log.kind} is not known", hint="upgrade profagent on the host"
         )
-    return m.AnnouncedLog(log.handle, log.job, log.path, log.kind == pb.LOG_KIND_SNAPSHOT, log.size)
+    return m.AnnouncedLog(log.handle, log.job, log.path, log.kind == pb.LOG_KIND_SNAPSHOT, log.size, log.unasked)
 
 
 def _event(event: pb.Event) -> m.LogEvent | None:
     match event.WhichOneof("event"):
         case "started":
             e = event.started
-            return m.Started(e.handle, e.generation, e.offset, _REASONS.get(e.reason, "unknown"), e.after_deletion)
+            reason = _REASONS.get(e.reason, "unknown")
+            return m.Started(e.handle, e.generation, e.offset, reason, e.after_deletion, e.is_answer)
         case "chunk":
             c = event.chunk
             return m.Chunk(c.handle, c.generation, c.offset, c.data, c.crc)

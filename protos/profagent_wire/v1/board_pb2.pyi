@@ -204,8 +204,8 @@ global___StartReason = StartReason
 
 @typing.final
 class ProtocolVersion(google.protobuf.message.Message):
-    """A protocol version. This file is 1.1: 1.0 had no retention, roles, profiling settings, kept losses
-    and check values of messages.
+    """A protocol version. This file is 1.2: 1.0 had no retention, roles, profiling settings, kept losses
+    and check values of messages, 1.1 no logs that come unasked.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1061,7 +1061,7 @@ global___Select = Select
 @typing.final
 class Announced(google.protobuf.message.Message):
     """Logs of which the server asks: what do you hold? Every log starts so, whether old, new, or changed again after it
-    was released. The server sends no byte of it before the answer.
+    was released. The server sends no byte of it before the answer, if it is not `unasked`.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1087,6 +1087,7 @@ class AnnouncedLog(google.protobuf.message.Message):
     PATH_FIELD_NUMBER: builtins.int
     KIND_FIELD_NUMBER: builtins.int
     SIZE_FIELD_NUMBER: builtins.int
+    UNASKED_FIELD_NUMBER: builtins.int
     handle: builtins.int
     """Names the log from here to its release. Handles are not used twice in a stream."""
     job: builtins.int
@@ -1098,6 +1099,12 @@ class AnnouncedLog(google.protobuf.message.Message):
     kind: global___LogKind.ValueType
     size: builtins.int
     """Size when it was announced. It may be wrong by the time it is read."""
+    unasked: builtins.bool
+    """The log was made while its JOB was followed, so the client is taken to hold nothing of it: what follows comes as
+    after an empty Holding, and that is not waited for. A client that does hold something, or wants nothing, answers
+    all the same, and passes over what comes of the handle until a Started that `is_answer`, or, after `skip`, until
+    the handle is over. Only told to clients of 1.2 and later. (Since 1.2.)
+    """
     def __init__(
         self,
         *,
@@ -1106,14 +1113,17 @@ class AnnouncedLog(google.protobuf.message.Message):
         path: builtins.bytes = ...,
         kind: global___LogKind.ValueType = ...,
         size: builtins.int = ...,
+        unasked: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["handle", b"handle", "job", b"job", "kind", b"kind", "path", b"path", "size", b"size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["handle", b"handle", "job", b"job", "kind", b"kind", "path", b"path", "size", b"size", "unasked", b"unasked"]) -> None: ...
 
 global___AnnouncedLog = AnnouncedLog
 
 @typing.final
 class Holdings(google.protobuf.message.Message):
-    """One answer for each announced log, in any order and in any number of messages."""
+    """One answer for each announced log, in any order and in any number of messages; none is needed for an `unasked` log of
+    which nothing is held.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1140,7 +1150,9 @@ class Holding(google.protobuf.message.Message):
     PREFIX_DIGEST_FIELD_NUMBER: builtins.int
     handle: builtins.int
     skip: builtins.bool
-    """The client does not want this log. The handle is over with this answer."""
+    """The client does not want this log. The handle is over with this answer; one of an `unasked` log when it is told in
+    Released.
+    """
     generation: builtins.int
     """The generation of which the client holds the first `offset` bytes; 0 and 0 when it holds nothing.
     Generations count up from 1 for each log; the numbers are the client's to keep, the server only goes on from them.
@@ -1224,6 +1236,7 @@ class Started(google.protobuf.message.Message):
     OFFSET_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     AFTER_DELETION_FIELD_NUMBER: builtins.int
+    IS_ANSWER_FIELD_NUMBER: builtins.int
     handle: builtins.int
     generation: builtins.int
     """The generation that the client named when its prefix is the file's; else one more, with `offset` 0: what the
@@ -1236,6 +1249,8 @@ class Started(google.protobuf.message.Message):
     under its name since. A client that holds the newest completion of the earlier one may keep both, one after the
     other. Only set for a consumer of Retention.retain_for, and where the daemon knows of the deletion. (Since 1.1.)
     """
+    is_answer: builtins.bool
+    """What follows goes by the client's Holding of a log that was announced `unasked`. (Since 1.2.)"""
     def __init__(
         self,
         *,
@@ -1244,8 +1259,9 @@ class Started(google.protobuf.message.Message):
         offset: builtins.int = ...,
         reason: global___StartReason.ValueType = ...,
         after_deletion: builtins.bool = ...,
+        is_answer: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["after_deletion", b"after_deletion", "generation", b"generation", "handle", b"handle", "offset", b"offset", "reason", b"reason"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["after_deletion", b"after_deletion", "generation", b"generation", "handle", b"handle", "is_answer", b"is_answer", "offset", b"offset", "reason", b"reason"]) -> None: ...
 
 global___Started = Started
 
@@ -1265,7 +1281,9 @@ class Chunk(google.protobuf.message.Message):
     offset: builtins.int
     data: builtins.bytes
     crc: builtins.int
-    """CRC-32 of: handle, generation and offset as three little-endian 64-bit numbers, followed by the data."""
+    """CRC-32 of: handle, generation and offset as three little-endian 64-bit numbers, followed by the data. To clients of
+    1.2 and later it is 0: the message has a check value, and Completed a digest.
+    """
     def __init__(
         self,
         *,

@@ -76,7 +76,8 @@ class BoardServicer(object):
         later a JobStatus whenever a JOB appears or its state changes
         Select (JOBs to follow)          →
         ←    Announced (logs of a selected JOB, in pages, as they are found)
-        Holdings (one for each of them)  →
+        Holdings (one for each of them,  →
+        but for those that come unasked)
         ←    Batch of Started, Chunk, Completed, Removed, Loss
         Acknowledge                      →
         ←    Released (the handles that are over)

@@ -71,7 +71,8 @@ class BoardStub:
                                             later a JobStatus whenever a JOB appears or its state changes
       Select (JOBs to follow)          →
                                        ←    Announced (logs of a selected JOB, in pages, as they are found)
-      Holdings (one for each of them)  →
+      Holdings (one for each of them,  →
+        but for those that come unasked)
                                        ←    Batch of Started, Chunk, Completed, Removed, Loss
       Acknowledge                      →
                                        ←    Released (the handles that are over)
@@ -124,7 +125,8 @@ class BoardAsyncStub:
                                             later a JobStatus whenever a JOB appears or its state changes
       Select (JOBs to follow)          →
                                        ←    Announced (logs of a selected JOB, in pages, as they are found)
-      Holdings (one for each of them)  →
+      Holdings (one for each of them,  →
+        but for those that come unasked)
                                        ←    Batch of Started, Chunk, Completed, Removed, Loss
       Acknowledge                      →
                                        ←    Released (the handles that are over)
@@ -185,7 +187,8 @@ class BoardServicer(metaclass=abc.ABCMeta):
                                                 later a JobStatus whenever a JOB appears or its state changes
           Select (JOBs to follow)          →
                                            ←    Announced (logs of a selected JOB, in pages, as they are found)
-          Holdings (one for each of them)  →
+          Holdings (one for each of them,  →
+            but for those that come unasked)
                                            ←    Batch of Started, Chunk, Completed, Removed, Loss
           Acknowledge                      →
                                            ←    Released (the handles that are over)
