@@ -100,6 +100,7 @@ class Session:
         self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each of them
         self._unasked: set[int] = set()  # handles of those that come as if the host held nothing of them
         self._contested: set[int] = set()  # and of those of them that are passed over, as that is not so
+        self._withheld: dict[int, JobStatus] = {}  # that all has come of a JOB of which some was passed over
 
     def receive(self, message: ServerMessage) -> list[SessionEvent]:
         """Check a message; returns what it says with handles resolved. Raises ProtocolError."""
@@ -114,12 +115,13 @@ class Session:
                 self._check_entries(message.logs)
                 return [Announcement(tuple(self._announced(log) for log in message.logs))]
             case Batch():
-                events = map(self._event, message.events)
-                return [event for event in events if event is not None]
+                happened = [event for event in map(self._event, message.events) if event is not None]
+                return [*happened, *self._settled()]
             case Released():
                 self._check_entries(message.handles)
                 for handle in message.handles:
                     self._forget(handle)
+                return [message, *self._settled()]
         return [message]
 
     def hold(self, holding: Holding) -> bool:
@@ -157,11 +159,23 @@ class Session:
             self._refuse(f"JOB handle {status.handle} changed its name")
         if known is None and len(self.jobs) >= LARGEST_JOBS:
             self._refuse(f"it told of more than {LARGEST_JOBS:,} JOBs")
-        awaited = (log for log in map(self._logs.get, self._contested) if log and log.held)
-        if status.caught_up and any(log.job == status.name for log in awaited):
+        self._withheld.pop(status.handle, None)
+        if status.caught_up and self._awaits(status.name):
+            self._withheld[status.handle] = status
             status = replace(status, caught_up=False)
         self.jobs[status.handle] = status
         return status
+
+    def _awaits(self, job: str) -> bool:
+        """Whether something of a JOB was passed over, and is to come again."""
+        return any(self._logs[handle].job == job and self._logs[handle].held for handle in self._contested)
+
+    def _settled(self) -> list[JobStatus]:
+        """What was withheld and is so after all: the logs that were passed over are gone."""
+        settled = [status for status in self._withheld.values() if not self._awaits(status.name)]
+        for status in settled:
+            self.jobs[status.handle] = self._withheld.pop(status.handle)
+        return settled
 
     def _check_entries(self, entries: tuple[object, ...]) -> None:
         if len(entries) > LARGEST_ENTRIES:
@@ -211,14 +225,18 @@ class Session:
 
     def _uncontested(self, event: LogEvent) -> LogEvent | None:
         """What an event of a contested log says; None until the board goes by what the host holds."""
-        held = self._logs[event.handle].held
+        log = self._logs[event.handle]
         match event:
-            case Started(is_answer=True) if held is not None:
+            case Started(is_answer=True) if log.held is not None:
                 self._contested.discard(event.handle)
+                # After what follows the board says anew that all has come.
+                self._withheld = {key: each for key, each in self._withheld.items() if each.name != log.job}
                 return event
-            case Removed() if held is not None:
+            case Started(is_answer=True):
+                self._refuse(f"{_shown(log)} started though it is not wanted")
+            case Removed() if log.held is not None:
                 # Of what the board has sent since, nothing was taken.
-                return replace(event, generation=held[0], sent=held[1])
+                return replace(event, generation=log.held[0], sent=log.held[1])
             case Removed():
                 self._forget(event.handle)
             case Loss():

@@ -41,6 +41,10 @@ def log(handle: int = 7, path: bytes = b"data/acl_api.0.m.0", *, snapshot: bool 
     return AnnouncedLog(handle, job, path, snapshot, size=0)
 
 
+def unasked(handle: int = 7, path: bytes = b"data/acl_api.0.m.0") -> AnnouncedLog:
+    return log(handle, path)._replace(unasked=True)
+
+
 def chunk(data: bytes, offset: int = 0, *, handle: int = 7, generation: int = 1) -> Chunk:
     return Chunk(handle, generation, offset, data, chunk_crc(handle, generation, offset, data))
 

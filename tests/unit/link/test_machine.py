@@ -19,6 +19,7 @@ from profagent.link.messages import (
     Goodbye,
     Heartbeat,
     Holding,
+    Holdings,
     JobsListed,
     Loss,
     Open,
@@ -27,7 +28,7 @@ from profagent.link.messages import (
     Welcome,
 )
 from profagent.link.states import ARROWS, Arrow, Cause, State, Wait, arrow_of
-from tests.unit.link.board import BOARD, JOB, STATUS, batch, chunk, log
+from tests.unit.link.board import BOARD, JOB, STATUS, batch, chunk, log, unasked
 
 OPENING = Open("test", "test 1")
 LOST = UnreachableError("gone", hint="wait")
@@ -261,6 +262,15 @@ def followed() -> Link:
     receive(made, STATUS, JobsListed(), Announced((log(),)))
     made.held([Holding(7)])
     return made
+
+
+def test_the_board_is_told_what_is_held_but_not_that_nothing_is_of_what_comes_unasked() -> None:
+    made = in_state(State.FOLLOWING)
+    receive(made, STATUS, JobsListed(), Announced((log(6, b"a"), unasked(7), unasked(8, b"b"), unasked(9, b"c"))))
+    asked, held, skipped = Holding(6), Holding(8, 4, 100), Holding(9, skip=True)
+    assert made.held([asked, Holding(7), held, skipped]) == [Send(Holdings((asked, held, skipped)))]
+    receive(made, Announced((unasked(10, b"d"),)))
+    assert made.held([Holding(10)]) == []
 
 
 def test_what_has_gathered_is_handed_on_when_its_time_has_come() -> None:

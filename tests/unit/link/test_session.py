@@ -14,6 +14,7 @@ from profagent.link.messages import (
     Heartbeat,
     Holding,
     JobsListed,
+    JobStatus,
     Loss,
     Released,
     Removed,
@@ -21,10 +22,13 @@ from profagent.link.messages import (
     Welcome,
 )
 from profagent.link.session import LARGEST_CHUNK_BYTES, LARGEST_LOGS, Announcement, Happened, Session, chunk_crc
-from tests.unit.link.board import BOARD, JOB, STATUS, batch, chunk, listed, log, started
+from tests.unit.link.board import BOARD, JOB, STATUS, batch, chunk, listed, log, started, unasked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from profagent.link.messages import LogEvent, ServerMessage
+    from profagent.link.session import SessionEvent
 
 
 def test_an_announced_log_is_given_with_its_jobs_name() -> None:
@@ -90,7 +94,7 @@ def test_another_minor_version_is_welcome() -> None:
 
 
 def test_another_major_version_is_refused_with_both() -> None:
-    with pytest.raises(ProtocolError, match=r"protocol 2\.3, this profagent 1\.1"):
+    with pytest.raises(ProtocolError, match=r"protocol 2\.3, this profagent 1\.2"):
         listed(protocol=(2, 3))
 
 
@@ -239,3 +243,128 @@ def test_a_file_that_was_not_deleted_or_not_whole_is_followed_by_none() -> None:
     assert _begun(session, Started(7, 2, 0, "recreated")) == (0, False)
     session.receive(batch(chunk(b"abc", generation=2), Completed(7, 2, 3, b""), chunk(b"d", 3, generation=2)))
     assert _begun(session, Started(7, 3, 0, "recreated", after_deletion=True)) == (0, False)
+
+
+# Logs that come unasked
+
+HELD = Holding(7, 4, 100, b"digest")
+SKIPPED = Holding(7, skip=True)
+SENT = (Started(7, 1, 0, "new"), chunk(b"abc"), Completed(7, 1, 3, b""))
+ANSWER = Started(7, 4, 100, "same", is_answer=True)
+CAUGHT_UP = replace(STATUS, caught_up=True)
+
+
+def contested(holding: Holding = HELD) -> Session:
+    """A session to which log 7 came unasked, though it is held or not wanted; the board does not know that yet."""
+    session = listed(protocol=(1, 2))
+    session.receive(Announced((unasked(),)))
+    assert session.hold(holding)
+    assert session.receive(batch(*SENT)) == []
+    return session
+
+
+def offsets(events: Sequence[SessionEvent]) -> list[tuple[int, int]]:
+    return [(each.log.generation, each.log.offset) for each in events if isinstance(each, Happened) and each.log]
+
+
+def test_an_unasked_log_of_which_nothing_is_held_is_taken_without_an_answer() -> None:
+    session = listed(protocol=(1, 2))
+    session.receive(Announced((unasked(),)))
+    assert not session.hold(Holding(7))
+    assert offsets(session.receive(batch(*SENT))) == [(1, 0), (1, 3), (1, 3)]
+
+
+def test_an_unasked_log_of_which_something_is_held_is_passed_over_until_the_board_goes_by_that() -> None:
+    session = contested()
+    assert offsets(session.receive(batch(chunk(b"d", 3), ANSWER, chunk(b"x", 100, generation=4)))) == [
+        (4, 100),
+        (4, 101),
+    ]
+    assert offsets(session.receive(batch(Started(7, 5, 0, "recreated")))) == [(5, 0)]
+
+
+def test_an_unasked_log_that_differs_from_what_is_held_is_a_later_generation() -> None:
+    answer = Started(7, 5, 0, "different", is_answer=True)
+    assert offsets(contested().receive(batch(answer, chunk(b"abc", generation=5)))) == [(5, 0), (5, 3)]
+
+
+@pytest.mark.parametrize("end", [Released((7,)), batch(Removed(7, 1, 3, 3))], ids=["released", "removed"])
+def test_an_unasked_log_that_is_not_wanted_is_passed_over_until_it_is_over(end: ServerMessage) -> None:
+    session = contested(SKIPPED)
+    with pytest.raises(ProtocolError, match="two handles"):
+        session.receive(Announced((unasked(8),)))
+    assert not any(isinstance(each, Happened) for each in session.receive(end))
+    session.receive(Announced((unasked(8),)))
+
+
+def test_of_a_contested_log_that_is_removed_what_is_not_held_is_lost() -> None:
+    [event] = contested().receive(batch(Removed(7, 1, 3, 120)))
+    assert isinstance(event, Happened)
+    assert event.event == Removed(7, 4, 100, 120)
+
+
+@pytest.mark.parametrize("holding", [HELD, SKIPPED], ids=["held", "skipped"])
+def test_a_loss_of_a_log_that_is_passed_over_is_told(holding: Holding) -> None:
+    loss = Loss(7, 1, "not-a-file", "a link", 0)
+    [event] = contested(holding).receive(batch(loss))
+    assert isinstance(event, Happened)
+    assert event.event == loss
+
+
+def told_caught_up(session: Session, message: ServerMessage) -> bool:
+    return any(each.caught_up for each in session.receive(message) if isinstance(each, JobStatus))
+
+
+def test_a_job_has_not_caught_up_while_a_log_of_it_is_contested() -> None:
+    session = contested()
+    assert not told_caught_up(session, CAUGHT_UP)
+    assert not session.jobs[1].caught_up
+    assert not told_caught_up(session, batch(ANSWER))
+    assert told_caught_up(session, CAUGHT_UP)
+
+
+@pytest.mark.parametrize("end", [Released((7,)), batch(Removed(7, 1, 3, 3))], ids=["released", "removed"])
+def test_a_job_has_caught_up_when_the_log_that_was_contested_is_gone(end: ServerMessage) -> None:
+    session = contested()
+    assert not told_caught_up(session, CAUGHT_UP)
+    assert told_caught_up(session, end)
+    assert session.jobs[1].caught_up
+    assert not told_caught_up(session, batch(Loss(0, 1, "unreadable", "", 0)))
+
+
+def test_a_log_that_is_not_wanted_or_of_another_job_keeps_no_job_from_having_caught_up() -> None:
+    assert told_caught_up(contested(SKIPPED), CAUGHT_UP)
+    session = contested()
+    assert told_caught_up(session, replace(CAUGHT_UP, handle=2, name="JOB" + "B" * 29))
+
+
+def test_an_answer_about_a_log_that_is_not_wanted_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="not wanted"):
+        contested(SKIPPED).receive(batch(Started(7, 1, 0, "new", is_answer=True)))
+
+
+def test_unasked_logs_that_are_not_wanted_count_until_they_are_over() -> None:
+    session = listed(protocol=(1, 2))
+    handles = range(1, LARGEST_LOGS + 1)
+    for start in range(0, LARGEST_LOGS, 1000):
+        session.receive(Announced(tuple(unasked(each, b"%d" % each) for each in handles[start : start + 1000])))
+    for handle in handles:
+        session.hold(Holding(handle, skip=True))
+    with pytest.raises(ProtocolError, match="more than 4,096 logs"):
+        session.receive(Announced((log(LARGEST_LOGS + 1, b"more"),)))
+    session.receive(Released((1,)))
+    session.receive(Announced((log(LARGEST_LOGS + 1, b"more"),)))
+
+
+@pytest.mark.parametrize("minor", [1, 2])
+def test_chunks_have_check_values_before_1_2(minor: int) -> None:
+    session = listed(protocol=(1, minor))
+    session.receive(Announced((log(),)))
+    session.hold(Holding(7))
+    session.receive(batch(SENT[0]))
+    without = batch(chunk(b"abc")._replace(crc=0))
+    if minor == 1:
+        with pytest.raises(ProtocolError, match="damaged on the way"):
+            session.receive(without)
+    else:
+        assert offsets(session.receive(without)) == [(1, 3)]
