@@ -27,7 +27,7 @@ COMPARE_BYTES = 4 * 1024 * 1024
 
 
 class Step(NamedTuple):
-    """What one look gave: events in order, whether to look again at once, or when.
+    """What one look gave: events in order, whether to look again at once, or when, and the bytes that are sent with it.
 
     With `is_job_gone` the JOB's directory was not there, which tells nothing of the log.
     """
@@ -36,11 +36,7 @@ class Step(NamedTuple):
     again: bool = False
     due: float | None = None
     is_job_gone: bool = False
-
-    @property
-    def sent_bytes(self) -> int:
-        """Bytes of the log that are sent with it."""
-        return sum(len(event.data) for event in self.events if isinstance(event, Chunk))
+    sent_bytes: int = 0
 
 
 def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit: int = CHUNK_BYTES) -> Step:
@@ -94,7 +90,7 @@ def _unreadable(log: Log, error: Unreadable) -> Step:
 class _Look:
     """One look at a file."""
 
-    __slots__ = ("_check", "_descriptor", "_events", "_files", "_limit", "_log", "_now", "_seen")
+    __slots__ = ("_check", "_descriptor", "_events", "_files", "_limit", "_log", "_now", "_seen", "_sent_bytes")
 
     def __init__(self, log: Log, files: OpenJob, now: Moment, *, check: bool, limit: int) -> None:
         self._log = log
@@ -103,20 +99,25 @@ class _Look:
         self._check = check
         self._limit = limit
         self._events: list[Event] = []
+        self._sent_bytes = 0
 
     def step(self) -> Step:
         """Open the file if there is anything to read. Raises Gone, JobGone, NotAFile, Unreadable."""
         log = self._log
         if log.was_sent_whole and fingerprint(self._files.status(log.path)) == log.fingerprint:
             return self._finish(is_whole=False)
+        done = None if log.grows or (log.comparison and log.comparison.offset) else self._files.done_read(log.path)
+        if done:
+            self._seen = done.seen
+            return self._read(done.data)
         with self._files.open(log.path) as file:
-            log.is_unseen = False
             self._descriptor = file.descriptor
             self._seen = fingerprint(file.status)
             return self._read()
 
-    def _read(self) -> Step:
-        """Compare, then send, then see whether it is complete."""
+    def _read(self, whole: bytes | None = None) -> Step:
+        """Compare, then send, then see whether it is complete; `whole` is all of a small file that was read already."""
+        self._log.is_unseen = False
         if self._seen.size != self._log.size:
             self._note_change()
         self._log.size = self._seen.size
@@ -125,7 +126,7 @@ class _Look:
             return Step(again=True)
         if self._log.grows:
             return self._data()
-        return self._small_snapshot() if self._seen.size <= self._limit else self._large_snapshot()
+        return self._small_snapshot(whole) if self._seen.size <= self._limit else self._large_snapshot()
 
     def _compare(self, comparison: Comparison) -> bool:
         """Compare the prefix further; whether that is decided."""
@@ -163,18 +164,18 @@ class _Look:
             if log.sent > 0 and (log.sent == self._seen.size or log.is_complete):
                 # Written, and not longer: it may have been written anew. Complete, and longer: it may go on.
                 log.compare_again()
-                return Step(tuple(self._events), again=True)
+                return self._step(again=True)
         self._send_next()
         if log.sent < self._seen.size:
-            return Step(tuple(self._events), again=True)
+            return self._step(again=True)
         return self._finish(is_whole=False)
 
-    def _small_snapshot(self) -> Step:
+    def _small_snapshot(self, whole: bytes | None) -> Step:
         """A snapshot of one chunk: what is sent is what stood in the file at one time."""
         log = self._log
-        data = os.pread(self._descriptor, self._seen.size + 1, 0)
-        if len(data) != self._seen.size or fingerprint(os.fstat(self._descriptor)) != self._seen:
-            return Step(tuple(self._events), due=self._now.monotonic + REREAD_S)
+        data = self._read_whole() if whole is None else whole
+        if data is None:
+            return self._step(due=self._now.monotonic + REREAD_S)
         if not log.was_sent(data):
             self._note_change()
             self._rewrite()
@@ -183,6 +184,12 @@ class _Look:
         ended = ended_by(log.path)
         return self._finish(is_whole=ended is not None and done_length(ended, data) is not None)
 
+    def _read_whole(self) -> bytes | None:
+        """All of the file; None where it was caught while it is written."""
+        data = os.pread(self._descriptor, self._seen.size + 1, 0)
+        is_whole = len(data) == self._seen.size and fingerprint(os.fstat(self._descriptor)) == self._seen
+        return data if is_whole else None
+
     def _large_snapshot(self) -> Step:
         """A snapshot of many chunks: begun anew when it changes on the way."""
         log = self._log
@@ -190,32 +197,32 @@ class _Look:
             self._note_change()
             allowed = log.begun + log.sent / RESEND_BYTES_PER_S
             if allowed > self._now.monotonic:
-                return Step(tuple(self._events), due=allowed)
+                return self._step(due=allowed)
             self._rewrite()
         log.fingerprint = self._seen
         self._send_next()
         if log.sent < self._seen.size:
-            return Step(tuple(self._events), again=True)
+            return self._step(again=True)
         return self._finish(is_whole=False)
 
     def _finish(self, *, is_whole: bool) -> Step:
         """Everything that is there was sent: say so when it is complete, look again when it may be soon."""
         log = self._log
         if log.is_complete:
-            return Step(tuple(self._events))
+            return self._step()
         if log.grows:
             length = self._files.done_length(log.path)
             if length is None:
-                return Step(tuple(self._events))  # when one comes, the log has its turn again
+                return self._step()  # when one comes, the log has its turn again
             # The runtime closes the data first. Of a log with another length nobody knows whether more comes.
             is_whole = length == log.sent
         if not is_whole and not self._is_stable:
-            return Step(tuple(self._events), due=log.changed + STABLE_S)
+            return self._step(due=log.changed + STABLE_S)
         if log.grows and (self._check or log.grew) and log.checked != log.sent:
             log.compare_again()
-            return Step(tuple(self._events), again=True)
+            return self._step(again=True)
         self._events.append(log.complete())
-        return Step(tuple(self._events))
+        return self._step()
 
     @property
     def _is_stable(self) -> bool:
@@ -241,3 +248,7 @@ class _Look:
             piece = data[at : at + PIECE_BYTES]
             self._events.append(Chunk(self._log.handle, self._log.generation, self._log.sent, piece))
             self._log.took(piece)
+        self._sent_bytes += len(data)
+
+    def _step(self, *, again: bool = False, due: float | None = None) -> Step:
+        return Step(tuple(self._events), again, due, sent_bytes=self._sent_bytes)

@@ -11,6 +11,7 @@ DONE_SUFFIX = b".done"
 
 _DATA_NAME = re.compile(rb"(aicore|aacore|aicpu|aacpu|acl_api|aclmodule)\.\d+\..*\d", re.IGNORECASE | re.DOTALL)
 _NET_INFO_NAME = re.compile(rb"(.*\.\d+)\.net\.info", re.DOTALL)
+_DONE_LINE = re.compile(rb"^([a-z_]+):[ \t]*(-?[0-9]+)[ \t\r]*$", re.MULTILINE)
 _API_NAME = re.compile(rb"(?:acl_api|aclmodule)\.\d+\.(.*\.\d+)", re.IGNORECASE | re.DOTALL)
 
 # Each name is asked about several times within a moment.
@@ -77,12 +78,7 @@ def done_length(data_path: bytes, text: bytes) -> int | None:
     The figure may be larger than the file, and negative (format page 1).
     """
     prefix = base_name(data_path).partition(b".")[0].lower()
-    found = {}
-    for line in text.splitlines():
-        key, _, value = line.partition(b":")
-        value = value.strip()
-        if value.removeprefix(b"-").isdigit():
-            found[key] = value
+    found = dict(_DONE_LINE.findall(text))
     # A number of more digits is larger than any file, and may be too large for `int`.
     return int(found[b"file_len"][:_DIGITS]) if found.keys() >= _DONE_KEYS[prefix] else None
 

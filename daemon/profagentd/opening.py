@@ -67,6 +67,13 @@ class Fingerprint(NamedTuple):
     mtime_ns: int
 
 
+class SmallFile(NamedTuple):
+    """All that stood in a file at one time."""
+
+    seen: Fingerprint
+    data: bytes
+
+
 def open_directory(place: Place) -> int:
     """Descriptor of the directory at `place`, reached component by component without following links. OSError."""
     descriptor = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -142,6 +149,7 @@ class OpenJob:
         self._place = place
         self._expected = expected
         self._descriptors: dict[bytes, int] = {}
+        self._dones: dict[bytes, SmallFile] = {}
 
     def __enter__(self) -> OpenJob:
         return self
@@ -176,11 +184,19 @@ class OpenJob:
 
     def done_length(self, path: bytes) -> int | None:
         """What the `.done` of the data log at `path` tells of its bytes; None without one that parses."""
+        done = done_of(path)
         try:
-            with self.open(done_of(path)) as file:
-                return done_length(path, os.read(file.descriptor, _DONE_LIMIT_BYTES))
+            with self.open(done) as file:
+                text, seen = os.read(file.descriptor, _DONE_LIMIT_BYTES), fingerprint(file.status)
+                if len(text) == seen.size and fingerprint(os.fstat(file.descriptor)) == seen:
+                    self._dones[done] = SmallFile(seen, text)
         except (Gone, NotAFile, Unreadable):
             return None
+        return done_length(path, text)
+
+    def done_read(self, path: bytes) -> SmallFile | None:
+        """The `.done` at `path` as it was when its data was looked at meanwhile; None where that was not done."""
+        return self._dones.get(path)
 
     def _split(self, path: bytes) -> tuple[int, bytes]:
         directory, _, name = path.rpartition(b"/")
