@@ -29,7 +29,8 @@ COMPARE_BYTES = 4 * 1024 * 1024
 class Step(NamedTuple):
     """What one look gave: events in order, whether to look again at once, or when, and the bytes that are sent with it.
 
-    With `is_job_gone` the JOB's directory was not there, which tells nothing of the log.
+    With `is_job_gone` the JOB's directory was not there, which tells nothing of the log. With `is_odd` no regular file
+    stands under the name of a log that nobody has looked at.
     """
 
     events: tuple[Event, ...] = ()
@@ -37,6 +38,7 @@ class Step(NamedTuple):
     due: float | None = None
     is_job_gone: bool = False
     sent_bytes: int = 0
+    is_odd: bool = False
 
 
 def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit: int = CHUNK_BYTES) -> Step:
@@ -58,8 +60,9 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
     except Gone:
         return removed(log)
     except NotAFile:
-        log.is_unseen = False
-        loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file")
+        if log.is_unseen:
+            return Step(is_odd=True)
+        loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file any more")
         return Step((loss, *removed(log).events))
     except Unreadable as error:
         return _unreadable(log, error)
@@ -69,6 +72,8 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
 
 def removed(log: Log) -> Step:
     """The log's file is gone."""
+    if log.contested:
+        log.begin_again(*log.contested)
     log.phase = OVER
     asked = log.comparison if log.generation == 0 else None
     generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)

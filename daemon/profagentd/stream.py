@@ -104,6 +104,13 @@ class Stream:
             return view.job.place
         return None
 
+    def looked_odd(self, log: Log) -> None:
+        """No regular file stands where a log was taken to be: its handle is over, and a look tells what there is."""
+        view = self._views.get(log.job)
+        if view and view.selection and self.window.get(log.handle):
+            self.window.release(log)
+            view.selection.note(log.path, _HINT)
+
     def deliver_to(self, take: Callable[[Place, bytes, Fingerprint], None]) -> None:
         """Tell of each log that the client has whole, with the fingerprint of the file that it has."""
 
@@ -137,9 +144,8 @@ class Stream:
         view = self._views.get(log.job) if log else None
         if log is None or view is None:
             return  # it was given up while the answer was on its way
-        if log.unasked:
-            view.caught_up_told = False  # it was told too early
         self.window.answered(log, skip=skip, generation=generation, offset=offset, prefix_digest=prefix_digest)
+        view.caught_up_told &= not log.contested  # else it was told too early
 
     def job_handle(self, name: str) -> int:
         """The handle of the JOB of this name; 0 when there is none any more."""

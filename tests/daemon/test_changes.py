@@ -56,3 +56,23 @@ def test_too_many_names_become_a_walk() -> None:
     changes.note(b"one more", Touch.WRITTEN)
     assert changes.take(NAMES_LIMIT) == {}
     assert changes.take_walk()
+
+
+def test_what_was_made_and_stayed_is_taken_if_it_is_wanted_oldest_first() -> None:
+    share = Budget(sure=0, common=2 * NAMES_LIMIT).share()
+    room = share.room
+    changes = Changes(share, walk=False)
+    others = {
+        b"unwanted": Touch.MADE,
+        b"grown": Touch.WRITTEN,
+        b"gone": Touch.MADE | Touch.DELETED,
+        b"moved": Touch.MADE | Touch.WRITTEN | Touch.MOVED,
+        b"hint": Touch.HINT,
+    }
+    made = {b"c": Touch.MADE, b"a": Touch.MADE | Touch.WRITTEN, b"b": Touch.MADE}
+    for path, touch in {**others, **made}.items():
+        changes.note(path, touch)
+    assert changes.take_made(2, lambda path: path != b"unwanted") == [b"c", b"a"]
+    assert changes.take_made(2, lambda path: path != b"unwanted") == [b"b"]
+    assert share.room == room - len(others)
+    assert changes.take(10) == others

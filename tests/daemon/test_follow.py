@@ -15,7 +15,7 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, job_name, make_job, running
 from tests.daemon.own_daemon import own_daemon
-from tests.daemon.wire_client import WINDOW, Client, connect, following
+from tests.daemon.wire_client import UNASKED_MINOR, WINDOW, Client, connect, following
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"
 NAME = "aicore.0.model.3.0.1.1.0"
@@ -117,6 +117,27 @@ async def test_a_complete_log_may_grow_again(client: Client, tmp_path: Path) -> 
         await client.until(lambda: client.copy(NAME).is_complete)
         await client.until(lambda: client.open_logs == 0)
     assert client.copy(NAME).generation == 1
+
+
+@pytest.mark.parametrize("minor", [0, UNASKED_MINOR])
+async def test_a_log_that_is_made_comes_unasked_to_a_client_that_knows_of_that(minor: int, tmp_path: Path) -> None:
+    job = make_job(tmp_path / "root")
+    with running("--root", tmp_path / "root") as daemon:
+        async with following(daemon.address) as client:
+            client.minor = minor
+            await client.start()
+            await client.until(lambda: job.name in client.jobs and client.jobs[job.name].caught_up)
+            (job / "data" / NAME).write_bytes(RECORD)
+            await client.until(holds(client, job))
+            (job / "data" / f"{NAME}.done").write_bytes(AICORE_DONE % len(RECORD))
+            await client.until(lambda: client.has(f"{NAME}.done") and client.open_logs == 0)
+            # Its client holds something else: what comes unasked is passed over.
+            (tmp_path / "another").write_bytes(RECORD[::-1])
+            (tmp_path / "another").replace(job / "data" / NAME)
+            await client.until(holds(client, job))
+            assert client.copy(NAME).starts == [wire.START_REASON_NEW, wire.START_REASON_DIFFERENT]
+            logs = [client.key(name) for name in (NAME, f"{NAME}.done", NAME)]
+            assert client.unasked == (logs if minor == UNASKED_MINOR else [])
 
 
 async def test_a_rewritten_snapshot_is_sent_again_whole(client: Client, tmp_path: Path) -> None:

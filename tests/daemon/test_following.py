@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profagentd.events import Chunk, Completed, Event, Loss, Removed, Started, StartReason
-from profagentd.following import CHUNK_BYTES, COMPARE_BYTES, PIECE_BYTES, STABLE_S, Step, advance
+from profagentd.following import CHUNK_BYTES, COMPARE_BYTES, PIECE_BYTES, STABLE_S, Step, advance, removed
 from profagentd.log import Log, Phase
 from profagentd.logs import kind_of
 from profagentd.opening import OpenFile, OpenJob, Place
@@ -531,6 +531,61 @@ def test_a_link_in_its_place_is_told_and_ends_it(data: Bench) -> None:
     assert isinstance(loss, Loss)
     assert (loss.handle, loss.job, loss.reason.value) == (7, 1, "not-a-file")
     assert removed == Removed(7, 1, 256, 256)
+
+
+def test_a_contested_log_goes_on_from_what_is_held_when_that_is_the_files(data: Bench) -> None:
+    data.write(RECORD * 2)
+    data.log.come_unasked()
+    data.events()
+    data.log.contest(4, 256, digest(RECORD))
+    answer = Started(7, 4, 256, StartReason.SAME, is_answer=True)
+    assert data.events() == [answer, Chunk(7, 4, 256, RECORD)]
+    data.append(RECORD)
+    assert data.events() == [Chunk(7, 4, 512, RECORD)]
+
+
+def test_a_contested_log_that_is_another_one_begins_a_new_generation(data: Bench) -> None:
+    data.write(RECORD)
+    data.log.come_unasked()
+    data.events()
+    data.log.contest(4, 256, digest(bytes(256)))
+    answer = Started(7, 5, 0, StartReason.DIFFERENT, is_answer=True)
+    assert data.events() == [answer, Chunk(7, 5, 0, RECORD)]
+
+
+def test_a_contested_log_that_is_gone_counts_what_is_held(data: Bench) -> None:
+    data.write(RECORD * 2)
+    data.log.come_unasked()
+    data.events()
+    data.log.contest(4, 256, digest(RECORD))
+    assert removed(data.log).events == (Removed(7, 4, 256, 512),)
+    assert data.log.phase is Phase.OVER
+
+
+def test_an_unasked_log_that_goes_before_it_is_read_is_a_loss(data: Bench) -> None:
+    data.log.come_unasked()
+    loss, gone = data.events()
+    assert isinstance(loss, Loss)
+    assert (loss.handle, loss.job, loss.reason.value) == (0, 1, "removed-unseen")
+    assert gone == Removed(7, 0, 0, 0)
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "counted"])
+def test_an_unasked_log_that_was_read_or_that_a_kept_loss_counts_is_none(data: Bench, *, is_read: bool) -> None:
+    data.write(RECORD)
+    data.log.come_unasked()
+    if is_read:
+        data.events()
+    data.log.was_lost = lambda: not is_read
+    data.path.unlink()
+    assert data.events() == [Removed(7, 1, 256, 256) if is_read else Removed(7, 0, 0, 0)]
+
+
+def test_what_is_no_file_where_an_unasked_log_should_be_is_for_a_look_to_tell(data: Bench) -> None:
+    data.path.mkdir()
+    data.log.come_unasked()
+    step = data.look()
+    assert (step.events, step.is_odd) == ((), True)
 
 
 def test_an_unreadable_log_is_told_once_until_it_was_read(data: Bench) -> None:

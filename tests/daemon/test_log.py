@@ -140,3 +140,29 @@ def test_what_was_sent_is_compared_again_once_at_a_time(log: Log) -> None:
     assert (first.generation, first.offset, first.same) == (1, 3, None)
     log.compare_again()
     assert log.comparison is first
+
+
+def test_an_unasked_log_is_followed_as_one_of_which_nothing_is_held() -> None:
+    log = Log(1, 1, b"data/x", LogKind.DATA, 0, 0.0)
+    log.come_unasked()
+    assert log.phase is Phase.FOLLOWING
+    assert (log.unasked, log.is_unseen) == (True, True)
+    assert log.comparison is not None
+    started = log.go_on(log.comparison, new_digest())
+    assert started is not None
+    assert (started.generation, started.offset, started.reason) == (1, 0, StartReason.NEW)
+    assert not started.is_answer
+
+
+def test_a_contested_log_begins_again_with_what_is_held(log: Log) -> None:
+    log.complete()
+    log.acknowledged, log.verified, log.grew = 3, log.completed, True
+    log.contest(4, 100, b"digest")
+    assert (log.generation, log.sent) == (1, 3)  # until its next turn
+    log.begin_again(4, 100, b"digest")
+    assert (log.generation, log.sent, log.acknowledged, log.checked) == (0, 0, 0, 0)
+    assert (log.contested, log.completed, log.verified, log.digest, log.grew) == (None, None, None, None, False)
+    assert log.comparison is not None
+    assert (log.comparison.generation, log.comparison.offset) == (4, 100)
+    assert log.start(5, StartReason.DIFFERENT, 1.0).is_answer
+    assert not log.start(6, StartReason.RECREATED, 2.0).is_answer

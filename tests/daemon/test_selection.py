@@ -85,3 +85,18 @@ def test_data_that_is_made_while_the_walk_goes_on_brings_its_done(tmp_path: Path
     found = selection.next_names(100).look()
     assert [each.path for each in found.logs] == [b"data/" + name.encode(), b"data/" + name.encode() + b".done"]
     assert list(selection.losses(found, {})) == []
+
+
+def test_logs_that_were_made_need_no_look_unless_their_job_is_over_or_missed(selection: Selection) -> None:
+    log = b"data/aicore.0.m.3.0.1.1.7"
+    made = [log, log + b".done", b"data/m.0.layer.info", b"data/other.done"]
+    for path in made:
+        selection.note(path, Touch.MADE)
+    selection.miss()
+    assert selection.take_made(10) == []
+    selection.is_missed = False
+    assert selection.take_made(10) == made[:2]
+    assert [*selection.next_names(10).touches] == made[2:]
+    selection.note(log, Touch.MADE)
+    selection.end()
+    assert selection.take_made(10) == []

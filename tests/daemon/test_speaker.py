@@ -18,7 +18,7 @@ from profagentd.following import STABLE_S
 from profagentd.opening import Place
 from profagentd.speaker import ANSWER_S, CHOICE_S, LENIENCE_S, Speaker
 from profagentd.state import Activity, JobState
-from profagentd.stream import Stream
+from profagentd.stream import UNASKED_MINOR, Stream
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import make_job
 from tests.fakes.hung_mount import hung_mount
@@ -60,12 +60,12 @@ class Said:
     async def _write(self, message: wire.ServerMessage) -> None:
         self.messages.append(message)
 
-    def grow(self, *paths: bytes) -> None:
+    def grow(self, *paths: bytes, touch: Touch = Touch.WRITTEN) -> None:
         """A record more in each of these files."""
         for path in paths:
             with (self.directory / path.decode()).open("ab") as file:
                 file.write(b"record")
-        self.stream.names_changed(self.job, dict.fromkeys(paths, Touch.WRITTEN))
+        self.stream.names_changed(self.job, dict.fromkeys(paths, touch))
 
     def answer(self) -> None:
         """The client holds nothing of what it was asked about."""
@@ -112,6 +112,34 @@ async def test_it_is_sent_without_them_when_no_answer_comes(said: Said) -> None:
     said.clock.now += ANSWER_S
     assert await said.turn() == ["batch"]
     assert len(said.sizes()) == 1
+
+
+@pytest.mark.parametrize("minor", [UNASKED_MINOR - 1, UNASKED_MINOR])
+async def test_a_log_that_was_made_is_sent_with_its_announcement_to_a_client_that_knows_of_that(
+    said: Said, minor: int
+) -> None:
+    said.stream.client_minor = minor
+    said.grow(NEW, touch=Touch.MADE)
+    is_unasked = minor == UNASKED_MINOR
+    assert await said.turn() == ["announced", "batch"][: 1 + is_unasked]
+    assert [log.unasked for log in said.messages[0].announced.logs] == [is_unasked]
+    said.answer()
+    await said.turn()
+    said.grow(KNOWN)
+    assert await said.turn() == ["batch"]
+    (crc,) = (event.chunk.crc for event in said.messages[0].batch.events if event.HasField("chunk"))
+    assert (crc == 0) == is_unasked
+
+
+async def test_what_is_made_and_is_no_file_is_told_once_however_often(said: Said) -> None:
+    said.stream.client_minor = UNASKED_MINOR
+    (said.directory / NEW.decode()).mkdir()
+    losses = []
+    for _ in range(3):
+        said.stream.names_changed(said.job, {NEW: Touch.MADE})
+        while await said.turn():
+            losses += [event.loss for message in said.messages for event in message.batch.events]
+    assert [(loss.handle, loss.reason) for loss in losses] == [(0, "not-a-file")]
 
 
 async def test_a_client_that_was_told_of_a_job_has_a_moment_to_choose_it(tmp_path: Path) -> None:

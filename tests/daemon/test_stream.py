@@ -15,7 +15,7 @@ from profagentd.opening import Place
 from profagentd.refusal import Fault, Refusal
 from profagentd.selection import Names
 from profagentd.state import Activity, JobState
-from profagentd.stream import PAGE_ENTRIES, Stream
+from profagentd.stream import PAGE_ENTRIES, UNASKED_MINOR, Stream
 from profagentd.walk import Page, Sighting
 from profagentd.window import WINDOW_LOGS
 from tests.daemon.daemon_process import job_name
@@ -391,6 +391,99 @@ def test_a_completion_verified_after_more_was_sent_releases_nothing(talk: Talk) 
     talk.logs[0].took(b"d")
     talk.stream.window.acknowledge(1, generation=1, offset=3, complete=True)
     assert talk.stream.window.take_released(10) == []
+
+
+# Logs that come unasked
+
+
+def talk_of(minor: int) -> Talk:
+    """One with a client of this minor version."""
+    made = Talk()
+    made.stream.client_minor = minor
+    return made
+
+
+@pytest.fixture
+def unasked() -> Talk:
+    """A stream in which a log that was made has come unasked, and three bytes of it."""
+    made = talk_of(UNASKED_MINOR)
+    made.stream.names_changed(made.job, {DATA: Touch.MADE})
+    made.logs = made.stream.take_made(NOW.monotonic)
+    (turn,) = made.stream.take_turns(1, NOW.monotonic)
+    assert turn.log.comparison is not None
+    turn.log.go_on(turn.log.comparison, new_digest())
+    turn.log.took(b"abc")
+    made.stream.window.stepped(turn.log, Step())
+    return made
+
+
+def hold(stream: Stream, *, skip: bool = False, generation: int = 0) -> None:
+    stream.hold(1, skip=skip, generation=generation, offset=0, prefix_digest=b"")
+
+
+def test_a_log_that_was_made_is_announced_and_sent_without_a_look_or_an_answer(unasked: Talk) -> None:
+    (log,) = unasked.logs
+    assert (log.handle, log.job, log.path, log.sent, log.unasked) == (1, 1, DATA, 3, True)
+    assert unasked.stream.next_names(NOW.monotonic) is None
+    assert unasked.stream.is_answered
+    assert is_caught_up(unasked.stream)
+
+
+@pytest.mark.parametrize(
+    ("minor", "path", "touch"),
+    [
+        (UNASKED_MINOR - 1, DATA, Touch.MADE),
+        (UNASKED_MINOR, INFO, Touch.MADE),
+        (UNASKED_MINOR, DATA, Touch.WRITTEN),
+        (UNASKED_MINOR, DATA, Touch.MADE | Touch.DELETED),
+    ],
+    ids=["older client", "no data log", "not made", "deleted"],
+)
+def test_others_are_looked_at_and_asked_about(minor: int, path: bytes, touch: Touch) -> None:
+    talk = talk_of(minor)
+    talk.stream.names_changed(talk.job, {path: touch})
+    assert talk.stream.take_made(NOW.monotonic) == []
+    (log,) = talk.look(page(path))
+    assert not log.unasked
+    assert talk.ready() == []
+
+
+def test_of_logs_that_were_made_as_many_come_unasked_as_there_is_room_for() -> None:
+    talk = talk_of(UNASKED_MINOR)
+    paths = [b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(PAGE_ENTRIES + 2)]
+    talk.stream.names_changed(talk.job, dict.fromkeys(paths, Touch.MADE))
+    assert len(talk.stream.take_made(NOW.monotonic)) == PAGE_ENTRIES
+    taken = talk.stream.window.room - 1
+    talk.stream.logs.take(taken)
+    assert [log.path for log in talk.stream.take_made(NOW.monotonic)] == paths[PAGE_ENTRIES:-1]
+    assert talk.stream.take_made(NOW.monotonic) == []
+    talk.stream.logs.give_back(taken)
+    assert [log.path for log in talk.stream.take_made(NOW.monotonic)] == paths[-1:]
+
+
+def test_a_job_is_caught_up_once_more_after_a_log_was_contested_though_it_is_open(unasked: Talk) -> None:
+    assert is_caught_up(unasked.stream)
+    hold(unasked.stream, generation=4)
+    assert not is_caught_up(unasked.stream)
+    assert unasked.ready() == unasked.logs
+    assert is_caught_up(unasked.stream)
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_a_job_is_not_caught_up_anew_when_nothing_comes_again(unasked: Talk, *, skip: bool) -> None:
+    assert is_caught_up(unasked.stream)
+    hold(unasked.stream, skip=skip)
+    assert unasked.ready() == []
+    assert not is_caught_up(unasked.stream)
+
+
+def test_what_is_no_file_is_looked_at_and_its_handle_is_over(unasked: Talk) -> None:
+    unasked.stream.looked_odd(unasked.logs[0])
+    assert unasked.stream.window.take_released(10) == [1]
+    assert unasked.look(Page(odd=[DATA])) == []
+    assert [(loss.handle, loss.reason.value) for loss in unasked.losses] == [(0, "not-a-file")]
+    unasked.stream.looked_odd(unasked.logs[0])
+    assert unasked.stream.next_names(NOW.monotonic) is None
 
 
 # Changes

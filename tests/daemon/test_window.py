@@ -229,3 +229,47 @@ def test_the_lag_adds_up(window: Window) -> None:
     follow(window, b"a")
     add(window, b"b")
     assert window.lag_bytes == 7 + 10
+
+
+# What the client says of a log that comes unasked
+
+
+def test_that_nothing_is_held_of_an_unasked_log_changes_nothing(window: Window) -> None:
+    log = follow(window)
+    log.unasked = True
+    window.answered(log, skip=False, generation=0, offset=0, prefix_digest=b"")
+    assert (log.contested, log.queued, log.sent) == (None, False, 3)
+    assert window.take_released(10) == []
+
+
+def test_an_unasked_log_of_which_something_is_held_has_a_turn(window: Window) -> None:
+    log = follow(window)
+    log.unasked = True
+    window.answered(log, skip=False, generation=4, offset=100, prefix_digest=b"digest")
+    assert log.contested == (4, 100, b"digest")
+    assert window.take_ready(1, 0.0) == [log]
+
+
+def test_an_unasked_log_that_is_not_wanted_is_released(window: Window) -> None:
+    log = follow(window)
+    log.unasked = True
+    window.queue(log)
+    window.answered(log, skip=True, generation=0, offset=0, prefix_digest=b"")
+    assert window.take_ready(1, 0.0) == []
+    assert window.take_released(10) == [log.handle]
+
+
+@pytest.mark.parametrize("generation", [0, 4])
+def test_a_second_holding_of_an_unasked_log_is_refused(window: Window, generation: int) -> None:
+    log = follow(window)
+    log.unasked = True
+    window.answered(log, skip=False, generation=generation, offset=0, prefix_digest=b"")
+    with pytest.raises(Refusal, match="has its Holding already"):
+        window.answered(log, skip=False, generation=4, offset=0, prefix_digest=b"")
+
+
+def test_an_offset_of_an_unasked_log_needs_a_generation(window: Window) -> None:
+    log = follow(window)
+    log.unasked = True
+    with pytest.raises(Refusal, match="without a generation"):
+        window.answered(log, skip=False, generation=0, offset=1, prefix_digest=bytes(16))
