@@ -210,10 +210,10 @@ class Session:
         event = self._uncontested(told) if told.handle in self._contested else told
         if event is None:
             return None
-        if isinstance(event, Loss) and event.handle not in self._logs:
+        log = self._logs.get(event.handle)
+        if isinstance(event, Loss) and (log is None or log.held is None):
             job = self.jobs.get(event.job)
             return Happened(job.name if job else "", None, event)
-        log = self._logs.get(event.handle)
         if log is None:
             self._refuse(f"{type(event).__name__} names the unknown log handle {event.handle}")
         log = self._followed(log, event)

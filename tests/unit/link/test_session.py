@@ -308,7 +308,9 @@ def test_a_loss_of_a_log_that_is_passed_over_is_told(holding: Holding) -> None:
     loss = Loss(7, 1, "not-a-file", "a link", 0)
     [event] = contested(holding).receive(batch(loss))
     assert isinstance(event, Happened)
-    assert event.event == loss
+    assert (event.job, event.event) == (JOB, loss)
+    # The path of one that is not wanted may be none.
+    assert (event.log is None) == holding.skip
 
 
 def told_caught_up(session: Session, message: ServerMessage) -> bool:
