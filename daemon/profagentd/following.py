@@ -115,6 +115,8 @@ class _Look:
         if done:
             self._seen = done.seen
             return self._read(done.data)
+        if log.is_unseen:
+            self._files.status(log.path)  # opening what is no file, a fifo for one, may have an effect
         with self._files.open(log.path) as file:
             self._descriptor = file.descriptor
             self._seen = fingerprint(file.status)
