@@ -190,8 +190,11 @@ class Stream:
         for view in self._views if self.client_minor >= UNASKED_MINOR else ():
             if self._wants_look(view) and view.selection:
                 room = min(self.window.room, PAGE_ENTRIES - len(logs))
-                made = view.selection.take_made(max(0, room))
-                logs += [self._add(view, Sighting(path, kind_of(path), 0, 0), now) for path in made]
+                for path in view.selection.take_made(max(0, room)):
+                    if self.window.at(view.handle, path):  # a look that was under way has found it
+                        self._touch(view.selection, path, _MADE)
+                    else:
+                        logs.append(self._add(view, Sighting(path, kind_of(path), 0, 0), now))
         for log in logs:
             log.come_unasked()
             self.window.queue(log)

@@ -461,6 +461,19 @@ def test_of_logs_that_were_made_as_many_come_unasked_as_there_is_room_for() -> N
     assert [log.path for log in talk.stream.take_made(NOW.monotonic)] == paths[-1:]
 
 
+def test_a_log_that_was_made_while_a_look_found_it_is_announced_once() -> None:
+    talk = talk_of(UNASKED_MINOR)
+    talk.stream.anything_changed(talk.job)
+    names = talk.stream.next_names(NOW.monotonic)
+    assert names is not None
+    talk.stream.names_changed(talk.job, {DATA: Touch.MADE})
+    (log,), _ = talk.stream.looked(names, page(DATA), NOW)
+    assert talk.stream.take_made(NOW.monotonic) == []
+    assert talk.stream.window.of_job(1) == [log]
+    talk.follow(log)
+    assert talk.stream.take_made(NOW.monotonic) == []
+
+
 def test_a_job_is_caught_up_once_more_after_a_log_was_contested_though_it_is_open(unasked: Talk) -> None:
     assert is_caught_up(unasked.stream)
     hold(unasked.stream, generation=4)
