@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 PAGE_ENTRIES = 1000
 # Clients of this minor version and later take logs unasked, and need no check values of chunks.
 UNASKED_MINOR = 2
+# So many logs wait for their turn before those that were made are looked at.
+UNSEEN_LOGS = 256
 _HINT, _MADE = Touch.HINT, Touch.MADE
 
 
@@ -185,11 +187,14 @@ class Stream:
         return all(view.job.place.root in self.away or self._has_all(view) for view in self._views)
 
     def take_made(self, now: float) -> list[Log]:
-        """Logs that were made since their JOBs are followed: they are announced without a look, and sent unasked."""
+        """Logs that were made since their JOBs are followed: they are announced without a look, and sent unasked.
+
+        Where many wait for their turn, more are looked at, so that it is known how far behind the client is.
+        """
         logs: list[Log] = []
         for view in self._views if self.client_minor >= UNASKED_MINOR else ():
             if self._wants_look(view) and view.selection:
-                room = min(self.window.room, PAGE_ENTRIES - len(logs))
+                room = min(self.window.room, UNSEEN_LOGS - self.window.due_logs - len(logs))
                 for path in view.selection.take_made(max(0, room)):
                     if self.window.at(view.handle, path):  # a look that was under way has found it
                         self._touch(view.selection, path, _MADE)

@@ -51,6 +51,11 @@ class Window:
         """Bytes that are known and not yet sent."""
         return sum(log.lag_bytes for log in self._logs.values())
 
+    @property
+    def due_logs(self) -> int:
+        """How many logs wait for their turn."""
+        return len(self._ready)
+
     def of_job(self, job: int) -> list[Log]:
         """The logs of a JOB."""
         return list(self._paths.get(job, {}).values())

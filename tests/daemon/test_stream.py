@@ -15,7 +15,7 @@ from profagentd.opening import Place
 from profagentd.refusal import Fault, Refusal
 from profagentd.selection import Names
 from profagentd.state import Activity, JobState
-from profagentd.stream import PAGE_ENTRIES, UNASKED_MINOR, Stream
+from profagentd.stream import PAGE_ENTRIES, UNASKED_MINOR, UNSEEN_LOGS, Stream
 from profagentd.walk import Page, Sighting
 from profagentd.window import WINDOW_LOGS
 from tests.daemon.daemon_process import job_name
@@ -448,17 +448,30 @@ def test_others_are_looked_at_and_asked_about(minor: int, path: bytes, touch: To
     assert talk.ready() == []
 
 
+def made(talk: Talk) -> list[bytes]:
+    return [log.path for log in talk.stream.take_made(NOW.monotonic)]
+
+
 def test_of_logs_that_were_made_as_many_come_unasked_as_there_is_room_for() -> None:
     talk = talk_of(UNASKED_MINOR)
-    paths = [b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(PAGE_ENTRIES + 2)]
+    paths = [b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(3)]
     talk.stream.names_changed(talk.job, dict.fromkeys(paths, Touch.MADE))
-    assert len(talk.stream.take_made(NOW.monotonic)) == PAGE_ENTRIES
     taken = talk.stream.window.room - 1
     talk.stream.logs.take(taken)
-    assert [log.path for log in talk.stream.take_made(NOW.monotonic)] == paths[PAGE_ENTRIES:-1]
-    assert talk.stream.take_made(NOW.monotonic) == []
+    assert made(talk) == paths[:1]
+    assert made(talk) == []
     talk.stream.logs.give_back(taken)
-    assert [log.path for log in talk.stream.take_made(NOW.monotonic)] == paths[-1:]
+    assert made(talk) == paths[1:]
+
+
+def test_where_many_logs_wait_for_their_turn_others_that_were_made_are_looked_at() -> None:
+    talk = talk_of(UNASKED_MINOR)
+    paths = [b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(UNSEEN_LOGS + 2)]
+    talk.stream.names_changed(talk.job, dict.fromkeys(paths, Touch.MADE))
+    assert made(talk) == paths[:UNSEEN_LOGS]
+    assert made(talk) == []
+    (asked,) = talk.look(page(paths[-1]))
+    assert (asked.unasked, talk.stream.window.lag_bytes) == (False, 10)
 
 
 def test_a_log_that_was_made_while_a_look_found_it_is_announced_once() -> None:

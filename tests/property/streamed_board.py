@@ -26,6 +26,8 @@ from profagentd.turns import take_turns
 
 if TYPE_CHECKING:
     from profagentd.opening import Fingerprint
+    from profagentd.selection import Names
+    from profagentd.walk import Page
 
 JOB = "JOB" + "A" * 29
 CONSUMER = "test"
@@ -45,6 +47,7 @@ class StreamedBoard:
         self._job = self._new_job(root)
         self.client_minor = UNASKED_MINOR  # the version that clients speak
         self._stream: Stream | None = None
+        self._looking: tuple[Names, Page] | None = None  # a look that is under way, and what it will tell
         self._deliveries = Deliveries((CONSUMER,))
         self._deleted = Deleted(None)
 
@@ -55,7 +58,7 @@ class StreamedBoard:
 
     def open(self) -> list[wire.ServerMessage]:
         """A client has come, to this daemon or to a new one: it keeps nothing; its first messages."""
-        self._stream = Stream(Budgets())
+        self._stream, self._looking = Stream(Budgets()), None
         self._stream.client_minor = self.client_minor
         self._stream.deliver_to(self._deliver)
         self._stream.was_deleted = self._deleted.has
@@ -123,7 +126,9 @@ class StreamedBoard:
         if stream.window.has_released:
             released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
             said.append(wire.ServerMessage(released=released))
-        return said or [
+        if said or self._looking:
+            return said or self.turn()
+        return [
             wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle, caught_up=True))
             for view in stream.take_caught_up()
         ]
@@ -135,10 +140,13 @@ class StreamedBoard:
         ]
 
     def _announced(self, stream: Stream) -> list[wire.ServerMessage]:
+        names, page = self._looking or (None, None)
+        found, losses = stream.looked(names, page, self._now) if names and page else ([], [])
         made = stream.take_made(self._now.monotonic)
+        # Whatever happens until the next turn happens while this look is under way.
         names = stream.next_names(self._now.monotonic)
-        found, losses = stream.looked(names, names.look(), self._now) if names else ([], [])
-        logs = [*made, *found]
+        self._looking = (names, names.look()) if names else None
+        logs = [*found, *made]
         said = [messages.announced(logs)] if logs else []
         if any(stream.window.is_leaving(log) for log in logs):
             released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
