@@ -29,8 +29,9 @@ COMPARE_BYTES = 4 * 1024 * 1024
 class Step(NamedTuple):
     """What one look gave: events in order, whether to look again at once, or when, and the bytes that are sent with it.
 
-    With `is_job_gone` the JOB's directory was not there, which tells nothing of the log. With `is_odd` no regular file
-    stands under the name of a log that nobody has looked at.
+    With `is_job_gone` the JOB's directory was not there, which says nothing of the log. With `wants_look` its handle is
+    over: no regular file stands under the name of a log that nobody has looked at, or what a client holds of one that
+    came unasked cannot be compared.
     """
 
     events: tuple[Event, ...] = ()
@@ -38,7 +39,7 @@ class Step(NamedTuple):
     due: float | None = None
     is_job_gone: bool = False
     sent_bytes: int = 0
-    is_odd: bool = False
+    wants_look: bool = False
 
 
 def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit: int = CHUNK_BYTES) -> Step:
@@ -61,7 +62,7 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
         return removed(log)
     except NotAFile:
         if log.is_unseen:
-            return Step(is_odd=True)
+            return Step(wants_look=True)
         loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file any more")
         return Step((loss, *removed(log).events))
     except Unreadable as error:
@@ -79,17 +80,16 @@ def removed(log: Log) -> Step:
     generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)
     is_counted = log.was_lost is not None and log.was_lost()
     gone = Removed(log.handle, generation, sent, sent if is_counted else log.size)
-    if not log.is_unseen or is_counted:
+    if not log.is_unseen:
         return Step((gone,))
-    unseen = Loss(0, log.job, LossReason.REMOVED_UNSEEN, f"{os.fsdecode(log.path)} was removed before it was read")
-    return Step((unseen, gone))
+    detail = f"{os.fsdecode(log.path)} was removed before it was read"
+    return Step((Loss(log.handle, log.job, LossReason.REMOVED_UNSEEN, detail), gone))
 
 
 def _unreadable(log: Log, error: Unreadable) -> Step:
     told, log.loss_told = log.loss_told, True
-    if told:
-        return Step()
-    return Step((Loss(log.handle, log.job, LossReason.UNREADABLE, f"{os.fsdecode(log.path)}: {error}"),))
+    loss = Loss(log.handle, log.job, LossReason.UNREADABLE, f"{os.fsdecode(log.path)}: {error}")
+    return Step(() if told else (loss,), wants_look=log.is_answer)
 
 
 class _Look:

@@ -255,8 +255,8 @@ class Speaker:
         await self._send(self._batches(ready, steps))
         self._size.sent(sum(step.sent_bytes for step in steps), self._site.clock.monotonic() - begun)
         self._miss({turn.log.job for turn, step in zip(ready, steps) if step.is_job_gone})
-        for log in (turn.log for turn, step in zip(ready, steps) if step.is_odd):
-            self._stream.looked_odd(log)
+        for log in (turn.log for turn, step in zip(ready, steps) if step.wants_look):
+            self._stream.look_at(log)
         held.share.give_back(held.size)
 
     def _miss(self, jobs: Iterable[int]) -> None:

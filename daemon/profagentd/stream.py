@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from profagentd.changes import Touch
 from profagentd.job_views import JobView, JobViews
-from profagentd.log import FOLLOWING, Log
+from profagentd.log import FOLLOWING, OVER, Log
 from profagentd.logs import ended_by, kind_of
 from profagentd.selection import Selection
 from profagentd.state import JobState
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 PAGE_ENTRIES = 1000
 # Clients of this minor version and later take logs unasked, and need no check values of chunks.
 UNASKED_MINOR = 2
+# So much room is left to logs that a look finds: tables of layers, for one.
+LOOK_LOGS = 64
 # So many logs wait for their turn before those that were made are looked at.
 UNSEEN_LOGS = 256
 _HINT, _MADE = Touch.HINT, Touch.MADE
@@ -106,8 +108,8 @@ class Stream:
             return view.job.place
         return None
 
-    def looked_odd(self, log: Log) -> None:
-        """No regular file stands where a log was taken to be: its handle is over, and a look tells what there is."""
+    def look_at(self, log: Log) -> None:
+        """A log that came unasked is not what it was taken for: its handle is over, and a look tells what there is."""
         view = self._views.get(log.job)
         if view and view.selection and self.window.get(log.handle):
             self.window.release(log)
@@ -146,8 +148,10 @@ class Stream:
         view = self._views.get(log.job) if log else None
         if log is None or view is None:
             return  # it was given up while the answer was on its way
+        was_unasked = log.unasked
         self.window.answered(log, skip=skip, generation=generation, offset=offset, prefix_digest=prefix_digest)
-        view.caught_up_told &= not log.contested  # else it was told too early
+        if was_unasked and generation and not skip:
+            view.caught_up_told = False  # it was told too early
 
     def job_handle(self, name: str) -> int:
         """The handle of the JOB of this name; 0 when there is none any more."""
@@ -194,7 +198,7 @@ class Stream:
         logs: list[Log] = []
         for view in self._views if self.client_minor >= UNASKED_MINOR else ():
             if self._wants_look(view) and view.selection:
-                room = min(self.window.room, UNSEEN_LOGS - self.window.due_logs - len(logs))
+                room = min(self.window.room - LOOK_LOGS, UNSEEN_LOGS - self.window.due_logs - len(logs))
                 for path in view.selection.take_made(max(0, room)):
                     if self.window.at(view.handle, path):  # a look that was under way has found it
                         self._touch(view.selection, path, _MADE)
@@ -287,6 +291,8 @@ class Stream:
         elif log.phase is FOLLOWING:
             log.doubted |= log.grows and bool(touch & _MADE)
             self.window.queue(log)
+        elif log.phase is OVER:
+            selection.note(path, touch)  # another file stands where the log's was found to be gone
 
     def _touch_all(self, selection: Selection, touch: Touch) -> None:
         for log in self.window.of_job(selection.job):

@@ -562,30 +562,42 @@ def test_a_contested_log_that_is_gone_counts_what_is_held(data: Bench) -> None:
     assert data.log.phase is Phase.OVER
 
 
-def test_an_unasked_log_that_goes_before_it_is_read_is_a_loss(data: Bench) -> None:
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_an_unasked_log_that_goes_before_it_is_read_is_a_loss(data: Bench, *, is_counted: bool) -> None:
+    """A kept loss may be of an earlier file under the name."""
     data.log.come_unasked()
+    data.log.was_lost = lambda: is_counted
     loss, gone = data.events()
     assert isinstance(loss, Loss)
-    assert (loss.handle, loss.job, loss.reason.value) == (0, 1, "removed-unseen")
+    assert (loss.handle, loss.job, loss.reason.value) == (7, 1, "removed-unseen")
     assert gone == Removed(7, 0, 0, 0)
 
 
-@pytest.mark.parametrize("is_read", [True, False], ids=["read", "counted"])
-def test_an_unasked_log_that_was_read_or_that_a_kept_loss_counts_is_none(data: Bench, *, is_read: bool) -> None:
+def test_an_unasked_log_that_was_read_before_it_goes_is_no_loss(data: Bench) -> None:
     data.write(RECORD)
     data.log.come_unasked()
-    if is_read:
-        data.events()
-    data.log.was_lost = lambda: not is_read
+    data.events()
     data.path.unlink()
-    assert data.events() == [Removed(7, 1, 256, 256) if is_read else Removed(7, 0, 0, 0)]
+    assert data.events() == [Removed(7, 1, 256, 256)]
+
+
+def test_a_contested_log_that_cannot_be_read_is_for_a_look_to_tell(data: Bench) -> None:
+    data.write(RECORD)
+    data.log.come_unasked()
+    data.events()
+    data.log.contest(4, 256, digest(RECORD))
+    data.path.chmod(0)
+    with without_privileges():
+        step = data.look()
+    assert step.wants_look
+    assert [type(event) for event in step.events] == [Loss]
 
 
 def test_what_is_no_file_where_an_unasked_log_should_be_is_for_a_look_to_tell(data: Bench) -> None:
     data.path.mkdir()
     data.log.come_unasked()
     step = data.look()
-    assert (step.events, step.is_odd) == ((), True)
+    assert (step.events, step.wants_look) == ((), True)
 
 
 def test_an_unreadable_log_is_told_once_until_it_was_read(data: Bench) -> None:

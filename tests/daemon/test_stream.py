@@ -15,7 +15,7 @@ from profagentd.opening import Place
 from profagentd.refusal import Fault, Refusal
 from profagentd.selection import Names
 from profagentd.state import Activity, JobState
-from profagentd.stream import PAGE_ENTRIES, UNASKED_MINOR, UNSEEN_LOGS, Stream
+from profagentd.stream import LOOK_LOGS, PAGE_ENTRIES, UNASKED_MINOR, UNSEEN_LOGS, Stream
 from profagentd.walk import Page, Sighting
 from profagentd.window import WINDOW_LOGS
 from tests.daemon.daemon_process import job_name
@@ -456,12 +456,31 @@ def test_of_logs_that_were_made_as_many_come_unasked_as_there_is_room_for() -> N
     talk = talk_of(UNASKED_MINOR)
     paths = [b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(3)]
     talk.stream.names_changed(talk.job, dict.fromkeys(paths, Touch.MADE))
-    taken = talk.stream.window.room - 1
+    taken = talk.stream.window.room - LOOK_LOGS - 1
     talk.stream.logs.take(taken)
     assert made(talk) == paths[:1]
     assert made(talk) == []
     talk.stream.logs.give_back(taken)
     assert made(talk) == paths[1:]
+
+
+def test_a_file_that_is_made_anew_before_it_is_told_that_another_is_gone_comes(unasked: Talk) -> None:
+    (log,) = unasked.logs
+    log.phase = Phase.OVER  # a look has found it to be gone, and that is not told yet
+    unasked.stream.names_changed(unasked.job, {DATA: Touch.MADE})
+    unasked.stream.window.forget(log)
+    assert made(unasked) == [DATA]
+
+
+def test_a_job_is_caught_up_once_more_though_a_contested_log_had_its_turn_at_that_moment(
+    unasked: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_caught_up(unasked.stream)
+    monkeypatch.setattr(Log, "contest", Log.begin_again)
+    monkeypatch.setattr(unasked.logs[0], "unasked", True)
+    hold(unasked.stream, generation=4)
+    assert unasked.ready() == unasked.logs
+    assert is_caught_up(unasked.stream)
 
 
 def test_where_many_logs_wait_for_their_turn_others_that_were_made_are_looked_at() -> None:
@@ -504,11 +523,11 @@ def test_a_job_is_not_caught_up_anew_when_nothing_comes_again(unasked: Talk, *, 
 
 
 def test_what_is_no_file_is_looked_at_and_its_handle_is_over(unasked: Talk) -> None:
-    unasked.stream.looked_odd(unasked.logs[0])
+    unasked.stream.look_at(unasked.logs[0])
     assert unasked.stream.window.take_released(10) == [1]
     assert unasked.look(Page(odd=[DATA])) == []
     assert [(loss.handle, loss.reason.value) for loss in unasked.losses] == [(0, "not-a-file")]
-    unasked.stream.looked_odd(unasked.logs[0])
+    unasked.stream.look_at(unasked.logs[0])
     assert unasked.stream.next_names(NOW.monotonic) is None
 
 

@@ -77,7 +77,7 @@ def test_a_sighting_has_kind_size_and_time(job: Path) -> None:
     assert (found.kind, found.size, found.changed_wall_us) == (LogKind.DATA, 3, 5_000)
 
 
-def test_what_is_no_file_is_odd_and_the_data_directory_is_not(job: Path) -> None:
+def test_what_is_no_file_wants_look_and_the_data_directory_is_not(job: Path) -> None:
     (job / "deeper").mkdir()
     (job / "data" / "deeper").mkdir()
     (job / "data" / "data").mkdir()
@@ -86,7 +86,7 @@ def test_what_is_no_file_is_odd_and_the_data_directory_is_not(job: Path) -> None
     assert sorted(page.odd) == [b"data/data", b"data/deeper", b"data/link", b"deeper"]
 
 
-def test_a_link_in_the_place_of_the_data_directory_is_odd(job: Path) -> None:
+def test_a_link_in_the_place_of_the_data_directory_wants_look(job: Path) -> None:
     (job / "data").rmdir()
     (job / "data").symlink_to("/etc")
     (page,) = pages(Walk(place(job)), 100)

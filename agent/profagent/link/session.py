@@ -99,8 +99,9 @@ class Session:
         self._logs: dict[int, FollowedLog] = {}
         self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each of them
         self._unasked: set[int] = set()  # handles of those that come as if the host held nothing of them
-        self._contested: set[int] = set()  # and of those of them that are passed over, as that is not so
-        self._withheld: dict[int, JobStatus] = {}  # that all has come of a JOB of which some was passed over
+        # Those of them that are passed over, as that is not so; with the name of the JOB if it is to come again.
+        self._contested: dict[int, str] = {}
+        self._withheld: dict[str, JobStatus] = {}  # that all has come of a JOB of which some was passed over, by name
 
     def receive(self, message: ServerMessage) -> list[SessionEvent]:
         """Check a message; returns what it says with handles resolved. Raises ProtocolError."""
@@ -132,7 +133,7 @@ class Session:
         is_unasked = holding.handle in self._unasked
         is_told = holding.skip or holding.generation > 0 or not is_unasked
         if is_unasked and is_told:
-            self._contested.add(holding.handle)
+            self._contested[holding.handle] = "" if holding.skip else log.job
         if not holding.skip:
             held = (holding.generation, holding.offset)
             self._logs[holding.handle] = log._replace(held=held, base=holding.base, is_whole=holding.is_whole)
@@ -159,22 +160,20 @@ class Session:
             self._refuse(f"JOB handle {status.handle} changed its name")
         if known is None and len(self.jobs) >= LARGEST_JOBS:
             self._refuse(f"it told of more than {LARGEST_JOBS:,} JOBs")
-        self._withheld.pop(status.handle, None)
-        if status.caught_up and self._awaits(status.name):
-            self._withheld[status.handle] = status
+        withheld = self._withheld.get(status.name)
+        if withheld and withheld.handle == status.handle:
+            del self._withheld[status.name]
+        if status.caught_up and status.name in self._contested.values():
+            self._withheld[status.name] = status
             status = replace(status, caught_up=False)
         self.jobs[status.handle] = status
         return status
 
-    def _awaits(self, job: str) -> bool:
-        """Whether something of a JOB was passed over, and is to come again."""
-        return any(self._logs[handle].job == job and self._logs[handle].held for handle in self._contested)
-
     def _settled(self) -> list[JobStatus]:
         """What was withheld and is so after all: the logs that were passed over are gone."""
-        settled = [status for status in self._withheld.values() if not self._awaits(status.name)]
-        for status in settled:
-            self.jobs[status.handle] = self._withheld.pop(status.handle)
+        awaited = set(self._contested.values()) if self._withheld else set()
+        settled = [self._withheld.pop(name) for name in [*self._withheld] if name not in awaited]
+        self.jobs.update((status.handle, status) for status in settled)
         return settled
 
     def _check_entries(self, entries: tuple[object, ...]) -> None:
@@ -203,7 +202,7 @@ class Session:
         if log is not None:
             self._paths.remove((log.job, log.path))
             self._unasked.discard(handle)
-            self._contested.discard(handle)
+            self._contested.pop(handle, None)
 
     def _event(self, told: LogEvent) -> Happened | None:
         """What an event says; None when it is passed over."""
@@ -228,9 +227,9 @@ class Session:
         log = self._logs[event.handle]
         match event:
             case Started(is_answer=True) if log.held is not None:
-                self._contested.discard(event.handle)
+                del self._contested[event.handle]
                 # After what follows the board says anew that all has come.
-                self._withheld = {key: each for key, each in self._withheld.items() if each.name != log.job}
+                self._withheld.pop(log.job, None)
                 return event
             case Started(is_answer=True):
                 self._refuse(f"{_shown(log)} started though it is not wanted")
