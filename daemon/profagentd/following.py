@@ -83,7 +83,7 @@ def removed(log: Log) -> Step:
     if not log.is_unseen:
         return Step((gone,))
     detail = f"{os.fsdecode(log.path)} was removed before it was read"
-    return Step((Loss(log.handle, log.job, LossReason.REMOVED_UNSEEN, detail), gone))
+    return Step((Loss(0, log.job, LossReason.REMOVED_UNSEEN, detail), gone))
 
 
 def _unreadable(log: Log, error: Unreadable) -> Step:

@@ -569,7 +569,7 @@ def test_an_unasked_log_that_goes_before_it_is_read_is_a_loss(data: Bench, *, is
     data.log.was_lost = lambda: is_counted
     loss, gone = data.events()
     assert isinstance(loss, Loss)
-    assert (loss.handle, loss.job, loss.reason.value) == (7, 1, "removed-unseen")
+    assert (loss.handle, loss.job, loss.reason.value) == (0, 1, "removed-unseen")
     assert gone == Removed(7, 0, 0, 0)
 
 

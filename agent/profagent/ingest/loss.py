@@ -23,8 +23,6 @@ REMOVED = "removed"
 REMOVED_UNSEEN = "removed-unseen"
 REMOVED_OPEN = "removed-open"
 MADE_ANEW = "made-anew"
-# So begins what is said of a whole JOB that is gone, here and by a board.
-OF_THE_JOB = "the JOB was removed"
 
 # Nothing that existed as bytes of a log is gone in these cases.
 _NOTES = frozenset({"not-a-file"})
@@ -71,7 +69,7 @@ def another_file(reason: str, goes_after: int | None, *, after_deletion: bool) -
 
 def open_removal() -> Entry:
     """An entry for a JOB that was removed from the board before it was finished or quiet."""
-    detail = f"{OF_THE_JOB} from the board before it had ended: what its program wrote since then is not here"
+    detail = "the JOB was removed from the board before it had ended: what its program wrote since then is not here"
     return Entry("loss", REMOVED_OPEN, detail)
 
 
@@ -88,11 +86,11 @@ def unseen_removal(*, is_ours: bool, is_whole: bool, incomplete_logs: int) -> En
     """
     if is_ours and (incomplete_logs or not is_whole):
         detail = (
-            f"{OF_THE_JOB} from the board while nobody followed it; {incomplete_logs} of its logs that were"
+            f"the JOB was removed from the board while nobody followed it; {incomplete_logs} of its logs that were"
             " begun are not complete: what was not copied before is gone"
         )
         return Entry("loss", REMOVED_UNSEEN, detail, count=max(incomplete_logs, 1))
-    return Entry("note", REMOVED_UNSEEN, f"{OF_THE_JOB} from the board while nobody followed it")
+    return Entry("note", REMOVED_UNSEEN, "the JOB was removed from the board while nobody followed it")
 
 
 def refusal(job: str, error: UnsupportedBoardError) -> tuple[UnsupportedBoardError, Entry]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from profagent.formats.names import display_text
 from profagent.ingest.changes import Entry
-from profagent.ingest.loss import OF_THE_JOB
 
 if TYPE_CHECKING:
     import sqlite3
@@ -92,9 +91,8 @@ class LedgerRows:
             self._connection.execute(_TAKE_BACK_OF_LOGS, (self._job, reason))
             return
         self._connection.execute(
-            "DELETE FROM ledger_entry WHERE job = ? AND log IS NULL AND origin = 'link' AND reason = ?"
-            " AND substr(detail, 1, ?) = ?",
-            (self._job, reason, len(OF_THE_JOB), OF_THE_JOB),
+            "DELETE FROM ledger_entry WHERE job = ? AND log IS NULL AND origin = 'link' AND reason = ?",
+            (self._job, reason),
         )
         self._told = None
 
