@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from typing import NamedTuple, Union
 
 
@@ -20,7 +21,8 @@ class LossReason(enum.Enum):
     """Why something that existed is not sent; the words are the wire's."""
 
     UNREADABLE = "unreadable"
-    REMOVED_UNSEEN = "removed-unseen"
+    REMOVED_UNSEEN = "removed-unseen"  # with its JOB, which may come back
+    REMOVED_UNREAD = "removed-unread"  # from a JOB that stands
     NOT_A_FILE = "not-a-file"
     DELETED_UNDELIVERED = "deleted-undelivered"
     DISK_FULL = "disk-full"
@@ -78,3 +80,9 @@ class Loss(NamedTuple):
 
 
 Event = Union[Started, Chunk, Completed, Removed, Loss]
+
+
+def unread_loss(job: int, path: bytes, *, with_job: bool) -> Loss:
+    """What is told of a log that was removed before it was read; one that went with its JOB may come back with it."""
+    reason = LossReason.REMOVED_UNSEEN if with_job else LossReason.REMOVED_UNREAD
+    return Loss(0, job, reason, f"{os.fsdecode(path)} was removed before it was read")

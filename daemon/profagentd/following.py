@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagentd.events import Chunk, Event, Loss, LossReason, Removed, StartReason
+from profagentd.events import Chunk, Event, Loss, LossReason, Removed, StartReason, unread_loss
 from profagentd.log import OVER, Comparison, Log
 from profagentd.logs import done_length, ended_by
 from profagentd.opening import Gone, JobGone, NotAFile, OpenJob, Unreadable, fingerprint
@@ -71,8 +71,8 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
     return step
 
 
-def removed(log: Log) -> Step:
-    """The log's file is gone."""
+def removed(log: Log, *, with_job: bool = False) -> Step:
+    """The log's file is gone, alone or `with_job`."""
     if log.contested:
         log.begin_again(*log.contested)
     log.phase = OVER
@@ -82,8 +82,7 @@ def removed(log: Log) -> Step:
     gone = Removed(log.handle, generation, sent, sent if is_counted else log.size)
     if not log.is_unseen:
         return Step((gone,))
-    detail = f"{os.fsdecode(log.path)} was removed before it was read"
-    return Step((Loss(0, log.job, LossReason.REMOVED_UNSEEN, detail), gone))
+    return Step((unread_loss(log.job, log.path, with_job=with_job), gone))
 
 
 def _unreadable(log: Log, error: Unreadable) -> Step:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagentd.changes import Changes, Touch
-from profagentd.events import Loss, LossReason
+from profagentd.events import Loss, LossReason, unread_loss
 from profagentd.logs import LogKind, done_of, is_log, kind_of
 from profagentd.walk import Page, Walk, look
 
@@ -130,7 +130,7 @@ class Selection:
             yield self._loss(LossReason.REMOVED_UNSEEN, "the JOB was removed before all of it was looked at")
         for path in page.missing:
             if _was_lost(touches.get(path, Touch.HINT)):
-                yield self._loss(LossReason.REMOVED_UNSEEN, f"{os.fsdecode(path)} was removed before it was read")
+                yield unread_loss(self.job, path, with_job=self.is_over)
         for path in page.odd:
             yield from self._odd(path)
         if page.unreadable and not self._unreadable_told:

@@ -227,7 +227,7 @@ async def test_every_file_of_a_job_that_goes_was_announced_or_is_a_loss(tmp_path
             shutil.rmtree(job)
             await client.until(lambda: client.jobs[job.name].state == wire.JOB_STATE_REMOVED)
             lost = {loss.detail.partition(" ")[0] for loss in client.losses}
-            assert {loss.reason for loss in client.losses} <= {"removed-unseen"}
+            assert {loss.reason for loss in client.losses} <= {"removed-unread", "removed-unseen"}
             assert {name for name in names if client.has(name)} | {Path(path).name for path in lost} == {*names}
 
 
@@ -355,7 +355,7 @@ async def test_a_removed_log_that_was_never_seen_is_a_loss(tmp_path: Path) -> No
             (job / "data" / NAME).unlink()
             await client.until(lambda: bool(client.losses) or client.has(NAME))
             if client.losses:
-                assert client.losses[0].reason == "removed-unseen"
+                assert client.losses[0].reason == "removed-unread"
             else:
                 await client.until(lambda: client.copy(NAME).is_removed)
 

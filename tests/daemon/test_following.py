@@ -569,8 +569,15 @@ def test_an_unasked_log_that_goes_before_it_is_read_is_a_loss(data: Bench, *, is
     data.log.was_lost = lambda: is_counted
     loss, gone = data.events()
     assert isinstance(loss, Loss)
-    assert (loss.handle, loss.job, loss.reason.value) == (0, 1, "removed-unseen")
+    assert (loss.handle, loss.job, loss.reason.value) == (0, 1, "removed-unread")
     assert gone == Removed(7, 0, 0, 0)
+
+
+def test_an_unasked_log_that_goes_with_its_job_may_come_back(data: Bench) -> None:
+    data.log.come_unasked()
+    loss, _ = removed(data.log, with_job=True).events
+    assert isinstance(loss, Loss)
+    assert loss.reason.value == "removed-unseen"
 
 
 def test_an_unasked_log_that_was_read_before_it_goes_is_no_loss(data: Bench) -> None:

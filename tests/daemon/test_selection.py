@@ -54,8 +54,8 @@ def test_an_ended_selection_tells_what_nobody_looked_at_and_then_wants_nothing(s
     names = selection.next_names(10)
     page = Page(missing=[b"a"])
     selection.looked(names, page)
-    told = [loss.detail for loss in selection.losses(page, names.touches)]
-    assert told == ["a was removed before it was read"]
+    told = [(loss.reason.value, loss.detail) for loss in selection.losses(page, names.touches)]
+    assert told == [("removed-unseen", "a was removed before it was read")]
     assert not selection.wants_look
     assert selection.is_looked_at
 

@@ -585,7 +585,7 @@ def lost(touch: Touch, talk: Talk) -> list[str]:
 
 @pytest.mark.parametrize("touch", [Touch.MADE | Touch.DELETED, Touch.WRITTEN, Touch.MADE])
 def test_what_came_and_went_unseen_is_a_loss(talk: Talk, touch: Touch) -> None:
-    assert lost(touch, talk) == ["removed-unseen"]
+    assert lost(touch, talk) == ["removed-unread"]
 
 
 @pytest.mark.parametrize("touch", [Touch.MADE | Touch.MOVED, Touch.HINT])

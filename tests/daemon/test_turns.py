@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from profagentd.clock import Moment
-from profagentd.events import Chunk
+from profagentd.events import Chunk, Loss
 from profagentd.following import CHUNK_BYTES
 from profagentd.log import Log
 from profagentd.logs import LogKind
@@ -38,6 +38,13 @@ def test_no_more_is_read_than_a_message_holds(tmp_path: Path) -> None:
     turns = [turn(job, name, bytes(CHUNK_BYTES // 2)) for name in "abcd"]
     assert len(take_turns(turns, NOW)) == 2
     assert [each.log.sent for each in turns] == [CHUNK_BYTES // 2] * 2 + [0, 0]
+
+
+def test_an_unread_log_of_a_removed_job_goes_with_it(tmp_path: Path) -> None:
+    unread = turn(make_job(tmp_path), "a", b"x")._replace(is_removed=True)
+    unread.log.come_unasked()
+    (step,) = take_turns([unread], NOW)
+    assert [event.reason.value for event in step.events if isinstance(event, Loss)] == ["removed-unseen"]
 
 
 def test_everything_is_closed_again(tmp_path: Path) -> None:

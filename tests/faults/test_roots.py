@@ -177,6 +177,27 @@ def test_notices_that_overflow_are_made_up_for(root: Path, tmp_path: Path) -> No
         recorded.check_end(small.directory, tmp_path, [])
 
 
+def test_a_log_that_comes_and_goes_before_it_is_read_is_a_loss_that_stays(root: Path, tmp_path: Path) -> None:
+    """The daemon stands still for its whole life; then its JOB finishes."""
+    with recording(root, tmp_path / "workspace", ends_itself=True) as recorded:
+        job = GrowingJob(SAMPLES["runtime-json"], root, 1)
+        gone, *others = job.paths("data/aicore*.?")
+        job.write("info.json.0")
+        for _ in job.grow(others):
+            pass
+        assert recorded.holds(job.directory)
+        with standing_still(recorded.daemon_pid):
+            for _ in job.grow([gone]):
+                pass
+            (job.directory / gone).unlink()
+        for path in {*job.paths("*"), *job.paths("data/*")} - {gone, f"{gone}.done"}:
+            job.write(path)
+        ended = recorded.host.ended()
+        assert ended.code == 4, ended.err
+        assert link_ledger(recorded.database, job.directory.name) == [(None, "loss", "removed-unread")]
+        assert "removed-unread" in ended.out
+
+
 @contextmanager
 def standing_still(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
