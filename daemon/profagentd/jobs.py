@@ -81,12 +81,13 @@ def _directory(place: Place) -> DirectoryId | None:
 
 
 def _mtime_us(place: Place) -> int:
+    """0 also for a date before 1970, as a clock that was wrong leaves it: the wire has no such times."""
     try:
         descriptor = open_directory(place)
     except OSError:
         return 0
     try:
-        return os.fstat(descriptor).st_mtime_ns // 1000
+        return max(0, os.fstat(descriptor).st_mtime_ns // 1000)
     finally:
         os.close(descriptor)
 

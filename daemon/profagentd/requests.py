@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from profagentd.stream import Stream
 
 MAX_CLIENT_NAME = 256
+# Generations count up from what a client names: the wire's numbers have one bit more.
+LARGEST_HELD = 2**63 - 1
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -60,6 +62,8 @@ def _check_open(opened: wire.Open) -> None:
 
 
 def _hold(holding: wire.Holding, stream: Stream) -> None:
+    if max(holding.generation, holding.offset) > LARGEST_HELD:
+        raise Refusal(Fault.INVALID, f"the Holding of log {holding.handle} has a number beyond {LARGEST_HELD}")
     if holding.offset and not holding.skip and len(holding.prefix_digest) != DIGEST_BYTES:
         raise Refusal(Fault.INVALID, f"the digest of log {holding.handle} is not of {DIGEST_BYTES} bytes")
     stream.hold(

@@ -141,3 +141,10 @@ def test_a_job_without_data_yet_has_times_too(tmp_path: Path) -> None:
     (job / "data").rmdir()
     os.utime(job, ns=(5_000_000, 5_000_000))
     assert job_times(Place(os.fsencode(tmp_path), os.fsencode(job.name))) == (5_000, 5_000)
+
+
+def test_a_job_that_is_dated_before_1970_is_of_1970(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    for directory in (job / "data", job):
+        os.utime(directory, ns=(-5_000_000, -5_000_000))
+    assert job_times(Place(os.fsencode(tmp_path), os.fsencode(job.name))) == (0, 0)

@@ -9,8 +9,10 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import requests
 from profagentd.budget import Budgets
+from profagentd.logs import kind_of
 from profagentd.refusal import Fault, Refusal
 from profagentd.stream import PAGE_ENTRIES, Stream
+from profagentd.walk import Sighting
 from tests.daemon.wire_client import message, open_message
 
 
@@ -74,6 +76,15 @@ def test_a_message_of_a_later_minor_version_is_passed_over() -> None:
 def test_a_page_is_full_at_a_thousand(full: wire.ClientMessage, over: wire.ClientMessage) -> None:
     assert fault(full) is Fault.INVALID  # for its unknown handles, not for their number
     assert fault(over) is Fault.EXHAUSTED
+
+
+@pytest.mark.parametrize(("generation", "offset"), [(2**64 - 1, 0), (1, 2**63)])
+def test_what_is_held_has_numbers_that_can_be_counted_on_from(generation: int, offset: int) -> None:
+    stream, path = Stream(Budgets()), b"data/aicore.0.m.3.0.1.1.0"
+    log = stream.window.add(1, Sighting(path, kind_of(path), 0, 0), 0.0)
+    held = wire.Holding(handle=log.handle, generation=generation, offset=offset, prefix_digest=bytes(16))
+    with pytest.raises(Refusal, match="beyond 9223372036854775807"):
+        requests.apply(message(holdings=wire.Holdings(logs=[held])), stream)
 
 
 @pytest.mark.parametrize("digest", [b"", bytes(15), bytes(17)])
