@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from profagent import __version__
@@ -27,6 +27,7 @@ from profagent.doctor.roots import roots_checks
 from profagent.doctor.tls import certificate_dates
 from profagent.doctor.workspace import workspace_checks
 from profagent.errors import ProfagentError, UnreachableError, UsageError
+from profagent.link.board_clock import board_time
 from profagent.link.certificate import Certificate
 from profagent.link.channel import connected
 from profagent.link.credentials import full_address
@@ -193,7 +194,7 @@ async def _asked(channel: Channel, board: Board) -> tuple[list[Finding], Examina
 
 def _board_certificates(examination: Examination, offset_us: int | None) -> Iterator[Finding]:
     now = datetime.now(UTC)
-    board_time = None if offset_us is None else now + timedelta(microseconds=offset_us)
+    shown = None if offset_us is None else board_time(int(now.timestamp() * 1e6) + offset_us)
     if why := examination.why_unknown("certificates"):
         yield unknown("certificate", f"the board's: {why}")
     for whose, pem, renew in (
@@ -203,6 +204,6 @@ def _board_certificates(examination: Examination, offset_us: int | None) -> Iter
         if not pem:
             continue
         try:
-            yield from certificate_dates(whose, Certificate.read(pem, whose), now, board_time, renew)
+            yield from certificate_dates(whose, Certificate.read(pem, whose), now, shown, renew)
         except UsageError as error:
             yield bad("certificate", str(error), error.hint)

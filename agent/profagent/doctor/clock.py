@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from profagent.doctor.finding import Finding, bad, good, unknown
-from profagent.link.board_clock import EARLIEST
+from profagent.link.board_clock import EARLIEST, board_time
 
 __all__ = ["clock"]
 
@@ -18,10 +16,10 @@ def clock(offset_us: int | None, uncertainty_us: int, board_us: int) -> Finding:
     """The board's clock is `offset_us` ahead, known to ± `uncertainty_us`; None where no exchange told."""
     if offset_us is None:
         return unknown("clock", "the clock was set while it was compared", "run doctor again")
-    board_time = datetime.fromtimestamp(board_us / 1e6, UTC)
-    shown = board_time.isoformat(" ", "seconds")
+    board = board_time(board_us)
+    shown = board.isoformat(" ", "seconds")
     told = f"the board's clock is {offset_us / 1e6:+,.6f} s ± {uncertainty_us / 1e6:.6f} s from this host's"
-    if board_time < EARLIEST:
+    if board < EARLIEST:
         return bad("clock", f"{told}: it shows {shown}, it was never set", _REMEDY)
     if abs(offset_us) - uncertainty_us > MOST_OFFSET_US:
         return bad("clock", f"{told}: it shows {shown}", _REMEDY)

@@ -23,6 +23,7 @@ NOW_US = 1_800_000_000_000_000
         # An image's own date; a link as slow as this could tell nothing more.
         (-NOW_US, NOW_US, 1_600_000_000_000_000, Mark.BAD),
         (None, 0, NOW_US, Mark.UNKNOWN),
+        (2**61, 500, 2**62, Mark.BAD),
     ],
 )
 def test_the_boards_clock(offset_us: int | None, uncertainty_us: int, board_us: int, mark: Mark) -> None:
