@@ -150,8 +150,8 @@ class Conversation:
             self._stream.deliver_to(take)
         if take and opened.consumer in self._site.custody.policy.retain_for:
             # Of these clients alone it is known that what they hold whole is what was deleted.
-            self._stream.was_deleted = self._site.custody.deleted.has
-        self._stream.was_lost = self._site.custody.deleted.lost
+            self._stream.announcer.was_deleted = self._site.custody.deleted.has
+        self._stream.announcer.was_lost = self._site.custody.deleted.lost
         self._site.board.add_listener(self)
         self._site.custody.losses.add_listener(self._wake.set)
         try:

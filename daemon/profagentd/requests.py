@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from profagentd import messages
+from profagentd.announcing import PAGE_ENTRIES
 from profagentd.log import DIGEST_BYTES
 from profagentd.refusal import Fault, Refusal
-from profagentd.stream import PAGE_ENTRIES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sized

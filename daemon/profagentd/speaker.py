@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import messages
+from profagentd.announcing import PAGE_ENTRIES
 from profagentd.clock import US_PER_S, Clock, moment
-from profagentd.disks import Patience, on_disk
 from profagentd.following import CHUNK_BYTES
 from profagentd.message_size import MessageSize
-from profagentd.stream import PAGE_ENTRIES, UNASKED_MINOR, Stream
+from profagentd.reading import Held, Reader
 from profagentd.turns import take_turns
 from profagentd.usage import usage
 
@@ -23,17 +21,14 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from profagentd.board import Board
-    from profagentd.budget import Share
     from profagentd.custody import Custody
     from profagentd.events import Event
     from profagentd.following import Step
     from profagentd.log import Log
     from profagentd.selection import Names
+    from profagentd.stream import Stream
     from profagentd.turns import Turn
     from profagentd.walk import Page
-
-_LOGGER = logging.getLogger(__name__)
-T = TypeVar("T")
 
 # Each side speaks at least so often.
 HEARTBEAT_S = 4.0
@@ -51,13 +46,6 @@ ANSWER_S = 0.05
 RELEASE_S = 0.25
 # A stream whose window is full looks this often whether an idle log can give way.
 ROOM_S = 0.25
-
-
-class Held(NamedTuple):
-    """Room that was taken for what is being read."""
-
-    share: Share
-    size: int
 
 
 class Surroundings(Protocol):
@@ -90,19 +78,17 @@ class Speaker:
         self._site = site
         self._stream = stream
         self._write = write
-        self._wake = wake
         self._spoke = site.clock.monotonic()
         self._release_due: float | None = None  # when released handles are told
         self._choice_due = float("-inf")  # until when the client may choose among the JOBs that were told last
         self._answer_due = float("-inf")  # until when logs let theirs be sent with those that were announced
         self._size = MessageSize()
-        self._patience = Patience()
-        self._late: dict[bytes, Callable[[], Awaitable[None]]] = {}  # what is to follow, by root
+        self._reader = Reader(stream, wake)
         self._losses_told = 0  # revision up to which kept losses are told
 
     def close(self) -> None:
         """Wait for no root any more."""
-        self._patience.close()
+        self._reader.close()
 
     @property
     def due(self) -> float:
@@ -113,7 +99,7 @@ class Speaker:
             due.append(self._answer_due)
         elif next_due is not None:
             due.append(next_due + LENIENCE_S)
-        if self._stream.is_short_of_room:
+        if self._stream.announcer.is_short_of_room:
             due.append(self._site.clock.monotonic() + ROOM_S)
         return min(each for each in due if each is not None)
 
@@ -144,7 +130,7 @@ class Speaker:
     async def turn(self) -> bool:
         """Do a little of everything that is due; whether there was anything."""
         done = [
-            await self._take_late(),
+            await self._reader.take_late(),
             await self._tell_jobs(),
             await self._tell_losses(),
             await self._announce(),
@@ -188,7 +174,7 @@ class Speaker:
         if self._stream.window.has_released and self._release_due is None:
             self._release_due = now + RELEASE_S
         is_due = self._release_due is not None and now >= self._release_due
-        if not (is_due or at_once or self._stream.is_short_of_room):
+        if not (is_due or at_once or self._stream.announcer.is_short_of_room):
             return False
         self._release_due = None
         told = self._stream.window.has_released
@@ -198,17 +184,18 @@ class Speaker:
         return told
 
     async def _announce(self) -> bool:
-        made = self._stream.take_made(self._site.clock.monotonic())
+        now, announcer = self._site.clock.monotonic(), self._stream.announcer
+        made = announcer.take_made(now) if self._stream.takes_unasked else []
         await self._announce_logs(made)
-        names = self._stream.next_names(self._site.clock.monotonic())
+        names = announcer.next_names(self._site.clock.monotonic())
         if names is None:
             return bool(made)
         held = Held(self._stream.logs, names.limit)
-        await self._read_files(names.place.root, names.look, partial(self._announce_page, names), held)
+        await self._reader.read(names.place.root, names.look, partial(self._announce_page, names), held)
         return True
 
     async def _announce_page(self, names: Names, page: Page) -> None:
-        logs, losses = self._stream.looked(names, page, moment(self._site.clock))
+        logs, losses = self._stream.announcer.looked(names, page, moment(self._site.clock))
         if logs:
             # What a walk finds is much, and comes page after page: nothing waits for the answer to that.
             self._answer_due = float("-inf") if names.walk else self._site.clock.monotonic() + ANSWER_S
@@ -239,7 +226,7 @@ class Speaker:
             # What begins when it is late already has no room any more.
             return take_turns(ready, now, 0 if root in away else limit)
 
-        await self._read_files(root, work, partial(self._send_steps, ready, held), held)
+        await self._reader.read(root, work, partial(self._send_steps, ready, held), held)
         return True
 
     @property
@@ -248,7 +235,7 @@ class Speaker:
 
     @property
     def _awaits_answer(self) -> bool:
-        return not self._stream.is_answered and self._site.clock.monotonic() < self._answer_due
+        return not self._stream.announcer.is_answered and self._site.clock.monotonic() < self._answer_due
 
     async def _send_steps(self, ready: Sequence[Turn], held: Held, steps: Sequence[Step]) -> None:
         begun = self._site.clock.monotonic()
@@ -256,7 +243,7 @@ class Speaker:
         self._size.sent(sum(step.sent_bytes for step in steps), self._site.clock.monotonic() - begun)
         self._miss({turn.log.job for turn, step in zip(ready, steps) if step.is_job_gone})
         for log in (turn.log for turn, step in zip(ready, steps) if step.wants_look):
-            self._stream.look_at(log)
+            self._stream.announcer.look_at(log)
         held.share.give_back(held.size)
 
     def _miss(self, jobs: Iterable[int]) -> None:
@@ -265,43 +252,13 @@ class Speaker:
             if place:
                 self._site.board.missed(place)
 
-    async def _read_files(
-        self, root: bytes, work: Callable[[], T], then: Callable[[T], Awaitable[None]], held: Held
-    ) -> None:
-        """Have a root's files read, into the room that is held for what they say.
-
-        Where it hangs, what follows is done when it answers; other roots go on, and others have the room until then.
-        """
-        task = await self._patience.wait(root, on_disk(root, work))
-        if task.done():
-            await then(task.result())
-            return
-        _LOGGER.warning("%s does not answer: its logs wait", os.fsdecode(root))
-        self._stream.away.add(root)
-        held.share.give_back(held.size)
-
-        async def go_on() -> None:
-            held.share.take(held.size)
-            await then(task.result())
-
-        self._late[root] = go_on
-        task.add_done_callback(lambda _: self._wake())
-
-    async def _take_late(self) -> bool:
-        """Go on with roots that answer again."""
-        back = [root for root in self._late if not self._patience.is_late(root)]
-        for root in back:
-            self._stream.came_back(root)
-            await self._late.pop(root)()
-        return bool(back)
-
     def _batches(self, ready: Sequence[Turn], steps: Sequence[Step]) -> deque[wire.ServerMessage]:
         self._stream.window.put_back(turn.log for turn in ready[len(steps) :])
         events = (event for turn, step in zip(ready, steps) for event in self._stream.window.stepped(turn.log, step))
         return deque(self._messages(events))
 
     def _messages(self, events: Iterable[Event]) -> Iterable[wire.ServerMessage]:
-        return messages.batches(events, self._size.limit, with_crc=self._stream.client_minor < UNASKED_MINOR)
+        return messages.batches(events, self._size.limit, with_crc=not self._stream.takes_unasked)
 
     async def _send(self, waiting: deque[wire.ServerMessage]) -> None:
         """Send messages; a client that does not read keeps us here, with no more in memory than them."""

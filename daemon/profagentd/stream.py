@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
+from profagentd.announcing import Announcer
 from profagentd.changes import Touch
 from profagentd.job_views import JobView, JobViews
-from profagentd.log import FOLLOWING, OVER, Log
-from profagentd.logs import ended_by, kind_of
+from profagentd.logs import ended_by
 from profagentd.selection import Selection
 from profagentd.state import JobState
 from profagentd.turns import Turn
-from profagentd.walk import Sighting
 from profagentd.window import Window
 
 if TYPE_CHECKING:
@@ -21,21 +19,12 @@ if TYPE_CHECKING:
 
     from profagentd.board import Job
     from profagentd.budget import Budgets
-    from profagentd.clock import Moment
-    from profagentd.events import Loss
+    from profagentd.log import Log
     from profagentd.opening import Fingerprint, Place
-    from profagentd.selection import Names
-    from profagentd.walk import Page
 
-# Entries of one message, at most.
-PAGE_ENTRIES = 1000
 # Clients of this minor version and later take logs unasked, and need no check values of chunks.
 UNASKED_MINOR = 2
-# So much room is left to logs that a look finds: tables of layers, for one.
-LOOK_LOGS = 64
-# So many logs wait for their turn before those that were made are looked at.
-UNSEEN_LOGS = 256
-_HINT, _MADE = Touch.HINT, Touch.MADE
+_HINT = Touch.HINT
 
 
 class Stream:
@@ -48,12 +37,9 @@ class Stream:
         self.client_minor = 0  # the version that the client speaks
         self.away: set[bytes] = set()  # roots that do not answer
         self._aside: list[Log] = []  # logs on them whose turn it is
-        self.is_short_of_room = False  # names wait until announced logs are released
-        self.is_answered = True  # a Holding came since logs were announced
         self.followed_again = 0  # JOBs that the client followed before
-        self.was_deleted: Callable[[Place, bytes], bool] | None = None  # whether retention deleted a log of this name
-        self.was_lost: Callable[[Place, bytes], bool] | None = None  # whether a kept loss counts it
         self._views = JobViews()
+        self.announcer = Announcer(self._views, self.window, self.logs, self.away)
 
     def close(self) -> None:
         """Leave its room to other streams; what it knew goes now, and not when cycles are collected."""
@@ -80,10 +66,10 @@ class Stream:
         if not view or not view.selection:
             return
         for path, touch in touches.items():
-            self._touch(view.selection, path, touch)
+            self.announcer.touch(view.selection, path, touch)
             ended = ended_by(path)
             if ended is not None and not touch.is_mere_end:
-                self._touch(view.selection, ended, _HINT)
+                self.announcer.touch(view.selection, ended, _HINT)
         view.settle_again()
 
     def names_removed(self, job: Job) -> None:
@@ -107,13 +93,6 @@ class Stream:
             view.selection.miss()
             return view.job.place
         return None
-
-    def look_at(self, log: Log) -> None:
-        """A log that came unasked is not what it was taken for: its handle is over, and a look tells what there is."""
-        view = self._views.get(log.job)
-        if view and view.selection and self.window.get(log.handle):
-            self.window.release(log)
-            view.selection.note(log.path, _HINT)
 
     def deliver_to(self, take: Callable[[Place, bytes, Fingerprint], None]) -> None:
         """Tell of each log that the client has whole, with the fingerprint of the file that it has."""
@@ -143,7 +122,7 @@ class Stream:
 
     def hold(self, handle: int, *, skip: bool, generation: int, offset: int, prefix_digest: bytes) -> None:
         """The answer to an announced log. Raises Refusal."""
-        self.is_answered = True
+        self.announcer.is_answered = True
         log = self.window.get(handle)
         view = self._views.get(log.job) if log else None
         if log is None or view is None:
@@ -152,6 +131,11 @@ class Stream:
         self.window.answered(log, skip=skip, generation=generation, offset=offset, prefix_digest=prefix_digest)
         if was_unasked and generation and not skip:
             view.caught_up_told = False  # it was told too early
+
+    @property
+    def takes_unasked(self) -> bool:
+        """Whether logs may come unasked, and chunks without check values of their own."""
+        return self.client_minor >= UNASKED_MINOR
 
     def job_handle(self, name: str) -> int:
         """The handle of the JOB of this name; 0 when there is none any more."""
@@ -190,65 +174,6 @@ class Stream:
         """Whether everything was sent that there is of what is followed, on roots that answer."""
         return all(view.job.place.root in self.away or self._has_all(view) for view in self._views)
 
-    def take_made(self, now: float) -> list[Log]:
-        """Logs that were made since their JOBs are followed: they are announced without a look, and sent unasked.
-
-        Where many wait for their turn, more are looked at, so that it is known how far behind the client is.
-        """
-        logs: list[Log] = []
-        for view in self._views if self.client_minor >= UNASKED_MINOR else ():
-            if self._wants_look(view) and view.selection:
-                room = min(self.window.room - LOOK_LOGS, UNSEEN_LOGS - self.window.due_logs - len(logs))
-                for path in view.selection.take_made(max(0, room)):
-                    if self.window.at(view.handle, path):  # a look that was under way has found it
-                        self._touch(view.selection, path, _MADE)
-                    else:
-                        logs.append(self._add(view, Sighting(path, kind_of(path), 0, 0), now))
-        for log in logs:
-            log.come_unasked()
-            self.window.queue(log)
-        return logs
-
-    def next_names(self, now: float) -> Names | None:
-        """Names to look at, no more than there is room for; None when there are none, or no room."""
-        self.is_short_of_room = False
-        view = next((view for view in self._views if self._wants_look(view)), None)
-        if view is None or view.selection is None:
-            return None
-        if not self.window.room:
-            self.window.release_idle(now, PAGE_ENTRIES)
-        self.is_short_of_room = not self.window.room
-        if self.is_short_of_room:
-            return None
-        names = view.selection.next_names(min(self.window.room, PAGE_ENTRIES), view.job.directory)
-        self.logs.take(names.limit)  # nobody else may have this room until it is known what there is
-        return names
-
-    def looked(self, names: Names, page: Page, now: Moment) -> tuple[list[Log], list[Loss]]:
-        """These names were looked at: logs to announce, which have handles from now on, and what is not as it was."""
-        self.logs.give_back(names.limit)
-        view = self._views.get(names.job)
-        if not view or not view.selection:
-            return [], []
-        view.selection.looked(names, page)
-        # What was announced before the look ended tells by itself how it changed.
-        paths = *page.missing, *(each.path for each in page.logs)
-        known = {path for path in paths if self.window.at(names.job, path)}
-        for path in known:
-            self._touch(view.selection, path, names.touches.get(path, _HINT))
-        new = [each for each in page.logs if each.path not in known]
-        if view.selection.is_over:
-            # What stood there in the last moment is gone.
-            page.missing += [] if names.is_after_end else [each.path for each in new]
-            new = []
-        room = max(0, self.window.room)
-        for each in new[room:]:  # others took the room while the root was late
-            view.selection.note(each.path, names.touches.get(each.path, _HINT))
-        logs = [self._add(view, each, now.seen(each.changed_wall_us)) for each in new[:room]]
-        self.is_answered &= not logs
-        page.missing = [path for path in page.missing if path not in known]
-        return logs, list(view.selection.losses(page, names.touches))
-
     def take_turns(self, limit: int, now: float) -> list[Turn]:
         """Turns that are due, at most `limit`, of one root."""
         turns = [self._turn(log) for log in self.window.take_ready(limit, now)]
@@ -268,35 +193,15 @@ class Stream:
 
     # Inside
 
-    def _add(self, view: JobView, sighting: Sighting, changed: float) -> Log:
-        log = self.window.add(view.handle, sighting, changed)
-        asked = view.job.place, log.path
-        log.was_deleted = partial(self.was_deleted, *asked) if self.was_deleted else None
-        log.was_lost = partial(self.was_lost, *asked) if self.was_lost else None
-        return log
-
-    def _wants_look(self, view: JobView) -> bool:
-        return view.job.place.root not in self.away and view.selection is not None and view.selection.may_look
-
     def _turn(self, log: Log) -> Turn:
         view = self._views.get(log.job)
         assert view is not None, "a JOB is forgotten after its logs"
         job = view.job
         return Turn(log, job.place, job.is_scanned, job.directory, is_removed=job.state is JobState.REMOVED)
 
-    def _touch(self, selection: Selection, path: bytes, touch: Touch) -> None:
-        log = self.window.at(selection.job, path)
-        if log is None:
-            selection.note(path, touch)
-        elif log.phase is FOLLOWING:
-            log.doubted |= log.grows and bool(touch & _MADE)
-            self.window.queue(log)
-        elif log.phase is OVER:
-            selection.note(path, touch)  # another file stands where the log's was found to be gone
-
     def _touch_all(self, selection: Selection, touch: Touch) -> None:
         for log in self.window.of_job(selection.job):
-            self._touch(selection, log.path, touch)
+            self.announcer.touch(selection, log.path, touch)
 
     def _unfollow(self, view: JobView, selection: Selection) -> None:
         selection.forget()

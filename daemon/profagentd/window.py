@@ -8,7 +8,8 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from profagentd.log import ANNOUNCED, OVER, Log
+from profagentd.changes import Touch
+from profagentd.log import ANNOUNCED, FOLLOWING, OVER, Log
 from profagentd.refusal import Fault, Refusal
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ WINDOW_LOGS = 4096
 SLOT_S = 0.1
 # An incomplete log that did not change for so long gives way when others wait.
 IDLE_S = 1.0
+_MADE = Touch.MADE
 
 
 class Window:
@@ -118,6 +120,16 @@ class Window:
         self.release_delivered(log)
 
     # Turns
+
+    def touch(self, job: int, path: bytes, touch: Touch) -> bool:
+        """Something was seen to happen to a name; whether that is for an announced log to tell, in its turn."""
+        log = self.at(job, path)
+        if log is None or log.phase is OVER:
+            return False  # another file stands where the log's was found to be gone
+        if log.phase is FOLLOWING:
+            log.doubted |= log.grows and bool(touch & _MADE)
+            self.queue(log)
+        return True
 
     def queue(self, log: Log) -> None:
         """Something is due for it."""

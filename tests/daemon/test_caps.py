@@ -17,7 +17,7 @@ from profagent_wire.health.v1.health_pb2 import HealthCheckRequest
 from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd import admission, budget, following, requests, server, stream, window
+from profagentd import admission, announcing, budget, following, requests, server, window
 from tests.daemon.certificates import Authority
 from tests.daemon.daemon_process import Daemon, make_job, running
 from tests.daemon.wire_client import PATIENCE_S, Client, message, open_message
@@ -240,7 +240,7 @@ def test_the_page_about_the_wire_has_every_cap() -> None:
         "a message of the server": server.MAX_MESSAGE_BYTES,
         "a message of a client": server.MAX_CLIENT_MESSAGE_BYTES,
         "a chunk's data": following.CHUNK_BYTES,
-        "entries of a message": stream.PAGE_ENTRIES,
+        "entries of a message": announcing.PAGE_ENTRIES,
         "characters of a consumer's name": 64,
         "characters of a client's name": requests.MAX_CLIENT_NAME,
         "bytes of a log's path": 1024,

@@ -8,10 +8,11 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import requests
+from profagentd.announcing import PAGE_ENTRIES
 from profagentd.budget import Budgets
 from profagentd.logs import kind_of
 from profagentd.refusal import Fault, Refusal
-from profagentd.stream import PAGE_ENTRIES, Stream
+from profagentd.stream import Stream
 from profagentd.walk import Sighting
 from tests.daemon.wire_client import message, open_message
 

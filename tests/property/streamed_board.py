@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import messages, requests
+from profagentd.announcing import PAGE_ENTRIES
 from profagentd.board import Job
 from profagentd.budget import Budgets
 from profagentd.changes import Touch
@@ -21,7 +22,7 @@ from profagentd.removal import remove
 from profagentd.retention import Part
 from profagentd.state import Activity, JobState
 from profagentd.stored import part_of
-from profagentd.stream import PAGE_ENTRIES, UNASKED_MINOR, Stream
+from profagentd.stream import UNASKED_MINOR, Stream
 from profagentd.turns import take_turns
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class StreamedBoard:
         self._stream, self._looking = Stream(Budgets()), None
         self._stream.client_minor = self.client_minor
         self._stream.deliver_to(self._deliver)
-        self._stream.was_deleted = self._deleted.has
+        self._stream.announcer.was_deleted = self._deleted.has
         if self._job.state is not JobState.REMOVED:
             self._stream.job_changed_state(self._job)
         version = messages.protocol()
@@ -141,17 +142,17 @@ class StreamedBoard:
 
     def _announced(self, stream: Stream) -> list[wire.ServerMessage]:
         names, page = self._looking or (None, None)
-        found, losses = stream.looked(names, page, self._now) if names and page else ([], [])
-        made = stream.take_made(self._now.monotonic)
+        found, losses = stream.announcer.looked(names, page, self._now) if names and page else ([], [])
+        made = stream.announcer.take_made(self._now.monotonic) if stream.takes_unasked else []
         # Whatever happens until the next turn happens while this look is under way.
-        names = stream.next_names(self._now.monotonic)
+        names = stream.announcer.next_names(self._now.monotonic)
         self._looking = (names, names.look()) if names else None
         logs = [*found, *made]
         said = [messages.announced(logs)] if logs else []
         if any(stream.window.is_leaving(log) for log in logs):
             released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
             said.insert(0, wire.ServerMessage(released=released))
-        return said + list(messages.batches(losses, SMALL_BYTES, with_crc=self.client_minor < UNASKED_MINOR))
+        return said + list(messages.batches(losses, SMALL_BYTES, with_crc=not stream.takes_unasked))
 
     def _sent(self, stream: Stream) -> list[wire.ServerMessage]:
         turns = stream.take_turns(LOGS_AT_A_TIME, self._now.monotonic)
@@ -160,7 +161,7 @@ class StreamedBoard:
         events = [
             event for turn, step in zip(turns, steps, strict=False) for event in stream.window.stepped(turn.log, step)
         ]
-        return list(messages.batches(events, SMALL_BYTES, with_crc=self.client_minor < UNASKED_MINOR))
+        return list(messages.batches(events, SMALL_BYTES, with_crc=not stream.takes_unasked))
 
     def _deliver(self, place: Place, path: bytes, seen: Fingerprint) -> None:
         self._deliveries.delivered(CONSUMER, place, path, seen, self._now.monotonic)
