@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from profagent_wire.seal import is_sealed
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import messages, requests
 from profagentd.clock import US_PER_S, Clock
@@ -169,7 +170,9 @@ class Conversation:
             self._heard = self._site.clock.monotonic()
 
     async def _read(self) -> None:
+        was_sealed = False
         async for message in self._incoming:
+            was_sealed = is_sealed(message, before=was_sealed)
             self._heard = self._site.clock.monotonic()
             requests.apply(message, self._stream)
             self._wake.set()

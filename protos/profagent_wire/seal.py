@@ -36,3 +36,14 @@ def unsealed(kind: type[M], data: bytes) -> M:
     if message.HasField("check") and data[-_SEAL.size :] != _SEAL.pack(_TAG, zlib.crc32(data[: -_SEAL.size])):
         raise DamagedError("a message does not have its check value: it was damaged on the way")
     return message
+
+
+def is_sealed(message: ClientMessage | ServerMessage, *, before: bool) -> bool:
+    """Whether the message has a check value, as its peer's messages `before` had.
+
+    Raises DamagedError where they had and it has none: then that it is one was damaged, and anything else may be.
+    """
+    found = message.HasField("check")
+    if before and not found:
+        raise DamagedError("a message has lost its check value: it was damaged on the way")
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from profagent_wire.seal import DamagedError, sealed, unsealed
+from profagent_wire.seal import DamagedError, is_sealed, sealed, unsealed
 from profagent_wire.v1 import board_pb2 as wire
 from tests.daemon.daemon_process import running
 from tests.daemon.wire_client import open_message
@@ -45,6 +46,16 @@ def test_no_bit_can_be_turned_unseen() -> None:
         assert came.announced == ANNOUNCED.announced
 
 
+def test_a_peer_seals_all_of_its_messages_or_none() -> None:
+    data = sealed(ANNOUNCED)
+    # The number of the check's own field, and a name.
+    lost = unsealed(wire.ServerMessage, (data[:-5] + b"\x75" + data[-4:]).replace(b"aicore", b"aicpu_"))
+    assert not is_sealed(lost, before=False)
+    assert is_sealed(unsealed(wire.ServerMessage, data), before=True)
+    with pytest.raises(DamagedError, match="lost its check value"):
+        is_sealed(lost, before=True)
+
+
 def test_what_is_cut_or_is_no_message_is_damaged() -> None:
     data = sealed(ANNOUNCED)
     for piece in (data[1:], data[:-1], data[:-6], b"\xff" * 40):
@@ -52,14 +63,26 @@ def test_what_is_cut_or_is_no_message_is_damaged() -> None:
             unsealed(wire.ServerMessage, piece)
 
 
-@pytest.mark.parametrize("place", [3, -1])
-async def test_a_daemon_ends_a_stream_that_was_damaged(tmp_path: Path, place: int) -> None:
-    data = bytearray(sealed(open_message()))
-    data[place] ^= 1
+OPEN, BEAT = sealed(open_message()), sealed(wire.ClientMessage(heartbeat=wire.Heartbeat()))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [OPEN[:3] + bytes([OPEN[3] ^ 1]) + OPEN[4:]],
+        [OPEN[:-1] + bytes([OPEN[-1] ^ 1])],
+        [OPEN, BEAT, BEAT[:-5]],
+    ],
+    ids=["what it says", "its check value", "no check value any more"],
+)
+async def test_a_daemon_ends_a_stream_that_was_damaged(tmp_path: Path, said: list[bytes]) -> None:
     with running("--root", tmp_path) as daemon:
         async with grpc.aio.insecure_channel(daemon.address) as channel:
             call: Any = channel.stream_stream(FOLLOW)(timeout=30)
-            await call.write(bytes(data))
-            with pytest.raises(grpc.aio.AioRpcError, match="damaged on the way") as error:
-                await call.read()
-    assert error.value.code() is grpc.StatusCode.DATA_LOSS
+            for data in said:
+                await call.write(data)
+            with suppress(grpc.aio.AioRpcError):
+                while await call.read():
+                    pass
+            assert await call.code() is grpc.StatusCode.DATA_LOSS
+            assert "damaged on the way" in await call.details()

@@ -17,7 +17,7 @@ from profagent.link.examination import examination_from_wire
 from profagent.link.handshake import proven_certificate
 from profagent.link.messages import Welcome
 from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, to_wire
-from profagent_wire.seal import DamagedError, sealed, unsealed
+from profagent_wire.seal import DamagedError, is_sealed, sealed, unsealed
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
 
@@ -78,6 +78,7 @@ class Stream:
         self._call = call
         self._ask = ask
         self._opening = b""
+        self._is_sealed = False  # the board's messages have check values
         # gRPC fails a call that is given a message while another is still being sent.
         self._sending = asyncio.Lock()
 
@@ -110,9 +111,11 @@ class Stream:
             if not isinstance(data, bytes):
                 raise UnreachableError.at(self._address, "the board ended the stream")
             try:
-                value = from_wire(unsealed(pb.ServerMessage, data))
+                message = unsealed(pb.ServerMessage, data)
+                self._is_sealed = is_sealed(message, before=self._is_sealed)
             except DamagedError as error:
                 raise UnreachableError.at(self._address, str(error)) from error
+            value = from_wire(message)
             if isinstance(value, Welcome):
                 self._board.check_identity(value.board.identity)
             if value is not None:

@@ -1557,7 +1557,7 @@ class ServerMessage(google.protobuf.message.Message):
     check: builtins.int
     """CRC-32 of the message's encoding up to this field, which is written last: the encoding ends with the byte 0x7d and
     the value, little-endian. Whoever receives a message with another value ends the stream and acts on nothing of it.
-    A message without it is taken as it is. (Since 1.1.)
+    A message without it is taken as it is, unless the one before had it. (Since 1.1.)
     """
     @property
     def welcome(self) -> global___Welcome: ...

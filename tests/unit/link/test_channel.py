@@ -93,13 +93,16 @@ async def damaged(request: bytes, context: Any) -> bytes:
     return b"\xff" * 40
 
 
-async def damaged_stream(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-    async for _ in requests:
-        yield sealed(pb.ServerMessage(jobs_listed=pb.JobsListed()))
-        yield sealed(pb.ServerMessage(released=pb.Released(handles=[7]))).replace(b"\x07", b"\x06")
+RELEASED = sealed(pb.ServerMessage(released=pb.Released(handles=[7])))
 
 
-async def test_what_was_damaged_on_the_way_is_no_message() -> None:
+@pytest.mark.parametrize("spoilt", [RELEASED.replace(b"\x07", b"\x06"), RELEASED[:-5]], ids=["changed", "not sealed"])
+async def test_what_was_damaged_on_the_way_is_no_message(spoilt: bytes) -> None:
+    async def damaged_stream(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        async for _ in requests:
+            yield sealed(pb.ServerMessage(jobs_listed=pb.JobsListed()))
+            yield spoilt
+
     server = grpc.aio.server()
     handlers: dict[str, Any] = {
         name: grpc.unary_unary_rpc_method_handler(damaged) for name in ("Describe", "SyncClock")
