@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagentd.events import Chunk, Event, Loss, LossReason, Removed, StartReason, unread_loss
 from profagentd.log import OVER, Comparison, Log
 from profagentd.logs import done_length, ended_by
+from profagentd.message_size import LARGE_BYTES, SMALL_BYTES
 from profagentd.opening import Gone, JobGone, NotAFile, OpenJob, Unreadable, fingerprint
 
 if TYPE_CHECKING:
     from profagentd.clock import Moment
 
-CHUNK_BYTES = 256 * 1024
-# In such pieces they are sent, so that over a slow link none takes so long that its host takes it for dead.
-PIECE_BYTES = 64 * 1024
+# One look gives what one message takes: all of it over a quick link, else one of its pieces.
+CHUNK_BYTES = LARGE_BYTES
+PIECE_BYTES = SMALL_BYTES
 # A log that was not changed for so long has stopped changing.
 STABLE_S = 0.3
 # A snapshot that was caught while it was written is read again after this.
