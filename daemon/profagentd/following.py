@@ -73,14 +73,21 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
 
 
 def removed(log: Log, *, with_job: bool = False) -> Step:
-    """The log's file is gone, alone or `with_job`."""
+    """The log's file is gone, alone or `with_job`.
+
+    What a client holds of a log that was made while its JOB was followed, or that was longer, is of another file.
+    """
     if log.contested:
         log.begin_again(*log.contested)
     log.phase = OVER
     asked = log.comparison if log.generation == 0 else None
     generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)
+    if log.is_answer or sent > log.size:
+        sent = 0
     is_counted = log.was_lost is not None and log.was_lost()
-    gone = Removed(log.handle, generation, sent, sent if is_counted else log.size)
+    # Of one that came unasked the client may have passed over what was sent.
+    counted = 0 if log.unasked else sent
+    gone = Removed(log.handle, generation, sent, counted if is_counted else log.size)
     if not log.is_unseen:
         return Step((gone,))
     return Step((unread_loss(log.job, log.path, with_job=with_job), gone))

@@ -506,10 +506,13 @@ def test_a_removed_log_that_a_kept_loss_counts_is_not_lost_once_more(data: Bench
     assert data.events() == [Removed(7, 3, 256, 256)]
 
 
-def test_a_log_removed_before_its_prefix_was_compared_counts_it_as_held(data: Bench) -> None:
-    data.log.size = 500
+@pytest.mark.parametrize(("size", "sent"), [(500, 256), (256, 256), (255, 0)])
+def test_a_log_removed_before_its_prefix_was_compared_counts_it_as_held_unless_it_is_shorter(
+    data: Bench, size: int, sent: int
+) -> None:
+    data.log.size = size
     data.hold(3, RECORD)
-    assert data.events() == [Removed(7, 3, 256, 500)]
+    assert data.events() == [Removed(7, 3, sent, size)]
 
 
 def test_a_log_removed_while_it_is_doubted_counts_what_was_sent(data: Bench) -> None:
@@ -553,13 +556,27 @@ def test_a_contested_log_that_is_another_one_begins_a_new_generation(data: Bench
     assert data.events() == [answer, Chunk(7, 5, 0, RECORD)]
 
 
-def test_a_contested_log_that_is_gone_counts_what_is_held(data: Bench) -> None:
+@pytest.mark.parametrize("is_counted", [True, False])
+@pytest.mark.parametrize("offset", [256, 512, 768])
+def test_a_contested_log_that_is_gone_is_lost_whole_unless_a_kept_loss_counts_it(
+    data: Bench, offset: int, *, is_counted: bool
+) -> None:
+    """It was made while it was followed: what is held is of another file."""
     data.write(RECORD * 2)
     data.log.come_unasked()
     data.events()
-    data.log.contest(4, 256, digest(RECORD))
-    assert removed(data.log).events == (Removed(7, 4, 256, 512),)
+    data.log.was_lost = lambda: is_counted
+    data.log.contest(4, offset, bytes(16))
+    assert removed(data.log).events == (Removed(7, 4, 0, 0 if is_counted else 512),)
     assert data.log.phase is Phase.OVER
+
+
+def test_an_unasked_log_that_a_kept_loss_counts_is_not_lost_once_more_though_it_is_contested_late(data: Bench) -> None:
+    data.write(RECORD)
+    data.log.come_unasked()
+    data.events()
+    data.log.was_lost = lambda: True
+    assert removed(data.log).events == (Removed(7, 1, 256, 0),)
 
 
 @pytest.mark.parametrize("is_counted", [True, False])

@@ -234,8 +234,8 @@ class Session:
             case Started(is_answer=True):
                 self._refuse(f"{_shown(log)} started though it is not wanted")
             case Removed() if log.held is not None:
-                # Of what the board has sent since, nothing was taken.
-                return replace(event, generation=log.held[0], sent=log.held[1])
+                # Nothing was taken of it, and what is held is of an earlier file.
+                return replace(event, generation=log.held[0], sent=0)
             case Removed():
                 self._forget(event.handle)
             case Loss():

@@ -1343,7 +1343,7 @@ class Removed(google.protobuf.message.Message):
     """Bytes that this stream, or the client's holding before it, covers."""
     size: builtins.int
     """The last size seen. When it is larger than `sent`, these bytes are lost. What a kept loss counts
-    (`deleted-undelivered`) is not told twice: `size` is `sent` then.
+    (`deleted-undelivered`) is not told twice: `size` is no larger than `sent` then.
     """
     def __init__(
         self,

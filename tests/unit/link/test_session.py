@@ -297,10 +297,15 @@ def test_an_unasked_log_that_is_not_wanted_is_passed_over_until_it_is_over(end: 
     session.receive(Announced((unasked(8),)))
 
 
-def test_of_a_contested_log_that_is_removed_what_is_not_held_is_lost() -> None:
-    [event] = contested().receive(batch(Removed(7, 1, 3, 120)))
+@pytest.mark.parametrize(
+    ("told", "size"), [((3, 120), 120), ((3, 3), 3), ((3, 0), 0)], ids=["longer", "shorter", "counted"]
+)
+def test_a_contested_log_that_is_removed_is_lost_whole_unless_a_kept_loss_counts_it(
+    told: tuple[int, int], size: int
+) -> None:
+    [event] = contested().receive(batch(Removed(7, 1, *told)))
     assert isinstance(event, Happened)
-    assert event.event == Removed(7, 4, 100, 120)
+    assert event.event == Removed(7, 4, 0, size)
 
 
 @pytest.mark.parametrize("holding", [HELD, SKIPPED], ids=["held", "skipped"])
