@@ -130,7 +130,7 @@ class Log:
         self.queued = False  # its turn is due, or it is having it
         self.touched = False  # it changed while it had its turn
         self.doubted = False  # another file may stand in its place
-        self.unasked = False  # the client was not asked what it holds, and has not said that it holds anything
+        self.unasked = False  # the client was not asked what it holds, and may say yet that it holds something
         self.is_unseen = False  # it is known by a notice alone
         self.contested: tuple[int, int, bytes] | None = None  # what it has said now: generation, offset and digest
         self.is_answer = False  # what begins next goes by that
@@ -247,7 +247,7 @@ class Log:
     @property
     def is_idle(self) -> bool:
         """Whether all that was sent is durable at the client and nothing more is due: it may give way to others."""
-        return self.is_settled and self.acknowledged == self.sent
+        return self.is_settled and self.acknowledged == self.sent and not self.unasked
 
     @property
     def lag_bytes(self) -> int:

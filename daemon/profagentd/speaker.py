@@ -105,8 +105,8 @@ class Speaker:
 
     @property
     def has_all(self) -> bool:
-        """Whether the client has everything of what it follows, and has had time to choose that."""
-        return self._stream.is_caught_up and not self._is_choosing
+        """Whether the client has everything of what it follows, as it wants it, and has had time to choose that."""
+        return self._stream.is_caught_up and not self._is_choosing and not self._stream.window.may_be_contested
 
     async def list_jobs(self) -> None:
         """Say what there is when a client has come."""

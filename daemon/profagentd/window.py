@@ -54,6 +54,11 @@ class Window:
         return sum(log.lag_bytes for log in self._logs.values())
 
     @property
+    def may_be_contested(self) -> bool:
+        """Whether bytes were sent of a log that may yet have to begin anew, with what the client holds."""
+        return any(log.unasked and log.sent for log in self._logs.values())
+
+    @property
     def due_logs(self) -> int:
         """How many logs wait for their turn."""
         return len(self._ready)
@@ -114,6 +119,7 @@ class Window:
             raise Refusal(Fault.INVALID, f"log {handle}: acknowledged beyond what was sent")
         if complete and (log.completed is None or log.completed[0] != generation):
             raise Refusal(Fault.INVALID, f"log {handle}: acknowledged a completion that was never told")
+        log.unasked = False  # whoever takes what comes of it holds nothing else
         log.acknowledged = max(log.acknowledged, offset)
         if complete and log.completed and offset == log.completed[1]:
             log.verified = log.completed  # and not of an earlier completion, beyond which it grew

@@ -161,6 +161,29 @@ async def test_a_client_that_has_chosen_is_waited_for_no_longer(said: Said) -> N
     assert said.speaker.has_all
 
 
+@pytest.mark.parametrize("is_contested", [False, True])
+async def test_what_came_unasked_is_not_had_before_the_client_has_said_whether_it_takes_it(
+    said: Said, *, is_contested: bool
+) -> None:
+    said.stream.client_minor = UNASKED_MINOR
+    said.grow(NEW, touch=Touch.MADE)
+    assert await said.turn() == ["announced", "batch"]
+    (log,) = said.messages[0].announced.logs
+    said.clock.now += STABLE_S
+    while await said.turn():
+        pass
+    assert said.stream.is_caught_up
+    assert not said.speaker.has_all
+    if is_contested:
+        said.stream.hold(log.handle, skip=False, generation=4, offset=1, prefix_digest=b"")
+        assert not said.speaker.has_all
+        while await said.turn():
+            pass
+    else:
+        said.stream.window.acknowledge(log.handle, generation=1, offset=1, complete=False)
+    assert said.speaker.has_all
+
+
 async def test_what_a_walk_finds_holds_up_nothing(said: Said) -> None:
     (said.directory / NEW.decode()).write_bytes(b"record")
     said.grow(KNOWN)

@@ -6,6 +6,7 @@ import pytest
 
 from profagentd import window as module
 from profagentd.budget import Budget
+from profagentd.events import StartReason
 from profagentd.following import Step
 from profagentd.log import Log, Phase, new_digest
 from profagentd.logs import LogKind
@@ -259,11 +260,27 @@ def test_an_unasked_log_that_is_not_wanted_is_released(window: Window) -> None:
     assert window.take_released(10) == [log.handle]
 
 
-@pytest.mark.parametrize("generation", [0, 4])
-def test_a_second_holding_of_an_unasked_log_is_refused(window: Window, generation: int) -> None:
+def test_an_empty_unasked_log_does_not_give_way_before_the_client_has_said_anything_of_it(window: Window) -> None:
+    log = add(window)
+    log.come_unasked()
+    log.start(1, StartReason.NEW, 0.0)
+    window.release_idle(100.0, 1)
+    assert not window.has_released
+    window.acknowledge(log.handle, generation=1, offset=0, complete=False)
+    window.release_idle(100.0, 1)
+    assert window.take_released(10) == [log.handle]
+
+
+@pytest.mark.parametrize("generation", [0, 4, None])
+def test_a_holding_of_an_unasked_log_that_was_answered_or_acknowledged_is_refused(
+    window: Window, generation: int | None
+) -> None:
     log = follow(window)
     log.unasked = True
-    window.answered(log, skip=False, generation=generation, offset=0, prefix_digest=b"")
+    if generation is None:
+        window.acknowledge(log.handle, generation=1, offset=1, complete=False)
+    else:
+        window.answered(log, skip=False, generation=generation, offset=0, prefix_digest=b"")
     with pytest.raises(Refusal, match="has its Holding already"):
         window.answered(log, skip=False, generation=4, offset=0, prefix_digest=b"")
 
