@@ -23,8 +23,8 @@ test: .venv/ready ## run every test; the board's side on Python 3.9 as well
 	@tools/need sshd openssh-server
 	@tools/need systemd-nspawn systemd-container
 	@tools/need busybox busybox
-	@$(BIN)/python -m pytest $(PARALLEL)
-	@tools/test_on_39 $(PARALLEL)
+	@tools/unsynced $(BIN)/python -m pytest $(PARALLEL)
+	@tools/unsynced tools/test_on_39 $(PARALLEL)
 
 test-board: .venv/ready ## try a bundle on an emulated aarch64 board without Python; some minutes, 2 GB of TMPDIR
 	@tools/need qemu-system-aarch64 qemu-system-arm

@@ -151,6 +151,17 @@ def test_a_missing_program_that_cannot_be_installed_is_an_error(machine: Machine
     assert "apt-get install openssl" in missing.stderr
 
 
+@pytest.mark.parametrize(("has_it", "said"), [(True, "without the disk: "), (False, "")])
+def test_a_command_does_without_waiting_for_the_disk_where_it_can(machine: Machine, *, has_it: bool, said: str) -> None:
+    machine.add_program(machine.programs / "id", "echo 1000")
+    machine.add_program(machine.programs / "program", 'echo "$1"; exit 5')
+    if has_it:
+        machine.add_program(machine.programs / "eatmydata", 'printf "without the disk: "; "$@"')
+    ran = machine.run("unsynced", "program", "word")
+    assert (ran.returncode, ran.stdout) == (5, f"{said}word\n")
+    assert ("apt-get install eatmydata" in ran.stderr) is not has_it
+
+
 @pytest.mark.parametrize(("user", "has_apt"), [(0, False), (1000, True)])
 def test_a_missing_venv_module_that_cannot_be_installed_is_an_error(
     machine: Machine, tmp_path: Path, user: int, has_apt: bool
