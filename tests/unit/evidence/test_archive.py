@@ -111,7 +111,11 @@ def test_whatever_a_header_says_it_is_read_or_refused(at: int, said: bytes) -> N
         )
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\3\4", packed(FILES)[:-9], gzip.compress(b"\x01" * 700)])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"PK\3\4", packed(FILES)[:-9], gzip.compress(b"\x01" * 700)],
+    ids=["nothing", "another form", "cut", "no members"],
+)
 def test_what_is_no_whole_archive_is_told(data: bytes) -> None:
     with pytest.raises(FormatError):
         unpacked(data, "kit")
