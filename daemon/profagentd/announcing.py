@@ -104,7 +104,8 @@ class Announcer:
         room = max(0, self._window.room)
         for each in new[room:]:  # others took the room while the root was late
             view.selection.note(each.path, names.touches.get(each.path, _HINT))
-        logs = [self._add(view, each, now.seen(each.changed_wall_us)) for each in new[:room]]
+        page.logs = new[:room]
+        logs = [self._add(view, each, now.seen(each.changed_wall_us)) for each in page.logs]
         self.is_answered &= not logs
         page.missing = [path for path in page.missing if path not in known]
         return logs, list(view.selection.losses(page, names.touches))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,11 +24,20 @@ class Touch(enum.Flag):
     MADE = enum.auto()  # made, or moved here: another file may stand under the name
     DELETED = enum.auto()
     MOVED = enum.auto()  # moved away
+    REMADE = enum.auto()  # another file was made when one that had been made was gone
+    UNSURE = enum.auto()  # any of it may have happened
 
     @property
     def is_mere_end(self) -> bool:
         """Whether the name went, and nothing else: no file stands under it, and none did that is new."""
         return self in _MERE_ENDS
+
+
+@lru_cache(256)
+def joined(earlier: Touch, later: Touch) -> Touch:
+    """What was seen to happen to a name in all; what was moved away before another was made is not gone."""
+    is_remade = earlier & later & Touch.MADE and not earlier & Touch.MOVED
+    return earlier | later | (Touch.REMADE if is_remade else Touch.HINT)
 
 
 _HINT = Touch.HINT
@@ -51,8 +61,8 @@ class Changes:
         known = self._touches.get(path)
         if known is not None:
             # Joining flags costs more than all the rest, and seldom tells anything.
-            if known is not touch and touch is not _HINT:
-                self._touches[path] = known | touch
+            if touch is not _HINT:
+                self._touches[path] = joined(known, touch)
         elif touch.is_mere_end:
             return
         elif len(self._touches) < NAMES_LIMIT and self._share.room:

@@ -82,7 +82,11 @@ class Loss(NamedTuple):
 Event = Union[Started, Chunk, Completed, Removed, Loss]
 
 
-def unread_loss(job: int, path: bytes, *, with_job: bool) -> Loss:
-    """What is told of a log that was removed before it was read; one that went with its JOB may come back with it."""
+def unread_loss(job: int, path: bytes, *, with_job: bool = False, read_bytes: int = 0) -> Loss:
+    """What is told of a log that was removed before it was read; one that went with its JOB may come back with it.
+
+    With `read_bytes` these were read before more was written.
+    """
     reason = LossReason.REMOVED_UNSEEN if with_job else LossReason.REMOVED_UNREAD
-    return Loss(0, job, reason, f"{os.fsdecode(path)} was removed before it was read")
+    after = f"after {read_bytes} bytes were read, before the rest was" if read_bytes else "before it was read"
+    return Loss(0, job, reason, f"{os.fsdecode(path)} was removed {after}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from profagentd.changes import Touch
 from profagentd.events import Chunk, Event, Loss, LossReason, Removed, StartReason, unread_loss
 from profagentd.log import OVER, Comparison, Log
 from profagentd.logs import done_length, ended_by
@@ -60,7 +61,7 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
     except JobGone:
         return Step(is_job_gone=True)
     except Gone:
-        return removed(log)
+        return removed(log, has_unread=_has_unread(log))
     except NotAFile:
         if log.is_unseen:
             return Step(wants_look=True)
@@ -72,8 +73,8 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
     return step
 
 
-def removed(log: Log, *, with_job: bool = False) -> Step:
-    """The log's file is gone, alone or `with_job`.
+def removed(log: Log, *, with_job: bool = False, has_unread: bool = False) -> Step:
+    """The log's file is gone, alone or `with_job`; with `has_unread` it is not known what was written last.
 
     What a client holds of a log that was made while its JOB was followed, or that was longer, is of another file.
     """
@@ -88,9 +89,22 @@ def removed(log: Log, *, with_job: bool = False) -> Step:
     # Of one that came unasked the client may have passed over what was sent.
     counted = 0 if log.unasked else sent
     gone = Removed(log.handle, generation, sent, counted if is_counted else log.size)
-    if not log.is_unseen:
-        return Step((gone,))
-    return Step((unread_loss(log.job, log.path, with_job=with_job), gone))
+    if log.is_unseen:
+        return Step((unread_loss(log.job, log.path, with_job=with_job), gone))
+    if has_unread and not is_counted and log.size <= sent:
+        read_bytes = 0 if log.news & Touch.MADE else log.sent
+        return Step((unread_loss(log.job, log.path, read_bytes=read_bytes), gone))
+    return Step((gone,))
+
+
+def _has_unread(log: Log) -> bool:
+    """Whether it is known by notices that a file that is gone was made, or written to, since it was read.
+
+    What is complete may have been closed since; of a snapshot no state is told that another took the place of.
+    """
+    if not log.grows or log.news & Touch.MOVED:
+        return False
+    return bool(log.news & Touch.MADE) or (bool(log.news & Touch.WRITTEN) and not log.is_complete)
 
 
 def _unreadable(log: Log, error: Unreadable) -> Step:
@@ -117,6 +131,7 @@ class _Look:
         """Open the file if there is anything to read. Raises Gone, JobGone, NotAFile, Unreadable."""
         log = self._log
         if log.was_sent_whole and fingerprint(self._files.status(log.path)) == log.fingerprint:
+            self._take_news()
             return self._finish(is_whole=False)
         done = None if log.grows or (log.comparison and log.comparison.offset) else self._files.done_read(log.path)
         if done:
@@ -132,6 +147,7 @@ class _Look:
     def _read(self, whole: bytes | None = None) -> Step:
         """Compare, then send, then see whether it is complete; `whole` is all of a small file that was read already."""
         self._log.is_unseen = False
+        self._take_news()
         if self._seen.size != self._log.size:
             self._note_change()
         self._log.size = self._seen.size
@@ -141,6 +157,13 @@ class _Look:
         if self._log.grows:
             return self._data()
         return self._small_snapshot(whole) if self._seen.size <= self._limit else self._large_snapshot()
+
+    def _take_news(self) -> None:
+        """What happened to the file until now is read with it; but for one that was gone when it was made again."""
+        log = self._log
+        if log.news & Touch.REMADE and log.grows:
+            self._events.append(unread_loss(log.job, log.path))
+        log.news = Touch.HINT
 
     def _compare(self, comparison: Comparison) -> bool:
         """Compare the prefix further; whether that is decided."""

@@ -6,6 +6,7 @@ import enum
 import hashlib
 from typing import TYPE_CHECKING
 
+from profagentd.changes import Touch
 from profagentd.events import Completed, Started, StartReason
 from profagentd.logs import DATA
 
@@ -70,7 +71,7 @@ class Log:
     What is complete seldom goes on: its running digest, most of what a log takes, gives way to the digest itself.
 
     `advance` (following.py) moves it in a worker thread while the stream waits; what arrives meanwhile touches only
-    `acknowledged`, `verified`, `contested`, `doubted` and `touched`.
+    `acknowledged`, `verified`, `contested`, `news`, `doubted` and `touched`.
     """
 
     __slots__ = (
@@ -93,6 +94,7 @@ class Log:
         "job",
         "kind",
         "loss_told",
+        "news",
         "path",
         "phase",
         "queued",
@@ -129,6 +131,7 @@ class Log:
         self.loss_told = False
         self.queued = False  # its turn is due, or it is having it
         self.touched = False  # it changed while it had its turn
+        self.news = Touch.HINT  # what was seen to happen to its file since it was read
         self.doubted = False  # another file may stand in its place
         self.unasked = False  # the client was not asked what it holds, and may say yet that it holds something
         self.is_unseen = False  # it is known by a notice alone
@@ -148,6 +151,7 @@ class Log:
         """It is sent as if the client had said that it holds nothing."""
         self.hold(0, 0, b"")
         self.unasked = self.is_unseen = True
+        self.news = Touch.MADE
 
     def contest(self, generation: int, offset: int, prefix_digest: bytes) -> None:
         """The client has something of a log that came unasked: it begins anew with the next look."""

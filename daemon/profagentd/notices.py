@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from profagentd.changes import Touch
+from profagentd.changes import Touch, joined
 from profagentd.inotify import Inotify, Notice, is_exhausted
 from profagentd.logs import DATA_DIRECTORY
 from profagentd.opening import Place, in_data
@@ -164,7 +164,7 @@ class Notices:
         elif notice.name:
             path = in_data(notice.name) if target.role is Role.DATA else notice.name
             known = touches.get(path)
-            touches[path] = notice.touch if known is None else known | notice.touch
+            touches[path] = notice.touch if known is None else joined(known, notice.touch)
         else:
             self._hearer.unsure(target.place)  # the directory's own mode changed: what was hidden may be readable
 

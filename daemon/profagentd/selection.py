@@ -131,6 +131,9 @@ class Selection:
         for path in page.missing:
             if _was_lost(touches.get(path, Touch.HINT)):
                 yield unread_loss(self.job, path, with_job=self.is_over)
+        for path in (*page.odd, *(each.path for each in page.logs)):
+            if touches.get(path, Touch.HINT) & Touch.REMADE and kind_of(path) is LogKind.DATA:
+                yield unread_loss(self.job, path, with_job=self.is_over)
         for path in page.odd:
             yield from self._odd(path)
         if page.unreadable and not self._unreadable_told:

@@ -83,7 +83,7 @@ class Stream:
         view = self._views.of(job)
         if view and view.selection:
             view.selection.find()
-            self._touch_all(view.selection, Touch.MADE)
+            self._touch_all(view.selection, Touch.UNSURE)
             view.settle_again()
 
     def missed(self, handle: int) -> Place | None:

@@ -8,7 +8,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from profagentd.changes import Touch
+from profagentd.changes import Touch, joined
 from profagentd.log import ANNOUNCED, FOLLOWING, OVER, Log
 from profagentd.refusal import Fault, Refusal
 
@@ -26,7 +26,7 @@ WINDOW_LOGS = 4096
 SLOT_S = 0.1
 # An incomplete log that did not change for so long gives way when others wait.
 IDLE_S = 1.0
-_MADE = Touch.MADE
+_ANOTHER = Touch.MADE | Touch.UNSURE
 
 
 class Window:
@@ -132,8 +132,9 @@ class Window:
         log = self.at(job, path)
         if log is None or log.phase is OVER:
             return False  # another file stands where the log's was found to be gone
+        log.news = joined(log.news, touch)
         if log.phase is FOLLOWING:
-            log.doubted |= log.grows and bool(touch & _MADE)
+            log.doubted |= log.grows and bool(touch & _ANOTHER)
             self.queue(log)
         return True
 

@@ -144,6 +144,16 @@ def test_what_came_and_went_unseen_is_a_loss(talk: Talk, touch: Touch) -> None:
     assert lost(touch, talk) == ["removed-unread"]
 
 
+@pytest.mark.parametrize(("path", "reasons"), [(DATA, ["removed-unread"]), (INFO, [])])
+def test_what_was_gone_before_another_was_made_is_a_loss_of_data(path: bytes, reasons: list[str]) -> None:
+    """Of what is rewritten whole, the last state counts."""
+    talk = Talk()
+    talk.stream.names_changed(talk.job, {path: Touch.MADE | Touch.WRITTEN | Touch.DELETED})
+    talk.stream.names_changed(talk.job, {path: Touch.MADE})
+    assert [log.path for log in talk.look(page(path))] == [path]
+    assert [loss.reason.value for loss in talk.losses] == reasons
+
+
 @pytest.mark.parametrize("touch", [Touch.MADE | Touch.MOVED, Touch.HINT])
 def test_what_was_moved_or_may_have_changed_is_no_loss(talk: Talk, touch: Touch) -> None:
     assert lost(touch, talk) == []

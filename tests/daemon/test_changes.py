@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from profagentd.budget import Budget
 from profagentd.changes import NAMES_LIMIT, Changes, Touch
 
@@ -28,6 +30,23 @@ def test_what_happened_to_a_name_adds_up() -> None:
     for touch in (Touch.MADE, Touch.HINT, Touch.DELETED):
         changes.note(b"a", touch)
     assert changes.take(1) == {b"a": Touch.MADE | Touch.DELETED}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "is_remade"),
+    [
+        (Touch.MADE | Touch.WRITTEN, Touch.DELETED | Touch.MADE, True),
+        (Touch.MADE, Touch.MADE | Touch.WRITTEN, True),
+        (Touch.MADE | Touch.MOVED, Touch.MADE, False),
+        (Touch.WRITTEN | Touch.DELETED, Touch.MADE, False),
+        (Touch.UNSURE, Touch.UNSURE, False),
+    ],
+)
+def test_what_is_made_once_more_was_gone_between(earlier: Touch, later: Touch, *, is_remade: bool) -> None:
+    changes = Changes(Budget(sure=0, common=2 * NAMES_LIMIT).share(), walk=False)
+    changes.note(b"a", earlier)
+    changes.note(b"a", later)
+    assert bool(changes.take(1)[b"a"] & Touch.REMADE) == is_remade
 
 
 def test_a_mere_end_matters_only_to_a_name_that_waits() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from profagentd.changes import Touch
 from profagentd.events import Chunk, Completed, Event, Loss, Removed, Started, StartReason
 from profagentd.following import CHUNK_BYTES, COMPARE_BYTES, PIECE_BYTES, STABLE_S, Step, advance, removed
 from profagentd.log import Log, Phase
@@ -522,6 +523,53 @@ def test_a_log_removed_while_it_is_doubted_counts_what_was_sent(data: Bench) -> 
     data.log.doubted = True
     data.path.unlink()
     assert data.events() == [Removed(7, 1, 256, 256)]
+
+
+@pytest.mark.parametrize(
+    ("news", "after"),
+    [
+        (Touch.WRITTEN | Touch.DELETED, "after 256 bytes were read, before the rest was"),
+        (Touch.MADE | Touch.WRITTEN | Touch.DELETED, "before it was read"),
+    ],
+    ids=["written to", "another"],
+)
+def test_what_was_written_since_it_was_read_is_a_loss_when_it_is_gone(data: Bench, news: Touch, after: str) -> None:
+    data.write(RECORD)
+    data.hold()
+    data.events()
+    data.log.news = news
+    data.path.unlink()
+    loss, gone = data.events()
+    assert isinstance(loss, Loss)
+    assert (loss.handle, loss.job, loss.reason.value) == (0, 1, "removed-unread")
+    assert loss.detail == f"{os.fsdecode(DATA)} was removed {after}"
+    assert gone == Removed(7, 1, 256, 256)
+
+
+def test_what_is_complete_may_be_closed_and_go(data: Bench) -> None:
+    data.write(RECORD)
+    Path(f"{data.path}.done").write_bytes(AICORE_DONE % 256)
+    data.hold()
+    data.events()
+    data.rest()
+    data.log.news = Touch.WRITTEN | Touch.DELETED
+    data.path.unlink()
+    assert data.events() == [Removed(7, 1, 256, 256)]
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_log_that_was_gone_before_another_was_made_is_a_loss_once(data: Bench, *, is_read: bool) -> None:
+    data.write(RECORD)
+    data.hold()
+    if is_read:
+        data.events()
+        data.append(RECORD)
+    data.log.news = Touch.MADE | Touch.REMADE
+    loss, *_, last = data.events()
+    assert isinstance(loss, Loss)
+    assert loss.reason.value == "removed-unread"
+    assert isinstance(last, Chunk)
+    assert data.log.news is Touch.HINT
 
 
 def test_a_link_in_its_place_is_told_and_ends_it(data: Bench) -> None:

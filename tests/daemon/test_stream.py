@@ -276,6 +276,7 @@ def test_a_done_of_data_that_was_released_lets_it_be_looked_at(talk: Talk) -> No
 def test_a_data_log_made_anew_is_doubted(talk: Talk) -> None:
     talk.stream.names_changed(talk.job, {DATA: Touch.MADE})
     assert talk.logs[0].doubted
+    assert talk.logs[0].news is Touch.MADE
 
 
 def test_removed_names_give_every_log_a_turn(talk: Talk) -> None:
@@ -285,9 +286,11 @@ def test_removed_names_give_every_log_a_turn(talk: Talk) -> None:
 
 
 def test_when_anything_may_have_changed_logs_are_doubted_and_the_job_walked(talk: Talk) -> None:
-    talk.stream.anything_changed(talk.job)
+    for _ in range(2):
+        talk.stream.anything_changed(talk.job)
     assert talk.ready() == talk.logs
     assert talk.logs[0].doubted
+    assert talk.logs[0].news is Touch.UNSURE
     names = talk.stream.announcer.next_names(NOW.monotonic)
     assert names is not None
     assert names.walk is not None
