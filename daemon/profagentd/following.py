@@ -198,7 +198,7 @@ class _Look:
         before, log.fingerprint = log.fingerprint, self._seen
         if before and before != self._seen:
             log.checked, log.grew = 0, log.sent > 0
-            if log.sent > 0 and (log.sent == self._seen.size or log.is_complete):
+            if log.sent > 0 and (self._seen.size <= before.size or log.is_complete):
                 # Written, and not longer: it may have been written anew. Complete, and longer: it may go on.
                 log.compare_again()
                 return self._step(again=True)

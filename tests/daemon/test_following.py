@@ -105,6 +105,19 @@ def test_a_log_that_was_truncated_and_grew_beyond_its_size_between_two_looks_is_
     assert data.rest() == [started(StartReason.RECREATED, 2), Chunk(7, 2, 0, other), completed(other, 2)]
 
 
+@pytest.mark.parametrize("size", [3 * CHUNK_BYTES, 2 * CHUNK_BYTES])
+def test_a_log_that_is_written_anew_while_it_is_sent_is_not_mixed_with_what_it_was(data: Bench, size: int) -> None:
+    data.write(bytes(3 * CHUNK_BYTES))
+    data.hold()
+    data.look()
+    data.clock.advance(1.0)
+    other = b"\x01" * size
+    data.write(other)
+    begun, *chunks = data.events()
+    assert begun == started(StartReason.RECREATED, 2)
+    assert b"".join(chunk.data for chunk in chunks if isinstance(chunk, Chunk)) == other
+
+
 def test_a_new_log_is_sent_from_its_start(data: Bench) -> None:
     data.write(RECORD)
     data.hold()
