@@ -13,6 +13,8 @@ _AIC_METRICS = ("aic_metrics", "aac_metrics")
 _AICPU = ("aicpu", "aacpu")
 # The runtime takes a comma before a closing bracket; a string is passed over whole.
 _STRING_OR_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+# JSON can write them, but no path has a NUL and no text half a character.
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 class NotUsable(Exception):  # noqa: N818 - what a file of somebody else's is, no fault
@@ -56,13 +58,16 @@ def parse_acl_config(data: bytes) -> AclConfig:
         raise NotUsable("its switch is not on")
     if not _text(profiler, OUTPUT):
         raise NotUsable("it has no output")
-    return AclConfig(
+    config = AclConfig(
         output=_text(profiler, OUTPUT),
         interval=_text(profiler, "interval"),
         aicpu=_text(profiler, *_AICPU),
         acl_api=_text(profiler, "acl_api"),
         aic_metrics=_text(profiler, *_AIC_METRICS),
     )
+    if any(map(_NO_TEXT.search, vars(config).values())):
+        raise NotUsable("a value in it has a character that no text has")
+    return config
 
 
 def load_json(data: bytes) -> Any:
