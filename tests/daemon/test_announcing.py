@@ -154,6 +154,14 @@ def test_what_was_gone_before_another_was_made_is_a_loss_of_data(path: bytes, re
     assert [loss.reason.value for loss in talk.losses] == reasons
 
 
+def test_an_unasked_log_that_waits_for_its_turn_was_made_before_it_is_made_again() -> None:
+    talk = Talk()
+    talk.stream.names_changed(talk.job, {DATA: Touch.MADE})
+    (log,) = talk.stream.announcer.take_made(NOW.monotonic)
+    talk.stream.names_changed(talk.job, {DATA: Touch.DELETED | Touch.MADE})
+    assert log.news & Touch.REMADE
+
+
 @pytest.mark.parametrize("touch", [Touch.MADE | Touch.MOVED, Touch.HINT])
 def test_what_was_moved_or_may_have_changed_is_no_loss(talk: Talk, touch: Touch) -> None:
     assert lost(touch, talk) == []

@@ -559,6 +559,34 @@ def test_what_was_written_since_it_was_read_is_a_loss_when_it_is_gone(data: Benc
     assert gone == Removed(7, 1, 256, 256)
 
 
+@pytest.mark.parametrize("news", [Touch.WRITTEN | Touch.DELETED, Touch.WRITTEN | Touch.MOVED, Touch.REMADE])
+def test_of_a_snapshot_the_last_state_counts(info: Bench, news: Touch) -> None:
+    info.write(b"table")
+    info.hold()
+    info.events()
+    info.log.news = news
+    assert info.events() == []
+    info.log.news = news
+    info.path.unlink()
+    assert info.events() == [Removed(7, 1, 5, 5)]
+
+
+@pytest.mark.parametrize("why", ["moved", "counted", "known", "read"])
+def test_what_was_moved_or_is_counted_or_was_read_is_no_loss_besides(data: Bench, why: str) -> None:
+    data.write(RECORD)
+    data.hold()
+    data.events()
+    data.log.news = Touch.WRITTEN | (Touch.MOVED if why == "moved" else Touch.DELETED)
+    if why == "counted":
+        data.log.was_lost = lambda: True
+    if why == "known":
+        data.log.size = 512
+    if why == "read":
+        data.events()
+    data.path.unlink()
+    assert data.events() == [Removed(7, 1, 256, data.log.size)]
+
+
 def test_what_is_complete_may_be_closed_and_go(data: Bench) -> None:
     data.write(RECORD)
     Path(f"{data.path}.done").write_bytes(AICORE_DONE % 256)
