@@ -21,6 +21,7 @@ JOBS = Path(__file__).parents[1] / "data" / "jobs"
 NAME = "aicore.0.model.3.0.1.1.0"
 RECORD = bytes(range(256))
 QUEUED_NOTICES = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+LOST_FILES = 100
 
 
 @pytest.fixture(params=[False, True], ids=["inotify", "scan"])
@@ -398,11 +399,14 @@ async def test_a_lost_notice_is_made_up_for(tmp_path: Path) -> None:
             await client.start()
             await client.until(holds(client, job))
             daemon.process.send_signal(signal.SIGSTOP)
-            files = QUEUED_NOTICES // 3 + 100
-            for number in range(files):
+            # Those of two files in turns come quickly: a client that is held up for long is taken for silent.
+            for number in range(QUEUED_NOTICES):
+                with (job / "data" / f"notes.{number % 2}").open("ab") as file:
+                    file.write(b"" if file.tell() else b"kept")
+            for number in range(LOST_FILES):
                 (job / "data" / f"aicore.0.model.3.0.1.1.{number}").write_bytes(b"%d" % number)
             daemon.process.send_signal(signal.SIGCONT)
-            await client.until(lambda: len(client.copies) == files + 1)
+            await client.until(lambda: len(client.copies) == LOST_FILES + 3)
             await client.until(lambda: all(copy.data for copy in client.copies.values()))
             assert client.mirror(job.name) == content(job)
 
