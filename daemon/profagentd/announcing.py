@@ -107,7 +107,7 @@ class Announcer:
         page.logs = new[:room]
         logs = [self._add(view, each, now.seen(each.changed_wall_us)) for each in page.logs]
         self.is_answered &= not logs
-        page.missing = [path for path in page.missing if path not in known]
+        page.missing = [path for path in page.missing if path not in known and not self._is_lost(view, path)]
         return logs, list(view.selection.losses(page, names.touches))
 
     def look_at(self, log: Log) -> None:
@@ -122,6 +122,9 @@ class Announcer:
         for view in self._views:
             if view.selection and view.selection.may_look and view.job.place.root not in self._away:
                 yield view, view.selection
+
+    def _is_lost(self, view: JobView, path: bytes) -> bool:
+        return self.was_lost is not None and self.was_lost(view.job.place, path)
 
     def _add(self, view: JobView, sighting: Sighting, changed: float) -> Log:
         log = self._window.add(view.handle, sighting, changed)

@@ -45,6 +45,7 @@ class Custody:
             policy, roots, clock, board, self._deliveries, deleted, losses, self.space, has_npu=has_npu
         )
         board.add_listener(self._deliveries)
+        board.add_listener(deleted)
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What is to run as long as the daemon does."""

@@ -13,6 +13,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from profagentd.changes import Touch
 from profagentd.disks import on_disk
 from profagentd.logs import LogKind, api_model, kind_of
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from profagentd.board import Job
     from profagentd.opening import Place
 
 _LOGGER = logging.getLogger(__name__)
@@ -30,6 +32,7 @@ JOBS_LIMIT = 1000
 SERIES_LIMIT = 1000
 # Files whose loss is known one by one, the newest: those who follow them hear of their end soon.
 LOST_LIMIT = 10_000
+_MADE = Touch.MADE
 _COUNT = re.compile(rb"(.*)\.(\d{1,20})", re.DOTALL)
 
 
@@ -73,13 +76,30 @@ class Deleted:
         _bound(self._lost, LOST_LIMIT)
 
     def keep(self, place: Place, paths: Iterable[bytes]) -> None:
-        """These were to be lost, and stand."""
+        """These were to be lost, and stand; or others do under their names."""
         for path in paths:
             self._lost.pop((place.directory, path), None)
 
     def lost(self, place: Place, path: bytes) -> bool:
         """Whether a kept loss counts the file of this name that was deleted lately."""
         return (place.directory, path) in self._lost
+
+    # What the board tells
+
+    def job_changed_state(self, job: Job) -> None:
+        """What is lost stays lost, whatever becomes of its JOB."""
+
+    def names_changed(self, job: Job, touches: Mapping[bytes, Touch]) -> None:
+        """Of another file that was made under a name no loss is kept."""
+        if self._lost:
+            self.keep(job.place, [path for path, touch in touches.items() if touch & _MADE])
+
+    def names_removed(self, job: Job) -> None:
+        """What is gone is not made anew."""
+
+    def anything_changed(self, job: Job) -> None:
+        """Another file may stand under each name."""
+        self.keep(job.place, [path for directory, path in self._lost if directory == job.place.directory])
 
     async def load(self) -> None:
         """Take up what an earlier daemon kept."""

@@ -89,9 +89,11 @@ def removed(log: Log, *, with_job: bool = False, has_unread: bool = False) -> St
     # Of one that came unasked the client may have passed over what was sent.
     counted = 0 if log.unasked else sent
     gone = Removed(log.handle, generation, sent, counted if is_counted else log.size)
+    if is_counted:
+        return Step((gone,))
     if log.is_unseen:
         return Step((unread_loss(log.job, log.path, with_job=with_job), gone))
-    if has_unread and not is_counted and log.size <= sent:
+    if has_unread and log.size <= sent:
         read_bytes = 0 if log.news & Touch.MADE else log.sent
         return Step((unread_loss(log.job, log.path, read_bytes=read_bytes), gone))
     return Step((gone,))

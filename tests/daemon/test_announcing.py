@@ -162,6 +162,11 @@ def test_an_unasked_log_that_waits_for_its_turn_was_made_before_it_is_made_again
     assert log.news & Touch.REMADE
 
 
+def test_what_a_kept_loss_counts_is_not_lost_once_more(talk: Talk) -> None:
+    talk.stream.announcer.was_lost = lambda place, path: (place, path) == (talk.job.place, INFO)
+    assert lost(Touch.MADE | Touch.DELETED, talk) == []
+
+
 @pytest.mark.parametrize("touch", [Touch.MADE | Touch.MOVED, Touch.HINT])
 def test_what_was_moved_or_may_have_changed_is_no_loss(talk: Talk, touch: Touch) -> None:
     assert lost(touch, talk) == []

@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
+
+from profagentd.board import Board
+from profagentd.changes import Touch
+from profagentd.custody import Custody
 from profagentd.deleted import FILE_NAME, JOBS_LIMIT, LOST_LIMIT, SERIES_LIMIT, Deleted
 from profagentd.events import StartReason
 from profagentd.log import Log
 from profagentd.logs import LogKind
+from profagentd.losses import KeptLosses
 from profagentd.opening import Place
-
-if TYPE_CHECKING:
-    import pytest
+from profagentd.retention import Policy
+from profagentd.roots import Roots
+from tests.daemon.clocks import FakeClock
 
 PLACE, OTHER = Place(b"/r", b"JOBA"), Place(b"/r", b"JOBB")
 CALLS = b"data/acl_api.0.m.3"
@@ -90,6 +95,21 @@ async def test_losses_are_known_file_by_file_until_they_prove_to_stand() -> None
     assert [deleted.lost(PLACE, path(count)) for count in (0, 1)] == [False, True]
     deleted.lose(PLACE, [path(count) for count in range(2, LOST_LIMIT + 2)])
     assert [deleted.lost(PLACE, path(count)) for count in (1, 2)] == [False, True]
+
+
+@pytest.mark.parametrize("is_sure", [True, False])
+async def test_of_a_file_that_is_made_under_the_name_of_a_lost_one_no_loss_is_kept(*, is_sure: bool) -> None:
+    deleted, clock = Deleted(None), FakeClock()
+    board = Board(clock, 60.0)
+    Custody(Policy(), Roots(()), clock, board, KeptLosses(None), deleted, has_npu=False)
+    board.found(PLACE, 1, 1, is_scanned=False)
+    for place in (PLACE, OTHER):
+        deleted.lose(place, [path(0), path(1)])
+    board.changed(PLACE, {path(0): Touch.MADE | Touch.WRITTEN, path(1): Touch.DELETED})
+    if not is_sure:
+        board.unsure(PLACE)
+    assert [deleted.lost(PLACE, path(count)) for count in (0, 1)] == [False, is_sure]
+    assert deleted.lost(OTHER, path(0))
 
 
 async def test_it_is_bounded() -> None:
