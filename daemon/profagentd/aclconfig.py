@@ -65,7 +65,7 @@ def parse_acl_config(data: bytes) -> AclConfig:
         acl_api=_text(profiler, "acl_api"),
         aic_metrics=_text(profiler, *_AIC_METRICS),
     )
-    if any(map(_NO_TEXT.search, vars(config).values())):
+    if not all(map(is_text, vars(config).values())):
         raise NotUsable("a value in it has a character that no text has")
     return config
 
@@ -73,6 +73,11 @@ def parse_acl_config(data: bytes) -> AclConfig:
 def load_json(data: bytes) -> Any:
     """What the file holds, with the commas that the runtime takes. Raises ValueError, RecursionError."""
     return json.loads(_STRING_OR_LAST_COMMA.sub(lambda match: match.group(1) or "", data.decode("utf-8")))
+
+
+def is_text(value: str) -> bool:
+    """Whether it can be a path, and be told."""
+    return _NO_TEXT.search(value) is None
 
 
 def _text(profiler: dict[str, Any], *keys: str) -> str:

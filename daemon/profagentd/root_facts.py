@@ -7,7 +7,7 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.aclconfig import load_json
+from profagentd.aclconfig import is_text, load_json
 from profagentd.facts import file_system_at
 from profagentd.jobs import find_jobs
 from profagentd.logs import DATA_DIRECTORY
@@ -89,7 +89,7 @@ def _outputs(data: bytes) -> Iterator[str]:
         return
     profiler = loaded.get("profiler") if isinstance(loaded, dict) else None
     output = profiler.get("output") if isinstance(profiler, dict) else None
-    if isinstance(output, str) and "\0" not in output:
+    if isinstance(output, str) and is_text(output):
         yield output
 
 

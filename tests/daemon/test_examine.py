@@ -129,8 +129,9 @@ def test_acl_json_comes_from_where_the_daemon_is_told(board: Path, tmp_path: Pat
     assert (len(found["two.json"].data), found["two.json"].size) == (ACL_BYTES, ACL_BYTES + 5)
 
 
-def test_outputs_that_are_files_or_relative(tmp_path: Path) -> None:
-    for name, output in (("acl.json", str(tmp_path / "acl.json")), ("src/acl.json", "profiling")):
+@pytest.mark.parametrize("other", ["profiling", "/out\0", "/\ud800"])
+def test_outputs_that_are_files_or_no_absolute_paths(tmp_path: Path, other: str) -> None:
+    for name, output in (("acl.json", str(tmp_path / "acl.json")), ("src/acl.json", other)):
         write(tmp_path / name, acl_json(output))
     found = acl_facts(str(tmp_path).encode(), ())
     assert [each.output for each in found.acl_json] == [
