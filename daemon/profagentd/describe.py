@@ -39,7 +39,7 @@ def identify(configured: str = "", filesystem: Path = Path("/")) -> Identity:
     return Identity(
         identity=deployed or machine or "",
         source=source,
-        hostname=socket.gethostname(),
+        hostname=os.fsencode(socket.gethostname()).decode("utf-8", "replace"),
         boot_id=_first_line(filesystem / "proc/sys/kernel/random/boot_id") or "",
         model=_first_line(filesystem / "proc/device-tree/model") or "",
         sdk_version=_sdk_version(filesystem / "proc/umap"),
