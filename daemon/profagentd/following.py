@@ -163,7 +163,7 @@ class _Look:
     def _take_news(self) -> None:
         """What happened to the file until now is read with it; but for one that was gone when it was made again."""
         log = self._log
-        if log.news & Touch.REMADE and log.grows:
+        if log.grows and log.news & Touch.REMADE:
             self._events.append(unread_loss(log.job, log.path))
         log.news = Touch.HINT
 
