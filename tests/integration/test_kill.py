@@ -139,6 +139,29 @@ def test_a_job_that_is_removed_while_nobody_records_is_told_and_waited_for_no_lo
     assert ended.document["ledger"]["loss"] == {"removed-unseen": 1}
 
 
+def test_a_begun_log_that_is_removed_while_nobody_records_is_a_loss(root: Path, tmp_path: Path) -> None:
+    source = simulated(tmp_path / "source")
+    job = GrowingJob(source, root, 3)
+    begun = job.paths("data/aicore*")[0]
+    for _ in job.grow([begun], until={begun: 256}):
+        pass
+    workspace = tmp_path / "workspace"
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", workspace)
+        with started("record", *arguments) as host:
+            assert eventually(lambda: [copy.stat().st_size for copy in workspace.glob("mirror/*/*/data/aic*")] == [256])
+            committed = "SELECT offset FROM log WHERE kind = 'aicore'"
+            assert eventually(lambda: query(workspace / "profagent.db", committed) == [(256,)])
+            host.process.kill()
+        (job.directory / begun).unlink()
+        for path in {*job.paths("*"), *job.paths("data/*"), *job.paths("data/*.done")} - {begun, f"{begun}.done"}:
+            job.write(path)
+        ended = profagent("record", *arguments, "--until-finished", "--json")
+    assert (ended.code, ended.document["session"]) == (4, 1)
+    assert ended.document["ledger"]["loss"] == {"removed": 1}
+    assert link_ledger(workspace / "profagent.db", source.name) == [(begun, "loss", "removed")]
+
+
 def test_a_daemon_that_is_killed_and_comes_back_is_followed_on(root: Path, tmp_path: Path) -> None:
     workspace, moments = tmp_path / "workspace", random.Random(21)
     with simulating(root, 300) as board, running("--root", root) as first:

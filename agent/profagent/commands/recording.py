@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from profagent.commands.clocks import clock_difference
+from profagent.commands.event_batch import EventBatch
 from profagent.commands.job_remarks import MOST_REMARKS, JobRemarks
 from profagent.commands.mirroring import BoardMirrors
 from profagent.commands.to_the_end import to_the_end
+from profagent.commands.unoffered import UnofferedLogs
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import is_job_name
 from profagent.formats.schedule import ByTime
@@ -55,6 +57,7 @@ class Recording:
         self._opened: BoardMirrors | None = None
         self._session: StoredSession | None = None
         self._jobs = JobRemarks()
+        self._unoffered = UnofferedLogs()
         self._begun_jobs: set[str] = set()
         self._is_torn = False  # a batch was not committed, and may be in the mirrors
         self._deletes = False
@@ -69,6 +72,7 @@ class Recording:
                     hint="check the address; the capture goes on when its own board is back",
                 )
             self._mirrors.begin_stream()
+            self._unoffered.clear()
             if self._is_torn:
                 await self._restore()
             return
@@ -130,6 +134,7 @@ class Recording:
                 answers.append(Holding(log.handle, skip=True))
         for job, by_path in wanted.items():
             await self._know_interval(job)
+            await self._unoffered.offered(self.session, job, by_path)
             held = await self.session.held(job, list(by_path))
             holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
             answers += holdings
@@ -150,7 +155,7 @@ class Recording:
         self, events: Sequence[Happened], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
     ) -> Sequence[JobChanges]:
         """Take events through the commit rule; returns what they meant. Raises StoreError, ProtocolError."""
-        batch = _EventBatch(self, events, acknowledge)
+        batch = EventBatch(self, events, acknowledge)
         try:
             if self._reached is None:
                 changes = await commit(batch, self.session)
@@ -176,6 +181,8 @@ class Recording:
     async def _enter(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         has_ended = caught_up and state in ENDED_STATES
         changes: list[Change] = [] if state == REMOVED else taken_back(caught_up=caught_up)
+        if caught_up and state != REMOVED and name not in self.refused:
+            changes += await self._unoffered.gone(self.session, name)
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             if isinstance(self._options.keeping, ByTime):
@@ -271,29 +278,3 @@ class Recording:
     def note(self, job: str, entry: Entry) -> None:
         """Write an entry about a JOB with what is written next."""
         self._jobs.note(job, entry)
-
-
-class _EventBatch:
-    """Events that arrived together, as the commit rule sees them."""
-
-    def __init__(
-        self,
-        recording: Recording,
-        events: Sequence[Happened],
-        acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]],
-    ) -> None:
-        self._recording = recording
-        self._events = events
-        self._acknowledge = acknowledge
-        self._reached: list[Acknowledgement] = []
-
-    async def write(self) -> Sequence[JobChanges]:
-        changes, self._reached = await self._recording.write(self._events)
-        return changes
-
-    async def sync(self) -> None:
-        await self._recording.sync()
-
-    async def acknowledge(self) -> None:
-        if self._reached:
-            await self._acknowledge(self._reached)

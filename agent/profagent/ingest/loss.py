@@ -49,6 +49,15 @@ def removal_entry(sent: int, size: int) -> list[Entry]:
     return [Entry("loss", REMOVED, detail, sent, size, size - sent)]
 
 
+def unfollowed_removal(copied: int) -> Entry:
+    """An entry for a log that was begun, and removed from the board while nobody followed it.
+
+    Whether more than what was copied was written is not known; that it stands there after all takes it back.
+    """
+    detail = f"removed from the board while nobody followed it: what was written after {copied} bytes is not here"
+    return Entry("loss", REMOVED, detail, copied, copied)
+
+
 def another_file(reason: str, goes_after: int | None, *, after_deletion: bool) -> Entry:
     """An entry for a file that is not the one that was copied before; it may go on after so many bytes of that one."""
     if goes_after is not None:

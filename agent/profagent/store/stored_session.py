@@ -37,6 +37,14 @@ _UNTIMED = (
     " AND kind IN ('aicore', 'aicpu') AND NOT EXISTS"
     " (SELECT 1 FROM segment g JOIN inference i USING (inference) WHERE g.log = l.log AND i.complete)"
 )
+_BEGUN = (
+    "SELECT path, offset FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete = 0 AND kept"
+    " AND kind IN ('aicore', 'aicpu', 'acl_api')"
+)
+_DELETED = (
+    "SELECT EXISTS (SELECT 1 FROM kept_loss k JOIN ledger_entry e USING (entry)"
+    " WHERE k.board = ? AND k.job_name = ? AND e.reason = 'deleted-undelivered')"
+)
 # What was removed may have been made anew for a while, and need not come again.
 _UNFINISHED = (
     "SELECT j.name, l.path, l.generation, l.offset, l.complete = 0 FROM log l JOIN job j USING (job)"
@@ -124,6 +132,16 @@ class StoredSession:
     async def unsettled_logs(self, job: str) -> list[str]:
         """Data logs of a JOB that the board never vouched for."""
         return await self._paths(_UNSETTLED, job)
+
+    async def begun_logs(self, job: str) -> dict[str, int]:
+        """Data logs of a JOB of which more was to come, with their committed bytes."""
+        rows = await self._store.query(_BEGUN, (self.board, job))
+        return {path_from_sql(path): offset for path, offset in rows}
+
+    async def was_deleted_from(self, job: str) -> bool:
+        """Whether the board told that it deleted undelivered logs of the JOB."""
+        ((was_deleted,),) = await self._store.query(_DELETED, (self.board, job))
+        return bool(was_deleted)
 
     async def orphan_dones(self, job: str) -> list[str]:
         """`.done` files of a JOB that have no data beside them."""
