@@ -286,6 +286,7 @@ class BoardMirrors:
                     reached.pop(log.handle, None)
                     return [LinkLedger(path, WANTED_AGAIN)]
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
+                self._dropping.note(log.job, path)  # it may have begun before it was known that it is passed over
                 return [] if is_known else passed
             case Removed():
                 self._passing.forget(log.handle)

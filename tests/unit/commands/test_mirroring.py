@@ -263,6 +263,20 @@ def _done_arrived(mirrors: BoardMirrors, start_us: int = 500, generation: int = 
     mirrors.drop()
 
 
+def test_what_had_come_of_a_log_that_is_passed_over_since_does_not_stay(tmp_path: Path) -> None:
+    mirrors = _keeping_little(tmp_path)
+    mirrors.take(_events(Started(1, 1, 0, "new")))
+    mirrors.begin_stream()
+    assert (mirrors.root / JOB / PATH).exists()
+    _done_arrived(mirrors)
+    mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(1, 0, complete=False)})
+    again = (Started(1, 1, 0, "same"), Chunk(1, 1, 0, DATA, 0), Completed(1, 1, len(DATA), digest_of(DATA)))
+    mirrors.take(_events(*again))
+    mirrors.drop()
+    assert not (mirrors.root / JOB / PATH).exists()
+    mirrors.close()
+
+
 def test_a_log_that_the_mirror_does_not_have_is_fetched_again(mirrors: BoardMirrors) -> None:
     ((holding,), changes) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(3, 256, complete=True)})
     assert (holding.generation, holding.offset) == (3, 0)
