@@ -15,7 +15,7 @@ from profagent.commands.unoffered import UnofferedLogs
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import is_job_name
 from profagent.formats.schedule import ByTime
-from profagent.ingest.changes import Entry, JobChanges
+from profagent.ingest.changes import Entry, JobChanges, LogAnnounced
 from profagent.ingest.commit import commit
 from profagent.ingest.disk import has_room
 from profagent.ingest.loss import open_removal, taken_back, unseen_removal
@@ -135,6 +135,7 @@ class Recording:
         for job, by_path in wanted.items():
             await self._know_interval(job)
             await self._unoffered.offered(self.session, job, by_path)
+            self._jobs.add(job, [LogAnnounced(path) for path in by_path])
             held = await self.session.held(job, list(by_path))
             holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
             answers += holdings

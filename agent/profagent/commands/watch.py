@@ -19,7 +19,9 @@ from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.remarks import link_gone, remarks
 from profagent.commands.watching import Watching
 from profagent.export.live import LiveEvents
+from profagent.export.live_job import PATIENCE_S
 from profagent.export.provenance import doubt_line
+from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
@@ -68,7 +70,15 @@ class WatchOptions:
 class WatchView:
     """The observer of a watched capture: events to `show`, remarks to `tell`."""
 
-    def __init__(self, options: WatchOptions, show: Callable[[Event], None], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        options: WatchOptions,
+        show: Callable[[Event], None],
+        tell: Callable[[str], None],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`now_s` is a clock that never goes back."""
+        self._now_s = now_s
         self.events = LiveEvents(with_records=options.with_records)
         self.beginnings = Beginnings(from_start=options.from_start)
         self._options = options
@@ -110,11 +120,11 @@ class WatchView:
             for line in self._checks.feed(batch):
                 self._tell(line)
             if self.beginnings.is_in_past(batch.job):
-                self.events.pass_over(replace(batch, state=None))
+                self.events.pass_over(replace(batch, state=None), self._now_s())
                 continue
-            for event in self.events.feed(batch):
+            for event in self.events.feed(batch, self._now_s()):
                 self._show_in_order(event)
-                if event["event"] == "inference":
+                if event["event"] == "inference" and event["figures"] != FigureState.PENDING:
                     self.beginnings.note_shown(event)
             if any(isinstance(change, SegmentRecords) and _lacks_counters(change) for change in batch.changes):
                 self._tell_once(NO_COUNTER_MAP)
@@ -132,6 +142,7 @@ class WatchView:
         for job in jobs:
             if job.caught_up:
                 self.beginnings.caught_up(job.name)
+                self.events.samples.list(job.name)
                 self._held_until_s[job.name] = 0.0
         if self._held and all(job.caught_up for job in jobs):
             self.show_held()
@@ -143,7 +154,7 @@ class WatchView:
             self._show(event)
 
     def _show_in_order(self, event: Event) -> None:
-        now_s = time.monotonic()
+        now_s = self._now_s()
         if event["event"] != "inference" or now_s >= self._held_until_s.setdefault(event["job"], now_s + HOLD_S):
             self.show_held()
             self._show(event)
@@ -151,6 +162,13 @@ class WatchView:
         self._held.append(event)
         if len(self._held) > HELD_INFERENCES:
             self.show_held()
+
+    async def mind_waiting(self) -> None:
+        """Tell inferences that wait for long that their figures are not known yet."""
+        while True:
+            await asyncio.sleep(PATIENCE_S / 8)
+            for event in self.events.waited(self._now_s()):
+                self._show(event)
 
     async def mind_silence(self) -> None:
         """Say once why nothing comes, when a JOB has not finished and no inference comes."""
@@ -191,12 +209,13 @@ async def watch(
             stop=stop,
             access=options.access,
         )
-        minding = asyncio.create_task(view.mind_silence())
+        minding = [asyncio.create_task(each) for each in (view.mind_silence(), view.mind_waiting())]
         try:
             await capture.run()
         finally:
-            minding.cancel()
-            await asyncio.wait([minding])
+            for task in minding:
+                task.cancel()
+            await asyncio.wait(minding)
     view.show_held()
     return view.events.summary()
 

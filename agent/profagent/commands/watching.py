@@ -11,7 +11,7 @@ from profagent.commands.counter_maps import CounterMaps, simulated_map
 from profagent.commands.remembered_files import DECODED_LOGS, REMEMBERED_BYTES, Arriving, RememberedFiles
 from profagent.errors import FormatError, StoreError, UnsupportedBoardError
 from profagent.formats.names import LogKind, parse_log_name
-from profagent.ingest.changes import ApiRecords, Entry, JobChanges, LinkLedger
+from profagent.ingest.changes import ApiRecords, Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
 from profagent.ingest.loss import refusal, removal_entry, told_loss
 from profagent.ingest.mirror import checked_path, digest_of
@@ -91,6 +91,7 @@ class Watching:
         self._beginnings = beginnings
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
         self._arriving = Arriving()
+        self._announced: dict[str, list[Change]] = {}  # by JOB, what was told since events came last
         self._directories: dict[str, str] = {}
         self._begun_us = 0
         self.refused: dict[str, UnsupportedBoardError] = {}
@@ -121,14 +122,20 @@ class Watching:
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """Nothing is held; what was shown or is from before, and what is no file of the runtime, is not wanted."""
-        return [Holding(log.handle, skip=not self._is_wanted(log)) for log in logs]
+        wanted = [self._is_wanted(log) for log in logs]
+        for log, is_wanted in zip(logs, wanted, strict=True):
+            if is_wanted:
+                self._announced.setdefault(log.job, []).append(LogAnnounced(checked_path(log.path)))
+        return [Holding(log.handle, skip=not is_wanted) for log, is_wanted in zip(logs, wanted, strict=True)]
 
     async def take(
         self, events: Sequence[Happened], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
     ) -> Sequence[JobChanges]:
         """Decode events; everything is acknowledged, so that the board forgets it."""
         reached: dict[int, Acknowledgement] = {}
-        changes = [self._understood(happened, reached) for happened in events if happened.job not in self.refused]
+        announced, self._announced = self._announced, {}
+        changes = [JobChanges(job, self._directory(job), logs) for job, logs in announced.items()]
+        changes += [self._understood(happened, reached) for happened in events if happened.job not in self.refused]
         changes += self._make_room()
         if reached:
             await acknowledge(list(reached.values()))
@@ -138,7 +145,7 @@ class Watching:
         """Pass the state on, that of an ended JOB when all of it has come that will."""
         if state in ENDED_STATES and not caught_up and state != REMOVED:
             return ()
-        return (JobChanges(name, self._directory(name), (), state),)
+        return (JobChanges(name, self._directory(name), (), state, caught_up),)
 
     async def sample_clock(self, channel: Channel) -> None:
         """Nothing is stored, so nothing is compared."""
@@ -199,7 +206,7 @@ class Watching:
         if isinstance(event, Removed):
             reached.pop(log.handle)
             self._arriving.take(log.handle)
-            return [LinkLedger(path, entry) for entry in removal_entry(event.sent, event.size)]
+            return [LogRemoved(path), *(LinkLedger(path, entry) for entry in removal_entry(event.sent, event.size))]
         try:
             return list(self._snapshot(job, log, path, event) if log.snapshot else _data(job, path, event))
         except StoreError as error:

@@ -6,9 +6,10 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from profagent.export.kept_loss import kept_loss_fields
-from profagent.export.live_inference import Layer, OpenInference, model_fields, rounded
+from profagent.export.live_inference import LiveRecord, OpenInference, layer_of, model_fields, rounded
 from profagent.export.live_job import LiveJob
 from profagent.export.live_samples import LiveSamples
+from profagent.formats.figure_states import FigureState
 from profagent.formats.names import display_text, parse_log_name
 from profagent.formats.records import api_name
 from profagent.ingest.changes import (
@@ -21,11 +22,12 @@ from profagent.ingest.changes import (
     SegmentRecords,
     SimulatedKnown,
 )
-from profagent.link.messages import ENDED_STATES
+from profagent.link.messages import ENDED_STATES, REMOVED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from profagent.formats.figure_states import Verdict
     from profagent.ingest.changes import Change, JobChanges
 
 TOLD_ENTRIES = 10_000
@@ -52,41 +54,53 @@ class LiveEvents:
         self._jobs: OrderedDict[str, LiveJob] = OrderedDict()
         self._told: OrderedDict[tuple[str, str | None, str], Entry] = OrderedDict()
 
-    def feed(self, batch: JobChanges) -> Iterator[Event]:
-        """Events of one JOB's changes."""
+    def feed(self, batch: JobChanges, now_s: float) -> Iterator[Event]:
+        """Events of one JOB's changes; `now_s` is a clock that never goes back."""
         job = self._jobs.setdefault(batch.job, LiveJob())
         self._jobs.move_to_end(batch.job)
         yield from self._make_room()
         for change in batch.changes:
             self.samples.take(batch.job, change)
-            yield from self._change(batch.job, job, change)
-        for inference, is_whole in job.due(has_ended=batch.state in ENDED_STATES):
-            yield self._inference(batch.job, inference, complete=is_whole)
+            yield from self._change(batch.job, job, change, now_s)
+        state = batch.state
+        has_ended = state == REMOVED or (batch.caught_up and state in ENDED_STATES)
+        is_new = state is not None and job.enter(state, has_ended=has_ended)
+        yield from self._tell(batch.job, job, job.due(now_s))
         yield from self._tell_oldest()
-        if batch.state not in (None, job.state):
-            job.state = batch.state
-            yield self._event("job", batch.job, state=batch.state)
+        if is_new:
+            yield self._event("job", batch.job, state=state)
+
+    def waited(self, now_s: float) -> Iterator[Event]:
+        """Inferences that have waited for too long for what they are made of: their figures are not known yet."""
+        for name, job in self._jobs.items():
+            yield from self._tell(name, job, job.waited(now_s))
 
     def _make_room(self) -> Iterator[Event]:
         """Show what there is of the JOB that was not heard of for longest, and forget it."""
         while len(self._jobs) > REMEMBERED_JOBS:
             name, job = self._jobs.popitem(last=False)
-            for inference, is_whole in job.due(has_ended=True):
-                yield self._inference(name, inference, complete=is_whole)
+            yield from self._tell(name, job, job.oldest(max(job.open_records, 1)))
 
     def _tell_oldest(self) -> Iterator[Event]:
         """Show what there is of too many records: the oldest inferences of JOBs that were not heard of for longest."""
         too_many = sum(job.open_records for job in self._jobs.values()) - OPEN_RECORDS
-        for name, job in self._jobs.items():
-            for inference in job.oldest(too_many):
-                too_many -= inference.size
-                yield self._inference(name, inference, complete=False)
+        for name, job in self._jobs.items() if too_many > 0 else ():
+            before = job.open_records
+            yield from self._tell(name, job, job.oldest(too_many))
+            too_many -= before - job.open_records
 
-    def pass_over(self, batch: JobChanges) -> None:
+    def _tell(self, name: str, job: LiveJob, inferences: Iterable[tuple[OpenInference, Verdict]]) -> Iterator[Event]:
+        for inference, verdict in inferences:
+            if self._with_records and verdict.state is not FigureState.PENDING:
+                for record in inference.records:
+                    yield self._record(name, job, inference, record)
+            yield self._inference(name, job, inference, verdict)
+
+    def pass_over(self, batch: JobChanges, now_s: float) -> None:
         """Take changes that nobody is to see: they are not counted."""
         counted = self.inferences, self.records, self.ledger
         self.records, self.ledger = dict(self.records), dict(self.ledger)
-        for _ in self.feed(batch):
+        for _ in self.feed(batch, now_s):
             pass
         self.inferences, self.records, self.ledger = counted
 
@@ -101,12 +115,13 @@ class LiveEvents:
             "simulated": self.simulated,
         }
 
-    def _change(self, job_name: str, job: LiveJob, change: Change) -> Iterator[Event]:
+    def _change(self, job_name: str, job: LiveJob, change: Change, now_s: float) -> Iterator[Event]:
         match change:
             case SegmentRecords():
-                yield from self._segments(job_name, job, change)
+                self.records[change.name.kind.value] += len(change.sequence)
+                job.take(change, now_s)
             case Redecoded():
-                job.redecode(change)
+                job.redecode(change, now_s)
             case ApiRecords():
                 yield from self._calls(job_name, change)
             case ContentLedger():
@@ -119,29 +134,23 @@ class LiveEvents:
             case SimulatedKnown():
                 self.simulated = True
             case _:
-                job.know(change)
+                job.know(change, now_s)
 
-    def _segments(self, job_name: str, job: LiveJob, change: SegmentRecords) -> Iterator[Event]:
-        for number, layer in job.take(change):
-            self.records[change.name.kind.value] += 1
-            if self._with_records:
-                yield self._record(job_name, change, number, layer)
-
-    def _record(self, job_name: str, change: SegmentRecords, number: int, layer: Layer) -> Event:
-        counters = {name: rounded(values[number], 6) for name, values in change.counters.items()}
+    def _record(self, job_name: str, job: LiveJob, inference: OpenInference, record: LiveRecord) -> Event:
+        layer = layer_of(record, job.us_per_tick, job.table(inference.name))
         return self._event(
             "record",
             job_name,
-            unit=change.name.kind.value,
-            **model_fields(change.name),
-            segment=int(change.net[number]),
-            sequence=int(change.sequence[number]),
+            unit=record.unit.value,
+            **model_fields(inference.name),
+            segment=record.segment,
+            sequence=record.sequence,
             layer_name=layer.name,
             layer_type=layer.type,
             duration_us=rounded(layer.duration_us),
-            **counters,
+            **{name: rounded(value, 6) for name, value in record.counters.items()},
             **layer.bound(),
-            **self._doubts(layer),
+            **self._doubts(has_counters=record.ratios is not None),
         )
 
     def _calls(self, job_name: str, change: ApiRecords) -> Iterator[Event]:
@@ -162,15 +171,15 @@ class LiveEvents:
                 tid=int(record["tid"]),
             )
 
-    def _inference(self, job_name: str, inference: OpenInference, *, complete: bool) -> Event:
-        self.inferences += 1
-        share = self.samples.of_model(job_name, inference.name)
-        doubts = self._doubts(*inference.layers[:1])
-        return self._event("inference", job_name, **inference.fields(), **doubts, **share, complete=complete)
+    def _inference(self, job_name: str, job: LiveJob, inference: OpenInference, verdict: Verdict) -> Event:
+        self.inferences += verdict.state is not FigureState.PENDING
+        fields = inference.fields(verdict, job.us_per_tick, job.table(inference.name))
+        doubts = self._doubts(has_counters=any(record.ratios is not None for record in inference.records[:1]))
+        return self._event("inference", job_name, **fields, **doubts, **self.samples.of_model(job_name, inference.name))
 
-    def _doubts(self, *layers: Layer) -> dict[str, list[str]]:
-        """The counters that are not certain, where there are any and a layer shows them."""
-        return {"likely": list(self.likely)} if self.likely and any(each.ratios is not None for each in layers) else {}
+    def _doubts(self, *, has_counters: bool) -> dict[str, list[str]]:
+        """The counters that are not certain, where there are any and they are shown."""
+        return {"likely": list(self.likely)} if self.likely and has_counters else {}
 
     def _entry(self, job_name: str, job: LiveJob, path: str | None, entry: Entry) -> Iterator[Event]:
         """A ledger entry that was not told: with its inference while that is open, else on its own."""

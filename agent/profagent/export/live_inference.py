@@ -1,4 +1,4 @@
-"""An inference of which parts have come: its layers, its `.done`, what is odd about it."""
+"""An inference of which parts have come: its layers, what is odd about it, and its figures once they are known."""
 
 from __future__ import annotations
 
@@ -6,25 +6,39 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.analyse.bound import bound_by
+from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind, display_text
-from profagent.formats.records import RECORD_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from profagent.formats.done import Done
+    from profagent.formats.figure_states import Verdict
+    from profagent.formats.layers import LayerTable
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Entry
 
 SLOWEST_LAYERS = 3
 
 
-class Layer(NamedTuple):
-    """The layer of a record and how long it took; None for what is not known.
+class LiveRecord(NamedTuple):
+    """A record: its segment and number in that, its layer's index (-1: none), its ticks, or its time in µs on the CPU.
 
-    `ratios` are what its counters say, as of `analyse.bound`; None without a counter map.
+    `counters` are the values of a counter map by name, `ratios` what they say, as of `analyse.bound`.
     """
+
+    unit: LogKind
+    segment: int
+    sequence: int
+    layer_index: int
+    duration: float
+    counters: dict[str, float]
+    ratios: NDArray[np.float64] | None = None
+
+
+class Layer(NamedTuple):
+    """The layer of a record and how long it took; None for what is not known."""
 
     name: str | None
     type: str | None
@@ -38,50 +52,45 @@ class Layer(NamedTuple):
 
 @dataclass(slots=True)
 class OpenInference:
-    """What has come of an inference. Times are microseconds."""
+    """What has come of an inference. `since_s`: when the first of it came, by the clock of whoever watches."""
 
     name: LogName
-    layers: list[Layer] = field(default_factory=list)
-    aicpu_layers: list[Layer] = field(default_factory=list)
+    since_s: float
+    records: list[LiveRecord] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
     done: Done | None = None
-    is_vouched: bool = False
+    # The state in which it was told last; None before it was.
+    told: FigureState | None = None
 
-    def of_unit(self, kind: LogKind) -> list[Layer]:
-        """The records of one unit."""
-        return self.aicpu_layers if kind is LogKind.AICPU else self.layers
+    def drop_unit(self, kind: LogKind) -> None:
+        """The records of a unit come anew."""
+        self.records = [record for record in self.records if record.unit is not kind]
 
-    def is_whole(self, *, with_aicpu: bool) -> bool:
-        """Whether its records are all here; `with_aicpu`: earlier inferences of its model had a part there."""
-        if self.done is None:
-            return False
-        has_parts = bool(self.aicpu_layers) or not with_aicpu
-        size = len(self.layers) * RECORD_BYTES[LogKind.AICORE]
-        return self.is_vouched or (has_parts and 0 < self.done.file_len <= size)
-
-    @property
-    def size(self) -> int:
-        """How many records have come."""
-        return len(self.layers) + len(self.aicpu_layers)
-
-    @property
-    def has_records(self) -> bool:
-        """Whether anything of it has come."""
-        return bool(self.layers or self.aicpu_layers)
-
-    def fields(self) -> dict[str, Any]:
-        """Its figures, as an event tells them."""
-        known = [layer for layer in self.layers if layer.duration_us is not None]
-        aicore_us = sum(layer.duration_us or 0.0 for layer in known)
-        aicpu_us = sum(layer.duration_us or 0.0 for layer in self.aicpu_layers)
-        slowest = sorted(known, key=lambda layer: -(layer.duration_us or 0.0))[:SLOWEST_LAYERS]
+    def fields(self, verdict: Verdict, us_per_tick: float | None, table: LayerTable | None) -> dict[str, Any]:
+        """Its figures, as an event tells them: null, with the reason, where they are not final."""
+        is_final = verdict.state is FigureState.FINAL
+        times = self._times(us_per_tick, table) if is_final else {"total_us": None, "aicpu_us": None, "slowest": []}
         return {
             **model_fields(self.name),
-            "start_us": (self.done.start_us or None) if self.done is not None else None,
-            "end_us": (self.done.end_us or None) if self.done is not None else None,
-            "total_us": rounded(aicore_us + aicpu_us) if known or self.aicpu_layers else None,
+            "start_us": (self.done.start_us or None) if is_final and self.done is not None else None,
+            "end_us": (self.done.end_us or None) if is_final and self.done is not None else None,
+            **times,
+            "records": sum(record.unit is LogKind.AICORE for record in self.records),
+            "figures": verdict.state.value,
+            "why": verdict.why,
+            "ledger": [
+                {"grade": entry.grade, "reason": entry.reason, "count": entry.count} for entry in self.entries.values()
+            ],
+        }
+
+    def _times(self, us_per_tick: float | None, table: LayerTable | None) -> dict[str, Any]:
+        layers = [layer_of(record, us_per_tick, table) for record in self.records if record.unit is LogKind.AICORE]
+        aicore_us = sum(layer.duration_us or 0.0 for layer in layers)
+        aicpu_us = sum(record.duration for record in self.records if record.unit is LogKind.AICPU)
+        slowest = sorted(layers, key=lambda layer: -(layer.duration_us or 0.0))[:SLOWEST_LAYERS]
+        return {
+            "total_us": rounded(aicore_us + aicpu_us),
             "aicpu_us": rounded(aicpu_us),
-            "records": len(self.layers),
             "slowest": [
                 {
                     "layer_name": layer.name,
@@ -92,10 +101,16 @@ class OpenInference:
                 }
                 for layer in slowest
             ],
-            "ledger": [
-                {"grade": entry.grade, "reason": entry.reason, "count": entry.count} for entry in self.entries.values()
-            ],
         }
+
+
+def layer_of(record: LiveRecord, us_per_tick: float | None, table: LayerTable | None) -> Layer:
+    """A record's layer and time, as far as clock and table are known."""
+    run = table.runs[record.layer_index] if table and 0 <= record.layer_index < len(table.runs) else None
+    name, type_ = (None, None) if run is None else (run.name, run.type)
+    if record.unit is LogKind.AICPU:
+        return Layer(name, type_, record.duration, record.ratios)
+    return Layer(name, type_, None if us_per_tick is None else record.duration * us_per_tick, record.ratios)
 
 
 def model_fields(name: LogName) -> dict[str, Any]:

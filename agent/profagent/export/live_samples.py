@@ -78,6 +78,7 @@ class LiveSamples:
         self._forgotten: list[Figures] = []  # their sum, once there is one
         self._told: dict[str, int | None] = {}
         self._missed: set[str] = set()
+        self._listed: set[str] = set()
         self._room = REMEMBERED_TIMES
 
     def tell(self, job: str, interval: int | None) -> None:
@@ -87,6 +88,10 @@ class LiveSamples:
     def miss(self, job: str) -> None:
         """Samples of the JOB may have passed unseen: those of a later load hide which ones."""
         self._missed.add(job)
+
+    def list(self, job: str) -> None:
+        """Every file of the JOB has been told: from now on, what lies between two samples is known."""
+        self._listed.add(job)
 
     def take(self, job: str, change: Change) -> None:
         """Know of a file that came, or that a model was loaded again: its picture counts are of several loads then."""
@@ -106,6 +111,9 @@ class LiveSamples:
     def of_model(self, job: str, name: LogName) -> dict[str, Any]:
         """`sampled` and `due` of one model so far."""
         figures = self._of(job, name).figures(self._told.get(job), by_load=False)
+        if job not in self._listed:
+            # A file between two others may be told later.
+            figures = figures_of(figures.sampled, None, figures.interval)
         return {"sampled": figures.sampled, "due": figures.due}
 
     def in_all(self) -> dict[str, Any]:
@@ -130,6 +138,8 @@ class LiveSamples:
         self._room -= len(samples.times) - before
 
     def _figures(self, job: str, samples: _Samples) -> Figures:
+        if job not in self._listed:
+            return figures_of(samples.tally.sampled, None, self._told.get(job))
         return samples.figures(self._told.get(job), by_load=job not in self._missed)
 
     def _of(self, job: str, name: LogName) -> _Samples:

@@ -9,6 +9,7 @@ from profagent.analyse.bound import bound_mark
 from profagent.export.kept_loss import kept_loss_line
 from profagent.export.sampling_text import sampling_line, share_text
 from profagent.export.table import text_width
+from profagent.formats.figure_states import FigureState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +65,8 @@ def _inference(event: Event) -> str:
     )
     who = f"{event['model']}.{event['model_id']} picture {event['current_pic_count']}"
     ledger = "".join(f"  {entry['grade']}: {entry['reason']} ({entry['count']})" for entry in event["ledger"])
+    if event["figures"] != FigureState.FINAL:
+        slowest = f"figures are {event['figures']}: {event['why']}"
     is_less = event["due"] is not None and event["sampled"] < event["due"]
     share = f"  sampled {share_text(event['sampled'], event['due'])}" if is_less else ""
     parts = (_clock(event["start_us"]), who, _ms(event["total_us"]), f"{event['records']} records", slowest)

@@ -7,7 +7,16 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["JOB_NAME", "InferenceKey", "LogKind", "LogName", "display_text", "is_job_name", "parse_log_name"]
+__all__ = [
+    "JOB_NAME",
+    "InferenceKey",
+    "LogKind",
+    "LogName",
+    "display_text",
+    "is_job_name",
+    "parse_log_name",
+    "path_beside",
+]
 
 JOB_NAME = re.compile(r"JOB[A-Z]{29}")
 U16_MAX = 2**16 - 1
@@ -52,6 +61,8 @@ class InferenceKey(NamedTuple):
     current_pic_count: int
 
 
+_UNIT = re.compile(r"(data/a[ai])(core|cpu)(?=\.)", re.IGNORECASE)
+_OTHER_UNIT = {"core": "cpu", "cpu": "core"}
 _FIELD_MAX = {"stream": U16_MAX, "current_pic_count": U64_MAX}
 _PATTERNS = tuple(
     (re.compile(pattern, re.ASCII), kind)
@@ -112,6 +123,14 @@ def parse_log_name(path: str) -> LogName | None:
         if match := pattern.fullmatch(path):
             return _read(kind, match.groupdict())
     return None
+
+
+def path_beside(path: str) -> str:
+    """The path of the same inference's data log on the other unit: however they are spelt, only that differs."""
+    found = _UNIT.match(path)
+    assert found is not None, "only logs of an inference have one beside them"
+    other = _OTHER_UNIT[found[2].lower()]
+    return f"{found[1]}{other.upper() if found[2].isupper() else other}{path[found.end() :]}"
 
 
 def display_text(name: str) -> str:

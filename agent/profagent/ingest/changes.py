@@ -35,6 +35,20 @@ class LogAdvanced(NamedTuple):
     base: int = 0
 
 
+class LogAnnounced(NamedTuple):
+    """The board has told that there is such a log: all that was made before it was told before, or is told with it."""
+
+    path: str
+
+
+class LogJudged(NamedTuple):
+    """How many of the inferences in an aicore or aicpu log are whole, and what is wrong with its end, if anything."""
+
+    path: str
+    whole: int
+    fault: str
+
+
 @dataclass(frozen=True, slots=True)
 class LogReset:
     """The log's rows are void: another generation begins."""
@@ -212,6 +226,8 @@ class KeptLoss:
 
 Change = (
     LogAdvanced
+    | LogAnnounced
+    | LogJudged
     | LogReset
     | LostCopy
     | LogRemoved

@@ -90,6 +90,22 @@ class DataLog:
         record, odd = divmod(self.facts.size - self.done.file_len, self.facts.record_bytes)
         return None if odd or self.done.file_len == 0 else record
 
+    def judge(self) -> tuple[int, str]:
+        """How many of its inferences are whole, once its `.done` and all of its bytes are here; what is wrong else.
+
+        A `.done` counts the bytes of the last inference. Those before it had their own, which was written over.
+        """
+        assert self.done is not None, "without a .done nobody knows"
+        there = self.facts.size - self.facts.last_stretch_start
+        fault = ""
+        if self.done.file_len > there:
+            fault = f"the .done announces {self.done.file_len} bytes, {there} are there"
+        elif self.facts.size % self.facts.record_bytes:
+            fault = "the last one is torn"
+        elif not self.records:
+            fault = "there are none"
+        return self.facts.stretches - bool(fault and self.records), fault
+
     def _calls(self, first: int, records: NDArray[Any]) -> ApiRecords:
         faults = api_magic_faults(records)
         number = np.arange(first, first + len(records))

@@ -6,6 +6,7 @@ when one of them comes late, or the state of a log was forgotten, its rows are w
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError
@@ -24,7 +25,7 @@ from profagent.ingest.changes import (
     LogReset,
     SimulatedKnown,
 )
-from profagent.ingest.joins import layer_info_path
+from profagent.ingest.joins import layer_info_path, small_file
 from profagent.ingest.mirror import LARGEST_CONTENT_BYTES
 from profagent.ingest.states import DONE_SUFFIX, LogStates
 
@@ -45,6 +46,7 @@ NO_FREQUENCY = Entry(
     "note", "no-frequency", f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
 )
 REMEMBERED_LOGS = 1024
+REMEMBERED_TABLES = 1024
 
 
 class JobDecoder:
@@ -62,6 +64,8 @@ class JobDecoder:
         self._files = files
         self._marked_map = marked_map
         self._is_marked = False
+        # Files of which this decoder has told what they say of records.
+        self._told: set[str] = set()
         if counter_map is None and marked_map is not None and files.read(SIMULATED_MARKER) is not None:
             counter_map = marked_map
         self._logs = LogStates(files, counter_map, remembered_logs)
@@ -73,6 +77,8 @@ class JobDecoder:
             yield LogReset(path)
             self._logs.forget(path)
         if name is not None and name.is_data:
+            yield from self._recall(name)
+            self._logs.growing.add(path)
             log = yield from self._logs.at(path, name, offset)
             if log.done is not None:
                 yield ContentLedger(path + DONE_SUFFIX, ())
@@ -90,6 +96,7 @@ class JobDecoder:
         name = parse_log_name(path)
         if name is None or not name.is_data:
             return
+        self._logs.goes_on(path)
         log = yield from self._logs.at(path, name, offset)
         yield from self._logs.grow(log, data)
         yield self._assessed(log)
@@ -100,7 +107,8 @@ class JobDecoder:
         if name is not None and name.is_data:
             log = yield from self._logs.at(path, name, offset)
             log.settled = True
-            log = yield from self._logs.split_as_announced(log)
+            self._logs.growing.discard(path)
+            log = yield from self._logs.judged(log)
             yield self._assessed(log)
         yield LogAdvanced(path, generation, offset, complete=True, digest=digest)
 
@@ -118,6 +126,7 @@ class JobDecoder:
         assert name is not None, "only data has rows"
         self._logs.forget(path)
         log = yield from self._logs.at_end(path, name)
+        log = yield from self._logs.judged(log)
         yield self._assessed(log)
 
     def remark_done(self, path: str) -> Change:
@@ -146,7 +155,8 @@ class JobDecoder:
         elif name is None:
             yield ContentLedger(path, (Entry("note", "foreign-file", "not a file of the runtime: kept, not read"),))
         else:
-            yield from self._read(path, name, data, is_whole=size in (None, len(data)))
+            is_whole = size in (None, len(data))
+            yield from self._read(path, name, data, is_whole=is_whole, is_rewritten=generation > 1)
         if path == DEVICE_INFO:
             yield ContentLedger(None, ())
         yield LogAdvanced(path, generation, len(data) if size is None else size, complete=True, digest=digest)
@@ -157,7 +167,8 @@ class JobDecoder:
             name = parse_log_name(path)
             if name is not None and name.is_data:
                 log = yield from self._logs.at(path, name, None)
-                log = yield from self._logs.split_as_announced(log)
+                self._logs.settle(path)
+                log = yield from self._logs.judged(log)
                 yield self._assessed(log, ended=True)
         for path in orphans:
             done = self._logs.done_of(path.removesuffix(DONE_SUFFIX))
@@ -175,7 +186,22 @@ class JobDecoder:
         known = logs.counter_map
         yield SimulatedKnown(None, None) if known is None else SimulatedKnown(known.name, known.fingerprint)
 
-    def _read(self, path: str, name: LogName, data: bytes, *, is_whole: bool) -> Iterator[Change]:
+    def _recall(self, name: LogName) -> Iterator[Change]:
+        """What files that came before this decoder was made tell of a log's records."""
+        for path in (DEVICE_INFO, layer_info_path(name)):
+            known = parse_log_name(path)
+            if path not in self._told and known is not None:
+                self._note_told(path)
+                data = small_file(self._files, path)
+                with suppress(FormatError):
+                    yield from () if data is None else _known(path, known, data)
+
+    def _note_told(self, path: str) -> None:
+        if len(self._told) >= REMEMBERED_TABLES:
+            self._told.clear()  # what is told once more changes nothing
+        self._told.add(path)
+
+    def _read(self, path: str, name: LogName, data: bytes, *, is_whole: bool, is_rewritten: bool) -> Iterator[Change]:
         known: list[Change] = []
         entries: tuple[Entry, ...] = ()
         done = None
@@ -183,32 +209,32 @@ class JobDecoder:
             _check_whole(path, data, is_whole=is_whole)
             if name.is_done:
                 done = parse_done(data, name.kind, path)
-            elif name.kind is LogKind.INFO_JSON:
-                known = [FrequencyKnown(parse_info_json(data, path).frequency_mhz)]
-            elif name.kind is LogKind.LAYER_INFO:
-                known = [LayersKnown(name.model or "", name.model_id or 0, parse_layer_info(data, path))]
-            elif name.kind is LogKind.NET_INFO:
-                parse_net_info(data, path)
+            else:
+                known = _known(path, name, data)
+                self._note_told(path)
         except FormatError as error:
             entries = (_malformed(error),)
         yield from known
         yield ContentLedger(path, entries)
         if name.is_done:
-            yield from self._done(path.removesuffix(DONE_SUFFIX), done)
+            yield from self._done(path.removesuffix(DONE_SUFFIX), done, is_rewritten=is_rewritten)
         elif name.kind in (LogKind.LAYER_INFO, LogKind.NET_INFO):
             yield from self._new_tables(name)
 
-    def _done(self, data_path: str, done: Done | None) -> Iterator[Change]:
+    def _done(self, data_path: str, done: Done | None, *, is_rewritten: bool) -> Iterator[Change]:
         """The `.done` of a data log came, or came anew; None where it cannot be read."""
         name = parse_log_name(data_path)
         assert name is not None, "a .done is named after its data"
+        was_known = self._logs.known(data_path) is not None
         log = yield from self._logs.at_end(data_path, name)
         before, log.done = log.done, done
+        is_changed = before not in (None, done) if was_known else is_rewritten
+        self._logs.renew_done(data_path, is_rewritten=is_changed)
         if name.kind is LogKind.AICORE and _batches(before) != _batches(done):
             log = yield from self._logs.redecode(log)
-        else:
+        elif done is None:
             yield from self._logs.timed(log)
-        log = yield from self._logs.split_as_announced(log)
+        log = yield from self._logs.judged(log)
         if log.facts.size or log.settled:
             yield self._assessed(log)
 
@@ -240,6 +266,18 @@ class JobDecoder:
         is_done_empty = ended and log.done is None and self._files.read(log.path + DONE_SUFFIX, 1) == b""
         entries = assess(log.facts, log.done, settled=log.settled, ended=ended, is_done_empty=is_done_empty)
         return ContentLedger(log.path, entries)
+
+
+def _known(path: str, name: LogName, data: bytes) -> list[Change]:
+    """What a small file says of records. Raises FormatError, UnsupportedBoardError."""
+    match name.kind:
+        case LogKind.INFO_JSON:
+            return [FrequencyKnown(parse_info_json(data, path).frequency_mhz)]
+        case LogKind.LAYER_INFO:
+            return [LayersKnown(name.model or "", name.model_id or 0, parse_layer_info(data, path))]
+        case LogKind.NET_INFO:
+            parse_net_info(data, path)
+    return []
 
 
 def _malformed(error: FormatError) -> Entry:

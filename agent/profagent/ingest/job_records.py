@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from profagent.errors import FormatError
 from profagent.formats.done import parse_done
 from profagent.formats.info_json import parse_info_json
 from profagent.formats.layers import parse_layer_info
-from profagent.formats.names import LogKind, LogName, parse_log_name
+from profagent.formats.names import LogKind, LogName, parse_log_name, path_beside
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.formats.segments import Splitter
 from profagent.ingest.decode import DEVICE_INFO
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from profagent.formats.records import Records
 
 __all__ = ["InferenceRecords", "JobRecords"]
-
-# However they are spelt, the names of an inference's two logs differ in this alone.
-_AICORE = re.compile(r"^(data/a[ai])core(?=\.)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +90,8 @@ class JobRecords:
 
     def cpu_log(self, path: str) -> str | None:
         """The aicpu log of the inference that an aicore log is of; None where there is none."""
-        beside = _AICORE.sub(r"\1cpu", path)
-        return beside if beside in self._files and beside != path else None
+        beside = path_beside(path)
+        return beside if beside in self._files else None
 
     def of(self, path: str, name: LogName) -> Iterator[InferenceRecords]:
         """The inferences of one log: more than one where the model was loaded again."""

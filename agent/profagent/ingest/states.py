@@ -12,7 +12,7 @@ from profagent.errors import FormatError, StoreError
 from profagent.formats.done import parse_done
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.ingest.ahead import Ahead
-from profagent.ingest.changes import InferenceTimed, Redecoded, SegmentRecords
+from profagent.ingest.changes import InferenceTimed, LogJudged, Redecoded, SegmentRecords
 from profagent.ingest.datalog import DataLog
 from profagent.ingest.joins import Joins, small_file
 
@@ -40,6 +40,10 @@ class LogStates:
         self.joins = Joins(files)
         self.counter_map = counter_map
         self.ahead = Ahead()
+        # Logs of records that have begun, or gone on, since the board vouched for them: of these nothing is judged.
+        self.growing: set[str] = set()
+        # Logs that went on after they were complete: their `.done` is an earlier one until it comes anew.
+        self.stale: set[str] = set()
         self._files = files
         self._most = most
         self._logs: OrderedDict[str, DataLog] = OrderedDict()
@@ -90,11 +94,8 @@ class LogStates:
         if records is None:
             return
         yield records
-        if log.done is None or (had_records and stretch == log.last_stretch):
-            return
-        if had_records and log.name.kind is LogKind.AICORE:
+        if log.done is not None and had_records and stretch != log.last_stretch and log.name.kind is LogKind.AICORE:
             yield InferenceTimed(log.name, stretch, None)
-        yield from self.timed(log)
 
     def redecode(self, log: DataLog, *, last_stretch_record: int | None = None) -> Generator[Change, None, DataLog]:
         """All rows of a log once more."""
@@ -116,11 +117,42 @@ class LogStates:
             log = yield from self.redecode(log, last_stretch_record=record)
         return log
 
-    @staticmethod
-    def timed(log: DataLog) -> Iterator[Change]:
-        """The `.done` speaks about the last inference of its file only."""
-        if log.name.kind is LogKind.AICORE and log.records:
+    def timed(self, log: DataLog) -> Iterator[Change]:
+        """The `.done` speaks about the last inference of its file only; while that grows, nobody knows which it is."""
+        is_open = log.path in self.growing or log.path in self.stale
+        if log.name.kind is LogKind.AICORE and log.records and not is_open:
             yield InferenceTimed(log.name, log.last_stretch, log.done)
+
+    def judged(self, log: DataLog) -> Generator[Change, None, DataLog]:
+        """What a log is once all of it and its `.done` are here: its inferences, their times, if they are whole."""
+        is_open = log.path in self.growing or log.path in self.stale
+        if is_open or log.done is None or log.name.kind is LogKind.ACL_API:
+            return log
+        log = yield from self.split_as_announced(log)
+        yield from self.timed(log)
+        yield LogJudged(log.path, *log.judge())
+        return log
+
+    def goes_on(self, path: str) -> None:
+        """Bytes of a log come: whatever is known of its end is over."""
+        if path not in self.growing:
+            self.growing.add(path)
+            self.stale.add(path)
+
+    def settle(self, path: str) -> None:
+        """All that there is of a log and of its `.done` has come."""
+        self.growing.discard(path)
+        self.stale.discard(path)
+
+    def renew_done(self, path: str, *, is_rewritten: bool) -> None:
+        """The `.done` of a log comes.
+
+        A model that was loaded again adds to its log, and then writes the `.done` anew (format page 2.2). One that is
+        written anew while its log stands as it was speaks of bytes that are still to come.
+        """
+        if is_rewritten and path not in self.stale:
+            self.growing.add(path)
+        self.stale.discard(path)
 
     def done_of(self, data_path: str) -> Done | None:
         """What the `.done` of a data log says; None where there is none that can be read."""

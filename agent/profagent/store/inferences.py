@@ -26,6 +26,10 @@ _FIND = (
     "SELECT inference FROM inference WHERE model = ? AND current_pic_count = ? AND batch_num = ? AND input_pic_num = ?"
     " AND device_id = ? AND ifnull(stream_id, -1) = ? AND stretch = ?"
 )
+_OF_FILE = (
+    "SELECT inference, stretch, whole, figures, why FROM inference WHERE model = ? AND current_pic_count = ?"
+    " AND batch_num = ? AND input_pic_num = ? AND device_id = ? AND ifnull(stream_id, -1) = ?"
+)
 _TIMES = "start_us = ?, end_us = ?, cache_hit = ?, cache_miss = ?, online_batch_num = ?, complete = ?"
 _UNTIMED = (None, None, None, None, None, 0)
 
@@ -69,6 +73,17 @@ class InferenceRows:
         self._connection.execute(f"UPDATE inference SET {_TIMES} WHERE inference = ?", (*values, inference))  # noqa: S608
         self._touched.add(inference)
 
+    def of_file(self, model: int, name: LogName) -> list[tuple[Any, ...]]:
+        """The inferences in the files of that name: number, place in the file, and what was found of their figures."""
+        return self._connection.execute(_OF_FILE, _key(model, name, 0)[:-1]).fetchall()
+
+    def set_state(self, inference: int, state: Sequence[Any]) -> None:
+        """Write whether all its records are here, the state of its figures, and why they are not final."""
+        self._connection.execute(
+            "UPDATE inference SET whole = ?, figures = ?, why = ? WHERE inference = ?", (*state, inference)
+        )
+        self._touched.add(inference)
+
     def touch_all(self, job: int) -> None:
         """Have every inference of the JOB placed anew."""
         self._touched.update(
@@ -105,7 +120,7 @@ class InferenceRows:
 
     def _place(self, inferences: Sequence[int], frequency_mhz: int) -> None:
         segments = self._connection.execute(
-            "SELECT segment, kind, net, ordinal, ticks, g.start_us, g.end_us, i.start_us, inference"  # noqa: S608 - question marks only
+            "SELECT segment, kind, net, ordinal, ticks, g.start_us, g.end_us, i.start_us, inference, whole"  # noqa: S608 - question marks only
             f" FROM segment g JOIN inference i USING (inference) WHERE inference IN ({','.join('?' * len(inferences))})"
             " ORDER BY inference, ordinal, segment",
             inferences,
@@ -134,6 +149,10 @@ def _placed(
 ) -> Iterator[tuple[float | None, float | None, int]]:
     """Start, end and number of each aicore segment of one inference."""
     aicore = [s for s in segments if s[1] == "aicore"]
+    if not segments[0][9]:
+        # A segment that has not come may stand before any of these.
+        yield from ((None, None, segment[0]) for segment in aicore)
+        return
     durations = [ticks_to_us(s[4], frequency_mhz) for s in aicore]
     starts = place(
         segments[0][7],

@@ -14,6 +14,8 @@ from profagent.ingest.changes import (
     LayersKnown,
     LinkLedger,
     LogAdvanced,
+    LogAnnounced,
+    LogJudged,
     LogRemoved,
     LogReset,
     LostCopy,
@@ -24,6 +26,7 @@ from profagent.ingest.changes import (
     TakenBack,
 )
 from profagent.store.counter_checks import CounterCheckRows
+from profagent.store.figure_states import UNITS, FigureRows
 from profagent.store.inferences import InferenceRows
 from profagent.store.ledger import LedgerRows
 from profagent.store.logs import LogRows
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
 
+    from profagent.formats.names import LogName
     from profagent.ingest.changes import Change
     from profagent.store.logs import LogRow
 
@@ -54,6 +58,7 @@ class JobRows:
         self._inferences = InferenceRows(connection)
         self._checks = CounterCheckRows(connection, job, peak_bytes_per_s)
         self._records = RecordRows(connection, session, self._inferences, self._checks)
+        self._figures = FigureRows(connection, job, self._inferences, self._model_of)
         self._advanced: dict[int, tuple[int, int, int, bytes | None, int, int]] = {}
 
     def apply(self, changes: Sequence[Change]) -> None:
@@ -62,9 +67,18 @@ class JobRows:
             self._RULES[type(change)](self, change)
         self._flush_advanced()
         self._records.flush()
+        self._figures.flush()
         self._inferences.place(self._frequency())
         self._checks.flush(self._frequency())
         self._samples.flush()
+
+    def settle(self, ended: str) -> None:
+        """Nothing more comes, for this reason: figures of which something is missing stay unknown."""
+        self._figures.settle(ended)
+        self._inferences.place(self._frequency())
+
+    def _model_of(self, name: LogName) -> int:
+        return self._logs.model(name.model, name.model_id)
 
     def _frequency(self) -> int | None:
         found = self._connection.execute("SELECT frequency_mhz FROM job WHERE job = ?", (self.job,)).fetchone()
@@ -85,8 +99,20 @@ class JobRows:
         )
         self._advanced.clear()
 
+    def _announce(self, change: LogAnnounced) -> None:
+        name = parse_log_name(change.path)
+        if name is not None and name.kind in UNITS:
+            self._logs.row(change.path)
+            self._figures.touch(change.path)
+
+    def _judge(self, change: LogJudged) -> None:
+        values = (change.whole, change.fault or None, self._logs.row(change.path).log)
+        self._connection.execute("UPDATE log SET whole = ?, fault = ? WHERE log = ?", values)
+        self._figures.touch(change.path)
+
     def _remove(self, change: LogRemoved) -> None:
         self._flush_advanced()
+        self._figures.touch(change.path)
         self._connection.execute(
             "UPDATE log SET complete = ? WHERE log = ?", (REMOVED, self._logs.row(change.path).log)
         )
@@ -95,6 +121,8 @@ class JobRows:
         row = self._logs.row(change.path)
         # Of a log without bytes nothing is void: what was said of it stays with the session that said it.
         if not row.is_new and self._has_bytes(row):
+            self._connection.execute("UPDATE log SET whole = 0, fault = NULL WHERE log = ?", (row.log,))
+            self._figures.touch(change.path)
             self._void_records(row, change.path, keeps_parts=False)
             self._ledger.void(row)
 
@@ -115,6 +143,7 @@ class JobRows:
         self._void_records(row, change.path, keeps_parts=True)
         if row.model is not None:
             self._samples.touch(row.model)
+        self._figures.touch(change.path)
         if change.records is not None:
             self._records.add_segments(row, change.records, fetched=len(change.records.sequence))
 
@@ -127,6 +156,7 @@ class JobRows:
         row = self._logs.row(change.path)
         row.is_new = False
         self._records.add_segments(row, change)
+        self._figures.touch(change.path)
         if row.model is not None and change.stretch[-1]:
             self._samples.touch(row.model)
 
@@ -152,6 +182,7 @@ class JobRows:
         if self._frequency() != change.mhz:
             self._connection.execute("UPDATE job SET frequency_mhz = ? WHERE job = ?", (change.mhz, self.job))
             self._inferences.touch_all(self.job)
+            self._figures.touch_unknown()
 
     def _set_profiling(self, change: ProfilingKnown) -> None:
         """What was told first stays: the file may be another one by now."""
@@ -192,6 +223,8 @@ class JobRows:
     # Of the class, not of each JOB: an object that held its own methods would be freed only when cycles are looked for.
     _RULES: ClassVar[dict[type[Change], Callable[[JobRows, Any], None]]] = {
         LogAdvanced: _advance,
+        LogAnnounced: _announce,
+        LogJudged: _judge,
         LogReset: _reset,
         LostCopy: _lose,
         LogRemoved: _remove,

@@ -1,4 +1,4 @@
--- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 8.
+-- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 9.
 -- Tables have singular names and serve profagent; the views at the end are the public interface.
 -- Times are board wall-clock microseconds since 1970 unless a column says otherwise; NULL is "not known".
 
@@ -94,6 +94,8 @@ CREATE TABLE log (
     base       INTEGER NOT NULL DEFAULT 0, -- where its generation, and what the digest is of, begins in the mirror's file
     lost_size   INTEGER,                -- bytes that the mirror lost and the board was asked for again
     lost_digest BLOB,                   -- BLAKE2b-16 of these, where the board had vouched for them
+    whole       INTEGER NOT NULL DEFAULT 0, -- how many inferences of an aicore or aicpu log have come whole
+    fault       TEXT,                   -- what is wrong with the last one
     UNIQUE (job, path)
 );
 
@@ -122,10 +124,16 @@ CREATE TABLE inference (
     cache_hit         INTEGER,
     cache_miss        INTEGER,
     online_batch_num  TEXT,
-    complete          INTEGER NOT NULL  -- 1 when its aicore .done vouches for it
+    complete          INTEGER NOT NULL, -- 1 when its aicore .done vouches for it
+    whole             INTEGER NOT NULL DEFAULT 0, -- 1 when all its records are here
+    figures           TEXT NOT NULL DEFAULT 'pending', -- of its time: final, pending (something has not come), or
+                                        -- partial (something will never come)
+    why               TEXT              -- they are not final
 );
 CREATE UNIQUE INDEX inference_of_file ON inference          -- the inference that a file's records belong to
     (model, current_pic_count, stretch, batch_num, input_pic_num, device_id, ifnull(stream_id, -1));
+
+CREATE INDEX inference_pending ON inference (model) WHERE figures = 'pending'; -- what an end of the capture settles
 
 CREATE INDEX inference_loaded_again ON inference (model) WHERE stretch > 0; -- whether picture counts began anew
 
@@ -336,7 +344,7 @@ LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(d
 CREATE VIEW inferences AS
 SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
        i.batch_num, i.input_pic_num, i.current_pic_count, i.stretch, i.cache_hit, i.cache_miss, i.start_us, i.end_us,
-       i.online_batch_num, i.complete, i.inference
+       i.online_batch_num, i.complete, i.inference, i.figures, i.why
 FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
 
 CREATE VIEW op_records AS
@@ -346,7 +354,7 @@ SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS mod
        g.start_us + r.ticks_before * 100.0 / j.frequency_mhz AS start_us,
        r.ticks * 100.0 / j.frequency_mhz AS duration_us, r.ticks,
        r.mac_busy, r.mac_ppen, r.vec_busy, r.vec_ppen, r.dstr, r.dtrans, r.dld, r.wld,
-       r.ddr_read_bytes, r.ddr_write_bytes
+       r.ddr_read_bytes, r.ddr_write_bytes, i.figures
 FROM aicore r JOIN part p ON p.part = r.record >> 24
 JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m USING (model) JOIN job j USING (job)
 JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_index = r.layer_index;
@@ -356,7 +364,7 @@ SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS mod
        i.batch_num, i.input_pic_num, i.current_pic_count, g.net AS segment, r.sequence, r.layer_index, l.layer_id,
        NULL AS ori_layer_name, l.name AS layer_name, l.type AS layer_type,
        r.begin_us AS start_us, r.end_us - r.begin_us AS duration_us, g.start_us AS segment_start_us,
-       g.end_us AS segment_end_us
+       g.end_us AS segment_end_us, i.figures
 FROM aicpu r JOIN part p ON p.part = r.record >> 24
 JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m USING (model) JOIN job j USING (job)
 JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_index = r.layer_index;
@@ -396,4 +404,4 @@ SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.
        k.to_us, k.id
 FROM kept_loss k JOIN ledger_entry e USING (entry) JOIN board b USING (board);
 
-PRAGMA user_version = 8;
+PRAGMA user_version = 9;

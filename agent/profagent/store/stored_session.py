@@ -9,7 +9,7 @@ from profagent.ingest.changes import LostCopy
 from profagent.store.logs import path_from_sql, path_to_sql
 from profagent.store.rings import note_full_rings
 from profagent.store.sampling import note_samples, sampling_of
-from profagent.store.sessions import end_session, remove_job
+from profagent.store.sessions import remove_job
 from profagent.store.summaries import session_summary
 from profagent.store.tick_checks import note_ticks
 
@@ -123,7 +123,7 @@ class StoredSession:
 
     async def end(self, ended_us: int) -> None:
         """Mark the session as finished: no later record goes on with it."""
-        await self._store.run(end_session, self.number, ended_us)
+        await self._store.run(lambda _: self._writer.end(ended_us))
 
     async def held(self, job: str, paths: Sequence[str]) -> dict[str, HeldLog]:
         """What is stored of these logs; those that are not known are left out."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from profagent.formats.figure_states import CAPTURE_ENDED, JOB_ENDED
 from profagent.formats.plausible import PEAK_MEMORY_RATE
 from profagent.ingest.changes import KeptLoss, LinkLedger
 from profagent.link.messages import ENDED_STATES
 from profagent.store.job_rows import JobRows
 from profagent.store.kept_losses import KeptLossRows
 from profagent.store.ledger import LedgerRows
-from profagent.store.sessions import join_job
+from profagent.store.sessions import end_session, join_job
 from profagent.store.transaction import transaction
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # JOBs whose row numbers are remembered; any other is looked up again.
 REMEMBERED_JOBS = 8
+_JOBS = "SELECT job FROM session_job WHERE session = ?"
 
 
 class Writer:
@@ -46,6 +48,14 @@ class Writer:
         for batch in batches:
             self._apply(batch)
 
+    def end(self, ended_us: int) -> None:
+        """The capture has ended: what is pending stays unknown, unless a later one goes on with its JOB."""
+        with transaction(self._connection):
+            for (job,) in self._connection.execute(_JOBS, (self.session,)).fetchall():
+                JobRows(self._connection, self.session, job, self._peak).settle(CAPTURE_ENDED)
+            end_session(self._connection, self.session, ended_us)
+        self.forget()
+
     def forget(self) -> None:
         """Numbers that were handed out in the transaction are void."""
         self._jobs.clear()
@@ -61,6 +71,7 @@ class Writer:
             state = (batch.state, int(batch.caught_up), rows.job)
             self._connection.execute("UPDATE job SET state = ?, caught_up = ? WHERE job = ?", state)
             if batch.caught_up and batch.state in ENDED_STATES:
+                rows.settle(JOB_ENDED)
                 # Most likely nothing more comes of it.
                 del self._jobs[batch.job]
 

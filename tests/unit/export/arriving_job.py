@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from profagent.errors import FormatError
 from profagent.export.live import LiveEvents
+from profagent.formats.done import parse_done
 from profagent.formats.names import parse_log_name
-from profagent.ingest.changes import JobChanges
+from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.mirror import digest_of
 from tests.encoders import aicore_record, done_text, layer_item
@@ -43,6 +45,7 @@ class ArrivingJob:
     def __init__(self, *, with_records: bool = False, counter_map: CounterMap | None = None) -> None:
         self.events = LiveEvents(with_records=with_records)
         self.files: dict[str, bytes] = {}
+        self.now_s = 100.0
         self.decoder = JobDecoder(self, counter_map)
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
@@ -62,18 +65,31 @@ class ArrivingJob:
         """A file, or more bytes of a data log."""
         name = parse_log_name(path)
         if name is None or not name.is_data:
+            generation = 1 + (path in self.files)
             self.files[path] = data
-            return self.feed(self.decoder.snapshot(path, 1, data, digest_of(data)))
+            told = self.feed(self.decoder.snapshot(path, generation, data, digest_of(data)))
+            return told + self.vouch(path.removesuffix(".done"))
         offset = len(self.files.get(path, b""))
         begun = [] if path in self.files else self.feed(self.decoder.begin(path, 1, 0))
         self.files[path] = self.files.get(path, b"") + data
-        return begun + self.feed(self.decoder.append(path, 1, offset, data))
+        return begun + self.feed(self.decoder.append(path, 1, offset, data)) + self.vouch(path)
+
+    def vouch(self, path: str) -> list[dict[str, Any]]:
+        """The board vouches for a log that has the length its `.done` tells, once."""
+        done, name = self.files.get(path + ".done"), parse_log_name(path + ".done")
+        if done is None or name is None or path not in self.files:
+            return []
+        try:
+            length = parse_done(done, name.kind, path).file_len
+        except FormatError:
+            return []
+        return self.complete(path) if length == len(self.files[path]) else []
 
     def recreate(self, path: str, data: bytes) -> list[dict[str, Any]]:
         """Another file stands in a data log's place."""
         begun = self.feed(self.decoder.begin(path, 2, 0))
         self.files[path] = data
-        return begun + self.feed(self.decoder.append(path, 2, 0, data))
+        return begun + self.feed(self.decoder.append(path, 2, 0, data)) + self.vouch(path)
 
     def complete(self, path: str) -> list[dict[str, Any]]:
         """The board vouches for a data log."""
@@ -81,7 +97,16 @@ class ArrivingJob:
         return self.feed(self.decoder.complete(path, 1, len(data), digest_of(data)))
 
     def change_state(self, state: str) -> list[dict[str, Any]]:
-        return list(self.events.feed(JobChanges(JOB, "/board", (), state)))
+        return list(self.events.feed(JobChanges(JOB, "/board", (), state, caught_up=True), self.now_s))
 
     def feed(self, changes: Iterable[Change]) -> list[dict[str, Any]]:
-        return list(self.events.feed(JobChanges(JOB, "/board", list(changes))))
+        return list(self.events.feed(JobChanges(JOB, "/board", list(changes)), self.now_s))
+
+    def announce(self, *paths: str) -> None:
+        """The board tells of logs before any byte of them comes."""
+        self.feed([LogAnnounced(path) for path in paths])
+
+    def wait(self, seconds: float) -> list[dict[str, Any]]:
+        """Time passes."""
+        self.now_s += seconds
+        return list(self.events.waited(self.now_s))
