@@ -114,6 +114,7 @@ class JobCopy(AbstractContextManager["JobCopy"]):
     def end(self) -> None:
         """The JOB has ended."""
         unsettled = self.run(self.session.unsettled_logs(self.job))
+        unsettled = sorted({*unsettled, *self.run(self.session.unjudged_logs(self.job))})
         if isinstance(self.keeping, ByTime):
             unsettled = sorted({*unsettled, *self.run(self.session.untimed_logs(self.job))})
         orphans = self.run(self.session.orphan_dones(self.job))
@@ -124,7 +125,8 @@ class JobCopy(AbstractContextManager["JobCopy"]):
 
     def apply(self, changes: Iterable[Change], state: str | None = None) -> None:
         """Commit changes."""
-        self.run(self.session.apply([JobChanges(self.job, "/board", list(changes), state)]))
+        batch = JobChanges(self.job, "/board", list(changes), state, caught_up=state is not None)
+        self.run(self.session.apply([batch]))
 
     def query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Rows of the database."""
@@ -166,7 +168,8 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         generation = held.generation or 1
         self._started_logs[path] = (generation, held.offset)
         self.mirror.begin(path, generation, held.offset, snapshot=False)
-        yield from self.decoder.begin(path, generation, held.offset)
+        if not held.complete:  # of what is held whole the decoder hears when it goes on
+            yield from self.decoder.begin(path, generation, held.offset)
 
     def _appended(self, path: str, data: bytes) -> Iterable[Change]:
         generation, offset = self._started_logs[path]

@@ -186,6 +186,7 @@ class Recording:
             changes += await self._unoffered.gone(self.session, name)
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
+            unsettled = sorted({*unsettled, *await self.session.unjudged_logs(name)})
             if isinstance(self._options.keeping, ByTime):
                 unsettled = sorted({*unsettled, *await self.session.untimed_logs(name)})
             changes += await to_the_end(self._mirrors.assess, name, unsettled, orphans)

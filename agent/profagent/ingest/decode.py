@@ -22,6 +22,7 @@ from profagent.ingest.changes import (
     FrequencyKnown,
     LayersKnown,
     LogAdvanced,
+    LogJudged,
     LogReset,
     SimulatedKnown,
 )
@@ -96,8 +97,11 @@ class JobDecoder:
         name = parse_log_name(path)
         if name is None or not name.is_data:
             return
-        self._logs.goes_on(path)
+        was_complete = self._logs.goes_on(path)
         log = yield from self._logs.at(path, name, offset)
+        if was_complete and name.kind is not LogKind.ACL_API:
+            # It is judged anew when all of it is here: what follows may be of its last inference.
+            yield LogJudged(path, 0, "")
         yield from self._logs.grow(log, data)
         yield self._assessed(log)
 
@@ -229,7 +233,9 @@ class JobDecoder:
         log = yield from self._logs.at_end(data_path, name)
         before, log.done = log.done, done
         is_changed = before not in (None, done) if was_known else is_rewritten
-        self._logs.renew_done(data_path, is_rewritten=is_changed)
+        is_early = self._logs.renew_done(data_path, is_rewritten=is_changed)
+        if is_early and log.facts.size and name.kind is not LogKind.ACL_API:
+            yield LogJudged(data_path, 0, "")
         if name.kind is LogKind.AICORE and _batches(before) != _batches(done):
             log = yield from self._logs.redecode(log)
         elif done is None:

@@ -126,33 +126,37 @@ class LogStates:
     def judged(self, log: DataLog) -> Generator[Change, None, DataLog]:
         """What a log is once all of it and its `.done` are here: its inferences, their times, if they are whole."""
         is_open = log.path in self.growing or log.path in self.stale
-        if is_open or log.done is None or log.name.kind is LogKind.ACL_API:
+        if is_open or log.done is None or not log.facts.size or log.name.kind is LogKind.ACL_API:
             return log
         log = yield from self.split_as_announced(log)
         yield from self.timed(log)
         yield LogJudged(log.path, *log.judge())
         return log
 
-    def goes_on(self, path: str) -> None:
-        """Bytes of a log come: whatever is known of its end is over."""
-        if path not in self.growing:
+    def goes_on(self, path: str) -> bool:
+        """Bytes of a log come: whether it was complete, and whatever is known of its end is over."""
+        was_complete = path not in self.growing
+        if was_complete:
             self.growing.add(path)
             self.stale.add(path)
+        return was_complete
 
     def settle(self, path: str) -> None:
         """All that there is of a log and of its `.done` has come."""
         self.growing.discard(path)
         self.stale.discard(path)
 
-    def renew_done(self, path: str, *, is_rewritten: bool) -> None:
-        """The `.done` of a log comes.
+    def renew_done(self, path: str, *, is_rewritten: bool) -> bool:
+        """The `.done` of a log comes: whether it speaks of bytes that are still to come.
 
-        A model that was loaded again adds to its log, and then writes the `.done` anew (format page 2.2). One that is
-        written anew while its log stands as it was speaks of bytes that are still to come.
+        A model that was loaded again adds to its log, and then writes the `.done` anew (format page 2.2). So one that
+        is written anew while its log stands as it was is early.
         """
-        if is_rewritten and path not in self.stale:
+        is_early = is_rewritten and path not in self.stale and path not in self.growing
+        if is_early:
             self.growing.add(path)
         self.stale.discard(path)
+        return is_early
 
     def done_of(self, data_path: str) -> Done | None:
         """What the `.done` of a data log says; None where there is none that can be read."""

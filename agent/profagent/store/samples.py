@@ -155,17 +155,13 @@ class SampleRows:
 
 def stored_tally(connection: sqlite3.Connection, model: int) -> tuple[SampleTally, int]:
     """A model's tally as it is stored, and how many of its samples were passed over."""
-    row = connection.execute(
-        "SELECT sampled, input_pic_num, passed_over FROM sampling WHERE model = ?", (model,)
-    ).fetchone()
+    row = connection.execute("SELECT input_pic_num, passed_over FROM sampling WHERE model = ?", (model,)).fetchone()
     if row is None:
         return SampleTally(), 0
-    sampled = row[0]
-    if is_model_loaded_again(connection, model):
-        # What is stored may count each load's samples; a tally counts names.
-        ((sampled,),) = connection.execute("SELECT count(*) FROM sample WHERE model = ?", (model,))
+    # What is stored may count each load's samples; a tally counts names.
+    ((sampled,),) = connection.execute("SELECT count(*) FROM sample WHERE model = ?", (model,))
     gaps = connection.execute("SELECT pictures, count FROM sample_gap WHERE model = ?", (model,))
-    return SampleTally(sampled, row[1], Counter(dict(gaps.fetchall()))), row[2]
+    return SampleTally(sampled, row[0], Counter(dict(gaps.fetchall()))), row[1]
 
 
 def is_model_loaded_again(connection: sqlite3.Connection, model: int) -> bool:

@@ -28,6 +28,10 @@ _UNSETTLED = (
     "SELECT path FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete <> 1 AND digest IS NULL"
     " AND kind IN ('aicore', 'aicpu', 'acl_api')"
 )
+_UNJUDGED = (
+    "SELECT DISTINCT l.path FROM job JOIN model m USING (job) JOIN inference i USING (model) JOIN segment g"
+    " USING (inference) JOIN log l USING (log) WHERE board = ? AND job.name = ? AND i.figures = 'pending'"
+)
 _ORPHANS = (
     "SELECT d.path FROM log d JOIN job USING (job) WHERE board = ? AND job.name = ? AND d.kind = 'done' AND NOT EXISTS"
     " (SELECT 1 FROM log x WHERE x.job = d.job AND x.path = substr(d.path, 1, length(d.path) - 5))"
@@ -132,6 +136,10 @@ class StoredSession:
     async def unsettled_logs(self, job: str) -> list[str]:
         """Data logs of a JOB that the board never vouched for."""
         return await self._paths(_UNSETTLED, job)
+
+    async def unjudged_logs(self, job: str) -> list[str]:
+        """Logs of a JOB's inferences of which it is not known whether they are whole."""
+        return await self._paths(_UNJUDGED, job)
 
     async def begun_logs(self, job: str) -> dict[str, int]:
         """Data logs of a JOB of which more was to come, with their committed bytes."""
