@@ -13,6 +13,7 @@ from profagent.cli.running import tell
 from profagent.cli.targets import choice_options, chosen_inferences, find_target, target_options
 from profagent.commands.export import NO_CHOICE, SummaryOptions, export_summary, export_timeline
 from profagent.commands.job_folder import write_log
+from profagent.export.provenance import not_final_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,6 +107,7 @@ def _tell_if_absent(exported: Sequence[Exported], prefix: str, inference: int | 
 def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> None:
     for job in exported:
         lines = [f"export: {len(job.files)} files in {job.directory}", *ledger_lines(job.ledger)]
+        lines += [f"{line}: left out" for line in not_final_lines(job.not_final)]
         if job.unplaced:
             lines.append(f"{job.unplaced} records or calls have no known start and are not in the timeline")
         if target.session is None:
@@ -126,5 +128,6 @@ def _as_object(job: Exported) -> dict[str, object]:
         "files": job.files,
         "simulated": job.simulated,
         "ledger": job.ledger,
+        "not_final": job.not_final,
         "unplaced": job.unplaced,
     }

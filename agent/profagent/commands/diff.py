@@ -13,7 +13,8 @@ from profagent.analyse.figures import Figures
 from profagent.analyse.gathering import UNITS
 from profagent.analyse.model_runs import ModelRun, joined_runs, model_runs, on_unit
 from profagent.commands.exported_run import read_exported
-from profagent.commands.stats import provenance_of, records_of
+from profagent.commands.provenance import provenance_of
+from profagent.commands.stats import records_of
 from profagent.errors import UsageError
 from profagent.store.queries import Scope, find_session, jobs_of, open_readers
 from profagent.store.series import READERS, call_series

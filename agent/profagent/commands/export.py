@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from profagent.commands.atomic import make_directory, write_atomically
 from profagent.commands.layer_tables import inference_tables, mean_tables
+from profagent.commands.provenance import provenance_of
 from profagent.export.columns import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY
 from profagent.export.naming import (
     FileNames,
@@ -22,13 +23,10 @@ from profagent.export.naming import (
     task_time_name,
 )
 from profagent.export.positions import ByPosition
-from profagent.export.provenance import describe_provenance
 from profagent.export.sheets import sheet_pieces
 from profagent.export.statistic import acl_statistic_rows
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
 from profagent.store.clearing import require_records
-from profagent.store.counter_checks import implausible_of
-from profagent.store.kept_losses import kept_losses_of
 from profagent.store.queries import (
     Scope,
     call_logs,
@@ -37,10 +35,8 @@ from profagent.store.queries import (
     find_session,
     jobs_of,
     layers_of,
-    ledger_of,
     open_reader,
 )
-from profagent.store.sampling import sampling_of
 from profagent.store.selection import Choice, Selection
 
 if TYPE_CHECKING:
@@ -59,13 +55,17 @@ NO_CHOICE = Choice()
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written for one JOB. `unplaced` counts records and calls whose place in time is not known."""
+    """What was written for one JOB. `unplaced` counts records and calls whose place in time is not known.
+
+    `not_final`: inferences whose figures are not known, by their state and reason.
+    """
 
     job: str
     directory: Path
     files: tuple[str, ...]
     simulated: bool
     ledger: dict[str, dict[str, int]]
+    not_final: list[dict[str, Any]]
     unplaced: int = 0
 
 
@@ -130,13 +130,7 @@ class _Output:
 
     def __init__(self, connection: sqlite3.Connection, scope: Scope, directory: Path) -> None:
         self.scope = scope
-        self.provenance = describe_provenance(
-            scope,
-            ledger_of(connection, scope),
-            sampling_of(connection, scope.session.session, scope.job.job),
-            kept_losses_of(connection, scope.session.session),
-            implausible_of(connection, scope.session.session, scope.job.job),
-        )
+        self.provenance = provenance_of(connection, scope)
         self.unplaced = 0
         self._directory = directory
         self._names = FileNames()
@@ -155,8 +149,9 @@ class _Output:
         text = msgspec.json.format(msgspec.json.encode(metadata), indent=2)
         write_atomically(self._directory / METADATA_FILE, [text, b"\n"])
         session, job = self.scope
-        ledger = self.provenance["ledger"]
-        return Exported(job.name, self._directory, tuple(self._files), session.simulated, ledger, self.unplaced)
+        ledger, not_final = self.provenance["ledger"], self.provenance["not_final"]
+        files = tuple(self._files)
+        return Exported(job.name, self._directory, files, session.simulated, ledger, not_final, self.unplaced)
 
 
 def _export(

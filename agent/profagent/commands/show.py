@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from profagent.commands.layer_tables import inference_tables
+from profagent.commands.provenance import provenance_of
 from profagent.export.columns import ACL_STATISTIC, FREQUENCY, OP_STATISTIC, OP_SUMMARY, UNKNOWN, Cell, Column
 from profagent.export.naming import icache_miss_rate
-from profagent.export.provenance import describe_provenance, provenance_lines
+from profagent.export.provenance import provenance_lines
 from profagent.export.sheets import as_object
 from profagent.export.statistic import acl_statistic_rows
 from profagent.export.table import printable, table_lines
 from profagent.store.clearing import require_records
-from profagent.store.counter_checks import implausible_of
-from profagent.store.kept_losses import kept_losses_of
 from profagent.store.queries import (
     Scope,
     call_logs,
@@ -22,10 +21,8 @@ from profagent.store.queries import (
     count_inferences,
     find_session,
     jobs_of,
-    ledger_of,
     open_reader,
 )
-from profagent.store.sampling import sampling_of
 from profagent.store.selection import Choice, Selection
 
 if TYPE_CHECKING:
@@ -111,13 +108,7 @@ def _show_job(connection: sqlite3.Connection, scope: Scope, choice: Choice) -> S
         frequency,
     ]
     return Shown(
-        describe_provenance(
-            scope,
-            ledger_of(connection, scope),
-            sampling_of(connection, scope.session.session, scope.job.job),
-            kept_losses_of(connection, scope.session.session),
-            implausible_of(connection, scope.session.session, scope.job.job),
-        ),
+        provenance_of(connection, scope),
         count_inferences(connection, scope),
         len(inferences),
         [table for table in tables if table.rows],

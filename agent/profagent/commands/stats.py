@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from profagent.analyse.figures import Figures
 from profagent.analyse.gathering import By, JobRecords, LeftOut
 from profagent.analyse.rows import Gathered, Row, call_rows
+from profagent.commands.provenance import provenance_of
 from profagent.errors import UsageError
-from profagent.export.provenance import describe_provenance
 from profagent.formats.durations import ticks_to_us
 from profagent.store.clearing import is_cleared, require_records
-from profagent.store.counter_checks import implausible_of
 from profagent.store.figures import figures_of_session, left_out_of
-from profagent.store.kept_losses import kept_losses_of
-from profagent.store.queries import Scope, find_session, jobs_of, layers_of, ledger_of, open_readers
-from profagent.store.sampling import sampling_of
+from profagent.store.queries import (
+    Scope,
+    find_session,
+    jobs_of,
+    layers_of,
+    open_readers,
+)
 from profagent.store.series import READERS, call_series, read_series
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
     from profagent.store.queries import SessionRow
 
-__all__ = ["Stats", "StatsBy", "StatsOptions", "Unit", "provenance_of", "stats"]
+__all__ = ["Stats", "StatsBy", "StatsOptions", "Unit", "stats"]
 
 StatsBy = By | Literal["api"]
 Unit = Literal["us", "ticks"]
@@ -109,18 +112,6 @@ def records_of(
     layers = {model: layers_of(readers[0], model) for model in {row.model for row in series.inferences}}
     frequency_mhz = scope.job.frequency_mhz
     return JobRecords(series, layers, ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None)
-
-
-def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any]:
-    """Where a JOB's figures come from, and what is missing."""
-    session = scope.session.session
-    return describe_provenance(
-        scope,
-        ledger_of(connection, scope),
-        sampling_of(connection, session, scope.job.job),
-        kept_losses_of(connection, session),
-        implausible_of(connection, session, scope.job.job),
-    )
 
 
 def _is_unknown(scopes: Sequence[Scope]) -> bool:

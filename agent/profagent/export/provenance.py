@@ -12,7 +12,7 @@ from profagent.export.table import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from profagent.store.queries import LedgerRow, Scope
+    from profagent.store.queries import LedgerRow, Scope, UnknownFigures
 
 __all__ = [
     "UNVERIFIED",
@@ -20,6 +20,7 @@ __all__ = [
     "doubt_line",
     "ledger_counts",
     "likely_counters",
+    "not_final_lines",
     "pmu_remark",
     "provenance_lines",
 ]
@@ -38,11 +39,12 @@ def describe_provenance(
     sampling: Mapping[str, Any],
     kept_losses: Sequence[Mapping[str, Any]] = (),
     implausible: Sequence[str] = (),
+    unknown: Sequence[UnknownFigures] = (),
 ) -> dict[str, Any]:
     """The session, its JOB, how well that was sampled, what is missing, and what is not verified, as values for JSON.
 
     `kept_losses` are all of the session: what the board lost while nobody listened may concern any of its JOBs.
-    `implausible` says what cannot be of its counters.
+    `implausible` says what cannot be of its counters, `unknown` which inferences are left out of the figures.
     """
     session, job = scope
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
@@ -65,6 +67,7 @@ def describe_provenance(
         "ledger": ledger_counts(ledger),
         "kept_losses": list(kept_losses),
         "implausible": list(implausible),
+        "not_final": [each._asdict() for each in unknown],
         "pmu": pmu_remark(session.counter_map, likely),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
     }
@@ -73,6 +76,7 @@ def describe_provenance(
 def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
     """How well a JOB was sampled, its losses and notes, and that nothing is missing where nothing is."""
     yield from sampling_lines(provenance["sampling"])
+    yield from map(printable, not_final_lines(provenance["not_final"]))
     if not provenance["ledger"]["loss"]:
         yield "loss: none"
     for grade, reasons in provenance["ledger"].items():
@@ -80,6 +84,12 @@ def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
             yield f"{grade}: {printable(reason)} x {count}"
     yield from (printable(kept_loss_line(loss)) for loss in provenance["kept_losses"])
     yield from map(printable, provenance["implausible"])
+
+
+def not_final_lines(not_final: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Inferences of a JOB that are in no figure, and why."""
+    for each in not_final:
+        yield f"not final: {each['inferences']:,} inferences ({each['figures']}): {each['why']}"
 
 
 def ledger_counts(ledger: Iterable[LedgerRow]) -> dict[str, dict[str, int]]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.store.inferences import InferenceRows
 
+# Of `inference i`, for `:clockless` JOBs as well: without a clock, figures in ticks are known of whole inferences.
+KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
 UNITS = (LogKind.AICORE, LogKind.AICPU)
 # Each has four logs, and SQLite's own limit of variables in a statement is far above.
 SAMPLES_PER_QUERY = 200

@@ -27,6 +27,7 @@ __all__ = [
     "LedgerRow",
     "Scope",
     "SessionRow",
+    "UnknownFigures",
     "call_logs",
     "calls",
     "count_inferences",
@@ -37,6 +38,7 @@ __all__ = [
     "ledger_of",
     "open_reader",
     "open_readers",
+    "unknown_figures",
 ]
 
 
@@ -99,6 +101,14 @@ class CallRow(NamedTuple):
     end_us: int
     pid: int
     tid: int
+
+
+class UnknownFigures(NamedTuple):
+    """How many inferences have figures that are not final, and why."""
+
+    figures: str
+    why: str
+    inferences: int
 
 
 class LedgerRow(NamedTuple):
@@ -175,6 +185,16 @@ def count_inferences(connection: sqlite3.Connection, scope: Scope) -> int:
         (scope.session.session, scope.job.job),
     ).fetchone()
     return int(count)
+
+
+def unknown_figures(connection: sqlite3.Connection, scope: Scope) -> list[UnknownFigures]:
+    """Inferences of the JOB that the session has and whose figures are not final, by their state and reason."""
+    rows = connection.execute(
+        "SELECT i.figures, i.why, count(*) FROM inference i JOIN model m USING (model)"
+        " WHERE i.session = ? AND m.job = ? AND i.figures <> 'final' GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2",
+        (scope.session.session, scope.job.job),
+    )
+    return list(map(UnknownFigures._make, rows))
 
 
 def layers_of(connection: sqlite3.Connection, model: int) -> dict[int, LayerRow]:

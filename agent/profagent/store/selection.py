@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import UsageError
+from profagent.store.figure_states import KNOWN
 
 if TYPE_CHECKING:
     import sqlite3
@@ -20,7 +21,10 @@ __all__ = ["AicoreRow", "AicpuRow", "Choice", "InferenceRow", "LayerTimes", "Sel
 
 
 class Choice(NamedTuple):
-    """Which inferences: those of a picture count, of these each model's last ones; None leaves nothing out."""
+    """Which inferences: those of a picture count, of these each model's last ones; None leaves nothing out.
+
+    Unless it is asked for by its picture count, one whose figures are not final is left out.
+    """
 
     inference: int | None = None
     last: int | None = None
@@ -99,16 +103,16 @@ class TaskRow(NamedTuple):
     end_us: int | None
 
 
-_CHOOSE = """
+_CHOOSE = f"""
 CREATE TEMP TABLE chosen AS
 WITH numbered AS (
     SELECT i.*, m.name, m.model_id,
            row_number() OVER (PARTITION BY device_id, model ORDER BY start_us IS NULL, start_us, stretch,
-                              current_pic_count, inference) - 1 AS iter_id
+                              current_pic_count, inference) - 1 AS iter_id, {KNOWN} AS is_known
     FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job = :job
 ), matching AS (
     SELECT *, row_number() OVER (PARTITION BY device_id, model ORDER BY iter_id DESC) AS from_last
-    FROM numbered WHERE :inference IS NULL OR current_pic_count = :inference
+    FROM numbered WHERE CASE WHEN :inference IS NULL THEN is_known ELSE current_pic_count = :inference END
 )
 SELECT row_number() OVER files - 1 AS position,
        dense_rank() OVER (ORDER BY device_id, name, model_id, batch_num) - 1 AS file, iter_id, device_id, model, name,
@@ -117,7 +121,7 @@ SELECT row_number() OVER files - 1 AS position,
        AS ticks, inference
 FROM matching WHERE :last IS NULL OR from_last <= :last
 WINDOW files AS (ORDER BY device_id, name, model_id, batch_num, iter_id)
-"""
+"""  # noqa: S608 - a condition of ours
 
 # An inference is of the session that fetched its first record: another may have fetched the log that has the others.
 _KEYS = """
@@ -184,7 +188,8 @@ class Selection:
         """Choose. UsageError when a picture count is asked for that no inference of the JOB has."""
         self._connection = connection
         self._frequency_mhz = scope.job.frequency_mhz
-        named = {"session": scope.session.session, "job": scope.job.job}
+        clockless = scope.job.frequency_mhz is None
+        named = {"session": scope.session.session, "job": scope.job.job, "clockless": clockless}
         connection.execute("DROP TABLE IF EXISTS temp.chosen")
         inference = None if choice.inference is None else _as_stored(choice.inference)
         connection.execute(_CHOOSE, {**named, "inference": inference, "last": choice.last})

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.countermap import COUNTER_NAMES
+from profagent.store.figure_states import KNOWN
 from profagent.store.parts import RECORDS_PER_PART
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ SAMPLED_RECORDS = 10_000
 
 _INFERENCES = """
 SELECT inference, m.model, m.name, device_id, batch_num, input_pic_num, current_pic_count
-FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job = :job
+FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job = :job AND {known}
 ORDER BY m.name, m.model, device_id, start_us IS NULL, start_us, stretch, current_pic_count, inference
 """
 _SEGMENTS = """
@@ -43,7 +44,7 @@ SELECT group_concat(segment), group_concat(inference), group_concat(log), group_
        group_concat(kind = 'aicore'), group_concat(ticks)
 FROM (SELECT g.segment, g.inference, g.log, g.net, g.kind, g.ticks
       FROM inference i JOIN segment g USING (inference) JOIN model m USING (model)
-      WHERE i.session = :session AND m.job = :job)
+      WHERE i.session = :session AND m.job = :job AND {known})
 """
 _PARTS = """
 SELECT group_concat(part), group_concat(log), group_concat(model)
@@ -115,13 +116,13 @@ class JobSeries(NamedTuple):
 
 
 def read_series(readers: Sequence[sqlite3.Connection], scope: Scope, *, has_layers: bool = True) -> JobSeries:
-    """All that a session has of a JOB's inferences; `counters` is None where no counter map is known.
+    """All that a session has of a JOB's inferences whose figures are final; `counters` is None without a counter map.
 
     Several `readers` share the work: SQLite lets the threads of a process run side by side.
 
     Without layers `aicore` has one row for each segment, the sum of its records, which takes a tenth of the time.
     """
-    named = {"session": scope.session.session, "job": scope.job.job}
+    named = {"session": scope.session.session, "job": scope.job.job, "clockless": scope.job.frequency_mhz is None}
     connection = readers[0]
     inferences, numbers = _inferences(connection, named)
     segments = _Segments(connection, named, numbers)
@@ -146,7 +147,8 @@ class _Segments:
     """
 
     def __init__(self, connection: sqlite3.Connection, named: dict[str, int], inferences: NDArray[np.int64]) -> None:
-        columns = np.stack([_integers(text) for text in connection.execute(_SEGMENTS, named).fetchone()])
+        found = connection.execute(_SEGMENTS.format(known=KNOWN), named).fetchone()
+        columns = np.stack([_integers(text) for text in found])
         columns = columns[:, np.argsort(columns[0])]
         self._numbers, of_inference, self._logs, self._nets, self._is_aicore, self._ticks = columns
         order = np.argsort(inferences)
@@ -191,7 +193,7 @@ class _Segments:
 
 def _inferences(connection: sqlite3.Connection, named: dict[str, int]) -> tuple[list[InferenceOf], NDArray[np.int64]]:
     """The inferences, and their numbers in the database."""
-    rows = connection.execute(_INFERENCES, named).fetchall()
+    rows = connection.execute(_INFERENCES.format(known=KNOWN), named).fetchall()
     loads = [0] * len(rows)
     for place, (before, row) in enumerate(pairwise(rows), 1):
         if before[1:4] == row[1:4]:

@@ -76,6 +76,8 @@ class DatabaseBuilder:
             "input_pic_num": 1,
             "stretch": 0,
             "complete": 1,
+            "whole": 1,
+            "figures": "final",
             "cache_hit": 75,
             "cache_miss": 25,
             "start_us": START_US,
