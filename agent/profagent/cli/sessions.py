@@ -72,7 +72,7 @@ def command(*, workspace: Path | None, conditions: list[Condition], as_json: boo
 def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
     """A row of the list, from a session as `all_sessions` gives it."""
     started = datetime.fromtimestamp(session["started_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    state = "unfinished" if session["ended_us"] is None else "complete" if not session["losses"] else "INCOMPLETE"
+    state = _state(session)
     if session["cleared_us"] is not None:
         state += ", figures only"
     mark = " [simulated]" if session["simulated"] else ""
@@ -89,3 +89,11 @@ def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
         session["notes"],
         session["labels"] or "",
     )
+
+
+def _state(session: dict[str, Any]) -> str:
+    if session["ended_us"] is None:
+        return "unfinished"
+    if session["losses"]:
+        return "INCOMPLETE"
+    return "stopped early" if session["stopped_early"] else "complete"

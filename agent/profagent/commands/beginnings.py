@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from profagent.formats.names import display_text
+from profagent.formats.names import LogKind, display_text
 
 if TYPE_CHECKING:
-    from profagent.formats.names import LogName
+    from profagent.formats.names import InferenceKey, LogName
     from profagent.link.messages import JobStatus
 
 # Models of a JOB, those of which an inference was shown last.
 REMEMBERED_MODELS = 1_000
+# More than can be under way at a time.
+STRADDLING_INFERENCES = 1_000
 _Model = tuple[str, int | None, int | None, int | None]
 
 
@@ -29,6 +31,8 @@ class Beginnings:
         self._in_past: set[str] = set()
         self._returning: set[str] = set()
         self._shown: dict[str, dict[_Model, int]] = {}
+        # Inferences that had begun when what the JOB held was passed over, and the units that had no `.done` yet.
+        self._straddling: dict[str, dict[InferenceKey, set[LogKind]]] = {}
 
     def wants(self, job: JobStatus, listed: bool) -> bool:
         """Whether to watch a JOB, as JobChoice asks: what is running, and what appears later."""
@@ -56,6 +60,22 @@ class Beginnings:
     def offers_all(self, job: str) -> bool:
         """Whether nothing of the JOB is, or was, passed over."""
         return job not in self._old and job not in self._returning
+
+    def passes_over(self, job: str, name: LogName) -> bool:
+        """Whether a log is from before the beginning, or of an inference that began before."""
+        straddling = self._straddling.setdefault(job, {})
+        if name.inference is None or name.kind is LogKind.CONT:
+            return self.is_in_past(job)
+        if not self.is_in_past(job):
+            return name.inference in straddling
+        # A `.done` is told after the data of its inference.
+        units = straddling.pop(name.inference, set())
+        units = units - {name.kind} if name.is_done else units | {name.kind}
+        if units:
+            straddling[name.inference] = units
+            if len(straddling) > STRADDLING_INFERENCES:
+                del straddling[next(iter(straddling))]
+        return True
 
     def was_shown(self, job: str, name: LogName) -> bool:
         """Whether a file of an inference is offered again that was shown, or passed over, before."""

@@ -13,7 +13,7 @@ from profagent.commands.mirroring import BoardMirrors
 from profagent.commands.to_the_end import to_the_end
 from profagent.commands.unoffered import UnofferedLogs
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
-from profagent.formats.names import is_job_name
+from profagent.formats.names import LogKind, is_job_name, parse_log_name
 from profagent.formats.schedule import ByTime
 from profagent.ingest.changes import Entry, JobChanges, LogAnnounced
 from profagent.ingest.commit import commit
@@ -135,8 +135,10 @@ class Recording:
         for job, by_path in wanted.items():
             await self._know_interval(job)
             await self._unoffered.offered(self.session, job, by_path)
-            self._jobs.add(job, [LogAnnounced(path) for path in by_path])
             held = await self.session.held(job, list(by_path))
+            past = [path for path in by_path if path not in held and self._is_past(job, path)]
+            answers += [Holding(by_path.pop(path).handle, skip=True) for path in past]
+            self._jobs.add(job, [LogAnnounced(path) for path in by_path])
             holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
             answers += holdings
             if lost:
@@ -144,6 +146,13 @@ class Recording:
         if len(self._jobs) >= MOST_REMARKS:
             await self.session.apply(self._jobs.take())
         return answers
+
+    def _is_past(self, job: str, path: str) -> bool:
+        """Whether a log is from before the capture, which takes only what begins from then on."""
+        beginnings, name = self._options.beginnings, parse_log_name(path)
+        if beginnings is None or name is None or not (name.is_data or name.is_done or name.kind is LogKind.CONT):
+            return False
+        return beginnings.passes_over(job, name)
 
     async def _know_interval(self, job: str) -> None:
         """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""

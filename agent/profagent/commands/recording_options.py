@@ -12,6 +12,7 @@ from profagent.store.sessions import MapUsed, SessionStart
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from profagent.commands.beginnings import Beginnings
     from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
     from profagent.link.messages import Board, Profiling
@@ -27,6 +28,7 @@ class RecordingOptions:
     """What whoever records chose. `now_us` is the host's wall clock; `job` as of SessionStart.
 
     `told` is what the JOBs' program was told to record, where this host knows that better than the board.
+    `beginnings` knows what is from before the capture, and not taken; without it all is.
     `keeping` chooses inferences; with `drops`, those passed over do not stay in the mirror either.
     """
 
@@ -39,6 +41,7 @@ class RecordingOptions:
     told: Profiling | None = None
     keeping: Keeping | None = None
     drops: bool = False
+    beginnings: Beginnings | None = None
 
     def session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:
         """What begins a session of this board."""

@@ -184,7 +184,7 @@ class Watching:
             return path == SIMULATED_MARKER
         if not (name.is_data or name.is_done):
             return name.kind is not LogKind.CONT
-        return not (self._beginnings.is_in_past(log.job) or self._beginnings.was_shown(log.job, name))
+        return not (self._beginnings.passes_over(log.job, name) or self._beginnings.was_shown(log.job, name))
 
     def _understood(self, happened: Happened, reached: dict[int, Acknowledgement]) -> JobChanges:
         job = happened.job

@@ -32,9 +32,10 @@ _TIMES = (
     " GROUP BY current_pic_count, stretch"
     " ORDER BY current_pic_count, stretch"
 )
-# Where a sample may have been lost without its name, distances mean nothing.
+# Where a sample may have been lost without its name, or may still be told, distances mean nothing.
 _IS_UNSURE = (
-    "SELECT EXISTS (SELECT 1 FROM ledger_entry WHERE job = ?1 AND log IS NULL AND grade = 'loss')"
+    "SELECT EXISTS (SELECT 1 FROM job WHERE job = ?1 AND NOT caught_up)"
+    " OR EXISTS (SELECT 1 FROM ledger_entry WHERE job = ?1 AND log IS NULL AND grade = 'loss')"
     " OR EXISTS (SELECT 1 FROM ledger_entry e LEFT JOIN kept_loss k USING (entry)"
     " WHERE e.job IS NULL AND e.log IS NULL AND e.grade = 'loss'"
     " AND e.session IN (SELECT session FROM session_job WHERE job = ?1)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from profagent.formats.sampling import FROM_FILE, Figures, SampleTally, gap_of, sum_of, tally_of
+from profagent.formats.sampling import FROM_FILE, Figures, SampleTally, figures_of, gap_of, sum_of, tally_of
 from profagent.store.samples import is_model_loaded_again, samples_of_loads, stored_tally, write_figures
 from profagent.store.transaction import transaction
 
@@ -26,6 +26,13 @@ _INSERT = (
 _GAPS = (
     "SELECT current_pic_count, current_pic_count - lag(current_pic_count) OVER (ORDER BY current_pic_count)"
     " FROM sample WHERE model = ?"
+)
+
+_IS_SHARED = "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ? AND session <> ?)"
+_OF_SESSION = (
+    "SELECT current_pic_count, kept FROM sample WHERE model = ?1 AND current_pic_count BETWEEN"
+    " (SELECT min(current_pic_count) FROM inference WHERE model = ?1 AND session = ?2) AND"
+    " (SELECT max(current_pic_count) FROM inference WHERE model = ?1 AND session = ?2) ORDER BY current_pic_count"
 )
 
 _Note = tuple[str, str, int]
@@ -56,16 +63,20 @@ def note_samples(connection: sqlite3.Connection, session: int, board: int, job: 
 
 
 def sampling_of(connection: sqlite3.Connection, session: int, job: int | None = None) -> dict[str, Any]:
-    """How well the JOBs that a session fetched, or one of them, were sampled, and what was kept of it."""
+    """How well the JOBs that a session fetched, or one of them, were sampled, and what was kept of it.
+
+    Of a model that other sessions fetched as well it is what lies between the session's first and last inference.
+    """
     rows = connection.execute(
-        "SELECT interval, interval_from, sampled, due, late, never_came, passed_over FROM fetched_jobs"
+        "SELECT model, interval, interval_from, sampled, due, late, never_came, passed_over FROM fetched_jobs"
         " JOIN model USING (job) JOIN sampling USING (model) WHERE session = ?1 AND (?2 IS NULL OR job = ?2)"
         " ORDER BY model",
         (session, job),
     ).fetchall()
     (keeping,) = connection.execute("SELECT keeping FROM session WHERE session = ?", (session,)).fetchone()
-    figures = sum_of(Figures._make(row[:6]) for row in rows)
-    passed_over = sum(row[6] for row in rows)
+    shares = [_share_of(connection, session, row[0], Figures._make(row[1:7]), row[7]) for row in rows]
+    figures = sum_of(share for share, _ in shares)
+    passed_over = sum(passed for _, passed in shares)
     return {
         "sampled": figures.sampled,
         "due": figures.due,
@@ -77,6 +88,22 @@ def sampling_of(connection: sqlite3.Connection, session: int, job: int | None = 
         "kept": figures.sampled - passed_over,
         "passed_over": passed_over,
     }
+
+
+def _share_of(
+    connection: sqlite3.Connection, session: int, model: int, figures: Figures, passed_over: int
+) -> tuple[Figures, int]:
+    """What of a model's samples is a session's, and how many of these were passed over."""
+    (is_shared,) = connection.execute(_IS_SHARED, (model, session)).fetchone()
+    if not is_shared:
+        return figures, passed_over
+    rows = connection.execute(_OF_SESSION, (model, session)).fetchall()
+    passed_over = sum(not kept for _, kept in rows)
+    if figures.due is None or is_model_loaded_again(connection, model):
+        return figures_of(len(rows), None, figures.interval)._replace(origin=figures.origin), passed_over
+    (pictures,) = connection.execute("SELECT input_pic_num FROM sampling WHERE model = ?", (model,)).fetchone()
+    share = tally_of([[count for count, _ in rows]], pictures or 0).figures(figures.interval)
+    return share._replace(origin=figures.origin), passed_over
 
 
 def _told(connection: sqlite3.Connection, job: int) -> list[_Note]:

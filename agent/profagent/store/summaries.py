@@ -13,6 +13,8 @@ from profagent.store.sampling import sampling_of
 if TYPE_CHECKING:
     import sqlite3
 
+# The ledger's reason for a JOB of which not all had come when its capture was stopped.
+STOPPED_EARLY = "stopped-early"
 _UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 
 
@@ -50,8 +52,28 @@ def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, A
         "ledger": ledger,
         "kept_losses": kept_losses_of(connection, session),
         "implausible": implausible_of(connection, session),
-        "complete": not ledger["loss"],
+        "complete": not ledger["loss"] and STOPPED_EARLY not in ledger["note"],
+        "not_copied": not_copied(connection, session),
     }
+
+
+def not_copied(connection: sqlite3.Connection, session: int) -> dict[str, int]:
+    """How many inferences the board held that were not copied when the capture was stopped, by JOB; 0: not known."""
+    rows = connection.execute(
+        "SELECT name, first FROM ledger_entry JOIN job USING (job) WHERE session = ? AND reason = ?",
+        (session, STOPPED_EARLY),
+    )
+    return {name: count or 0 for name, count in rows}
+
+
+def final_inferences(connection: sqlite3.Connection, board: int, job: str) -> int:
+    """How many inferences of a JOB have come whole, whoever fetched them."""
+    ((count,),) = connection.execute(
+        "SELECT count(*) FROM inference JOIN model USING (model) JOIN job USING (job)"
+        " WHERE board = ? AND job.name = ? AND whole",
+        (board, job),
+    )
+    return int(count)
 
 
 def _bytes(connection: sqlite3.Connection, job: int) -> int:
