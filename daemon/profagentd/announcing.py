@@ -94,17 +94,19 @@ class Announcer:
         # What was announced before the look ended tells by itself how it changed.
         paths = *page.missing, *(each.path for each in page.logs)
         known = {path for path in paths if self._window.at(names.job, path)}
-        for path in known:
+        for path in known - page.brought:
             self.touch(view.selection, path, names.touches.get(path, _HINT))
         new = [each for each in page.logs if each.path not in known]
         if view.selection.is_over:
             # What stood there in the last moment is gone.
             page.missing += [] if names.is_after_end else [each.path for each in new]
             new = []
-        room = max(0, self._window.room)
-        for each in new[room:]:  # others took the room while the root was late
-            view.selection.note(each.path, names.touches.get(each.path, _HINT))
+        # Others may have taken the room while the root was late, and what is brought needs more.
+        room = max(0, min(self._window.room, PAGE_ENTRIES))
+        if len(new) > room:
+            view.selection.put_back({each.path: names.touches.get(each.path, _HINT) for each in new[room:]})
         page.logs = new[:room]
+        view.selection.note_tables((*known, *(each.path for each in page.logs)), (*page.missing, *page.odd))
         logs = [self._add(view, each, now.seen(each.changed_wall_us)) for each in page.logs]
         self.is_answered &= not logs
         page.missing = [path for path in page.missing if path not in known and not self._is_lost(view, path)]

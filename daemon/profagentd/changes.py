@@ -26,6 +26,7 @@ class Touch(enum.Flag):
     MOVED = enum.auto()  # moved away
     REMADE = enum.auto()  # another file was made when one that had been made was gone
     UNSURE = enum.auto()  # any of it may have happened
+    COVERED = enum.auto()  # of a `.done`: the data of its inference were announced, or stand before it
 
     @property
     def is_mere_end(self) -> bool:
@@ -37,7 +38,7 @@ class Touch(enum.Flag):
 def joined(earlier: Touch, later: Touch) -> Touch:
     """What was seen to happen to a name in all; what was moved away before another was made is not gone."""
     is_remade = earlier & later & Touch.MADE and not earlier & Touch.MOVED
-    return earlier | later | (Touch.REMADE if is_remade else Touch.HINT)
+    return (earlier | later | (Touch.REMADE if is_remade else Touch.HINT)) & ~Touch.COVERED
 
 
 _HINT = Touch.HINT
@@ -56,6 +57,14 @@ class Changes:
     def __bool__(self) -> bool:
         return self._walk or bool(self._touches)
 
+    def __contains__(self, path: bytes) -> bool:
+        return path in self._touches
+
+    @property
+    def has_walk(self) -> bool:
+        """Whether the JOB must be walked."""
+        return self._walk
+
     def note(self, path: bytes, touch: Touch) -> None:
         """`path` may have changed; a mere end of what was not to be looked at is no reason to look."""
         known = self._touches.get(path)
@@ -70,6 +79,13 @@ class Changes:
             self._touches[path] = touch
         else:
             self.note_all()
+
+    def put_back(self, touches: Mapping[bytes, Touch]) -> None:
+        """These were taken, and are to be looked at before all others."""
+        later, self._touches = self._touches, {}
+        self._share.give_back(len(later))
+        for path, touch in (*touches.items(), *later.items()):
+            self.note(path, touch)
 
     def note_all(self) -> None:
         """Any name may have changed."""
@@ -88,9 +104,12 @@ class Changes:
         self._share.give_back(len(paths))
         return {path: self._touches.pop(path) for path in paths}
 
-    def take_made(self, limit: int, is_wanted: Callable[[bytes], bool]) -> list[bytes]:
-        """At most `limit` names that came and did not go, of those wanted, oldest first; they are forgotten."""
-        made = (path for path, touch in self._touches.items() if touch in _MADE_ONLY and is_wanted(path))
+    def take_made(self, limit: int, may_take: Callable[[bytes, bool], bool]) -> list[bytes]:
+        """At most `limit` names that may be taken, oldest first; they are forgotten.
+
+        `may_take` is asked about each in turn, and told whether it came and did not go.
+        """
+        made = (path for path, touch in self._touches.items() if may_take(path, touch in _MADE_ONLY))
         paths = list(itertools.islice(made, limit))
         for path in paths:
             del self._touches[path]

@@ -12,6 +12,12 @@ DONE_SUFFIX = b".done"
 _DATA_NAME = re.compile(rb"(aicore|aacore|aicpu|aacpu|acl_api|aclmodule)\.\d+\..*\d", re.IGNORECASE | re.DOTALL)
 _NET_INFO_NAME = re.compile(rb"(.*\.\d+)\.net\.info", re.DOTALL)
 _DONE_LINE = re.compile(rb"^([a-z_]+):[ \t]*(-?[0-9]+)[ \t\r]*$", re.MULTILINE)
+# The clock's file, the mark of the simulated board, and what a model is made of.
+_TABLE = re.compile(rb"simulated|info\.json\.\d+|data/.*\.\d+\.(net|layer)\.info", re.DOTALL)
+_UNIT_NAME = re.compile(rb"((?:.*/)?(?:ai|aa))(core|cpu)(\..*)", re.IGNORECASE | re.DOTALL)
+_FIRST_UNIT = (b"core", b"CORE")
+_CALLS = (b"acl_api", b"aclmodule")
+_OTHER_UNIT = {b"core": b"cpu", b"cpu": b"core", b"CORE": b"CPU", b"CPU": b"CORE"}
 _API_NAME = re.compile(rb"(?:acl_api|aclmodule)\.\d+\.(.*\.\d+)", re.IGNORECASE | re.DOTALL)
 
 # Each name is asked about several times within a moment.
@@ -65,9 +71,45 @@ def ended_by(path: bytes) -> bytes | None:
     return data if kind_of(data) is DATA else None
 
 
-def is_log(path: bytes) -> bool:
-    """Whether the file at `path` is a data log or the `.done` of one."""
-    return kind_of(path) is DATA or ended_by(path) is not None
+@lru_cache(_REMEMBERED)
+def group_of(path: bytes) -> tuple[bytes, ...]:
+    """The files of one inference, or of one log, that at `path` among them: data of both units, then their `.done`s.
+
+    Not all of them need to stand. What is no data and no `.done` is alone.
+    """
+    data = ended_by(path) or path
+    if kind_of(data) is not DATA:
+        return (path,)
+    match = _UNIT_NAME.fullmatch(data)
+    other = match and _OTHER_UNIT.get(match[2])
+    if not match or not other:
+        return data, done_of(data)
+    sibling = match[1] + other + match[3]
+    both = (sibling, data) if other in _FIRST_UNIT else (data, sibling)
+    return *both, *map(done_of, both)
+
+
+def is_table(path: bytes) -> bool:
+    """Whether it is one of the small files with which data are read."""
+    return _TABLE.fullmatch(path) is not None
+
+
+def tables_of(path: bytes) -> tuple[bytes, ...]:
+    """The small files with which the data log at `path` is read; not all of them need to stand."""
+    unit, device, model = path.split(b".", 2)
+    if not unit.lower().endswith(_CALLS):
+        # After the name: the stream, which not all boards have, the model's id, and three numbers (format page 2.1).
+        name = model.rsplit(b".", 5)[:-3]
+        if len(name) > 2 and name[1].isdigit():
+            del name[1]
+        model = b".".join(name)
+    return _tables(device, model)
+
+
+@lru_cache(_REMEMBERED)
+def _tables(device: bytes, model: bytes) -> tuple[bytes, ...]:
+    own = DATA_DIRECTORY + b"/" + model
+    return b"simulated", b"info.json." + device, own + b".net.info", own + b".layer.info"
 
 
 @lru_cache(_REMEMBERED)

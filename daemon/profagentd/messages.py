@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from profagentd.usage import Usage
 
 PROTOCOL_MAJOR = 1
-PROTOCOL_MINOR = 2
+PROTOCOL_MINOR = 3
 
 _BATCH_EVENTS = 1000
 _CHUNK_POSITION = struct.Struct("<QQQ")

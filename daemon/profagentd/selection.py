@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 from profagentd.changes import Changes, Touch
 from profagentd.events import Loss, LossReason, unread_loss
-from profagentd.logs import LogKind, done_of, is_log, kind_of
+from profagentd.logs import DATA, LogKind, ended_by, group_of, is_table, kind_of, tables_of
 from profagentd.walk import Page, Walk, look
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from profagentd.budget import Share
     from profagentd.opening import DirectoryId, Place
 
 # Names that are not files are told one by one up to so many.
 ODD_LIMIT = 1000
+# Tables are those of the models that a program loads: beyond so many they are looked at again.
+TABLES_LIMIT = 1000
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,14 @@ class Names:
     limit: int
     directory: DirectoryId | None = None
     is_after_end: bool = False  # the JOB was gone before: what stands there is another one's
+    told: Collection[bytes] = ()  # tables that were announced
 
     def look(self) -> Page:
         """Look at them. Blocks; for a worker thread."""
-        return self.walk.page(self.limit) if self.walk else look(self.place, self.touches, self.directory)
+        if self.walk:
+            return self.walk.page(self.limit, self.told)
+        covered = {path for path, touch in self.touches.items() if touch & Touch.COVERED}
+        return look(self.place, self.touches, self.directory, covered.union(self.told))
 
 
 class Selection:
@@ -50,6 +56,7 @@ class Selection:
         self._walk: Walk | None = None
         self._is_unwalked = False  # it was gone before all of it was walked
         self._looks = 0  # that have not ended
+        self._tables: dict[bytes, bool] = {}  # that nothing was told of since a look: whether they were announced
         self._odd_told: set[bytes] = set()
         self._unreadable_told = False
 
@@ -71,24 +78,49 @@ class Selection:
     def note(self, path: bytes, touch: Touch) -> None:
         """`path` may have changed."""
         self.changes.note(path, touch)
-        # Data that was made behind the walk's back may have had its `.done` before.
-        if self._walk is not None and kind_of(path) is LogKind.DATA:
-            self.changes.note(done_of(path), Touch.HINT)
+        self._tables.pop(path, None)
+        # Of data that was made behind the walk's back others of its inference may stand that the walk has passed over.
+        if self._walk is not None and kind_of(path) is DATA:
+            group = group_of(path)
+            for each in group[group.index(path) + 1 :]:
+                self.changes.note(each, Touch.HINT)
+
+    def put_back(self, touches: Mapping[bytes, Touch]) -> None:
+        """There was no room for these, which stand; for what must be announced before them there was, or it is here."""
+        covered = {path: touch | Touch.COVERED if ended_by(path) else touch for path, touch in touches.items()}
+        self.changes.put_back(covered)
 
     def take_made(self, limit: int) -> list[bytes]:
-        """At most `limit` logs, by their names, that were made since the JOB is followed."""
-        return self.changes.take_made(limit, is_log) if self.may_look and not self.is_over else []
+        """At most `limit` logs, by their names, that were made since the JOB is followed.
+
+        Data whose tables may stand unannounced wait for a look. So does a `.done` behind data that wait, or as long as
+        data may stand that only a walk finds.
+        """
+        if not self.may_look or self.is_over:
+            return []
+        have_data_come = self._walk is None and not self.changes.has_walk
+
+        def may_take(path: bytes, is_made: bool) -> bool:
+            nonlocal have_data_come
+            if kind_of(path) is not DATA:
+                return have_data_come and is_made and ended_by(path) is not None
+            is_made &= all(table in self._tables for table in tables_of(path))
+            have_data_come &= is_made
+            return is_made
+
+        return self.changes.take_made(limit, may_take)
 
     def next_names(self, limit: int, directory: DirectoryId | None = None) -> Names:
         """The next names to look at in this directory: changed ones first, then those of the walk."""
         self._looks += 1
         touches = self.changes.take(limit)
+        told = {path for path, is_told in self._tables.items() if is_told}
         if touches or self.is_over:
             expected = None if self.is_over else directory
-            return Names(self.job, self.place, touches, None, limit, expected, self.is_over)
+            return Names(self.job, self.place, touches, None, limit, expected, self.is_over, told)
         if self._walk is None and self.changes.take_walk():
             self._walk = Walk(self.place, directory)
-        return Names(self.job, self.place, {}, self._walk, limit, directory)
+        return Names(self.job, self.place, {}, self._walk, limit, directory, told=told)
 
     def looked(self, names: Names, page: Page) -> None:
         """These names were looked at."""
@@ -102,6 +134,14 @@ class Selection:
         elif names.walk is self._walk and page.is_last:
             self._walk = None
 
+    def note_tables(self, announced: Iterable[bytes], absent: Iterable[bytes]) -> None:
+        """These names were announced, and these do not stand as long as nothing is told of them."""
+        if len(self._tables) > TABLES_LIMIT:
+            self._tables.clear()
+        if not self.changes.has_walk:  # else it is forgotten of which names something was told meanwhile
+            self._tables.update({path: False for path in absent if is_table(path) and path not in self.changes})
+        self._tables.update({path: True for path in announced if is_table(path)})
+
     def miss(self) -> None:
         """The JOB's directory was not there: all of it is looked at when it is found to be."""
         self.is_missed = not self.is_over
@@ -110,6 +150,7 @@ class Selection:
         """Its directory stands there, and all of it is to be looked at."""
         self.is_missed = False
         self._walk = None
+        self._tables.clear()
         self.changes.note_all()
 
     def end(self) -> None:

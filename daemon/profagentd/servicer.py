@@ -36,7 +36,7 @@ _LOGGER = logging.getLogger(__name__)
 
 _JOBS_PAGE = 1000
 # What a client may use beyond protocol 1.0.
-_CAPABILITIES = ("retention", "kept-losses", "profiling", "roles", "examine")
+_CAPABILITIES = ("retention", "kept-losses", "profiling", "roles", "examine", "announced-order")
 
 _CODES = {
     Fault.INVALID: grpc.StatusCode.INVALID_ARGUMENT,

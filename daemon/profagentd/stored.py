@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable
 
-from profagentd.logs import DATA_DIRECTORY, LogKind, api_model, done_of, ended_by, kind_of
+from profagentd.logs import DATA_DIRECTORY, LogKind, api_model, done_of, ended_by, is_table, kind_of
 from profagentd.opening import (
     Fingerprint,
     Gone,
@@ -33,22 +33,19 @@ LOGS_LIMIT = 10_000
 SETTLE_NS = 1_000_000_000
 
 _CONTINUATION = re.compile(rb"cont\.\d+\..*\d", re.DOTALL)
-_LAYERS = re.compile(rb".*\.\d+\.(net|layer)\.info", re.DOTALL)
-# The clock's file, and the mark of the simulated board.
-_BESIDE_DATA = re.compile(rb"info\.json\.\d+|simulated")
 
 
 def part_of(path: bytes) -> Part | None:
     """What the runtime's file at `path` inside a JOB is to it; None for what the runtime does not write."""
     directory, _, name = path.rpartition(b"/")
+    if is_table(path):
+        return Part.TABLE
     if directory != DATA_DIRECTORY:
-        return Part.TABLE if not directory and _BESIDE_DATA.fullmatch(name) else None
+        return None
     data = ended_by(name) or name
     if kind_of(data) is LogKind.DATA:
         return Part.WORK if api_model(data) is None else Part.CALLS
-    if _CONTINUATION.fullmatch(name):
-        return Part.WORK
-    return Part.TABLE if _LAYERS.fullmatch(name) else None
+    return Part.WORK if _CONTINUATION.fullmatch(name) else None
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagentd.logs import DATA, DATA_DIRECTORY, DONE_SUFFIX, SNAPSHOT, done_of, ended_by, kind_of
+from profagentd.logs import DATA, DATA_DIRECTORY, DONE_SUFFIX, SNAPSHOT, group_of, kind_of, tables_of
 from profagentd.opening import Gone, JobGone, NotAFile, OpenJob, Unreadable, in_data, open_below, open_job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from profagentd.logs import LogKind
     from profagentd.opening import DirectoryId, Place
@@ -35,6 +34,7 @@ class Page:
     odd: list[bytes] = field(default_factory=list)  # something else than a regular file
     missing: list[bytes] = field(default_factory=list)
     unreadable: str | None = None  # why the directory cannot be read
+    brought: set[bytes] = field(default_factory=set)  # names that nobody asked for: others must not come before them
     is_last: bool = True
     is_job_gone: bool = False  # nothing was looked at: the directory is not there
 
@@ -42,39 +42,64 @@ class Page:
 class Walk:
     """Everything in a JOB directory, a page at a time.
 
-    The small files that give names to others come first. A `.done` comes right after its data, so that a host need not
-    take up again what it has put aside; data that is made while the walk goes on may leave its `.done` unseen.
+    The small files that give names to others come first. The `.done`s of an inference come right after its data, so
+    that a host need not take up again what it has put aside; data that is made while the walk goes on may leave others
+    of its inference unseen.
     """
 
     def __init__(self, place: Place, directory: DirectoryId | None = None) -> None:
         self._place = place
         self._directory = directory
-        self._paths = _paths(place, directory)
+        self._groups = _groups(place, directory)
 
-    def page(self, limit: int) -> Page:
-        """The next `limit` names, looked at. One caller at a time."""
+    def page(self, limit: int, settled: Collection[bytes] = ()) -> Page:
+        """The next `limit` names, or a few more that belong together, looked at as by `look`. One caller at a time."""
+        paths: list[bytes] = []
         try:
-            paths = list(itertools.islice(self._paths, limit))
+            while len(paths) < limit and (group := next(self._groups, None)):
+                paths += group
         except JobGone:
             return Page(is_job_gone=True)
         except OSError as error:
             return Page(unreadable=error.strerror)
-        page = look(self._place, paths, self._directory)
+        page = look(self._place, paths, self._directory, settled)
         page.is_last = len(paths) < limit
         return page
 
 
-def look(place: Place, paths: Iterable[bytes], directory: DirectoryId | None = None) -> Page:
-    """The status of these paths inside the JOB at `place`; snapshots come before the data that they explain."""
-    page = Page()
+def look(
+    place: Place, paths: Iterable[bytes], directory: DirectoryId | None = None, settled: Collection[bytes] = ()
+) -> Page:
+    """The status of these paths inside the JOB at `place`, and of what must be announced before them.
+
+    That is the data of a `.done`'s inference and the tables of data, but for what is `settled`. It is looked at after
+    them, and stands before them: it was made before them or not at all.
+    """
+    asked = list(paths)
+    names = _with_earlier(asked, settled)
+    page = Page(brought=names.keys() - set(asked))
     try:
         with OpenJob(place, directory) as files:
-            for path in paths:
+            for path in reversed(names):
                 _look_at(files, path, page)
     except JobGone:
         return Page(is_job_gone=True)
+    page.logs.reverse()
     page.logs.sort(key=lambda each: each.kind is DATA or each.path.endswith(DONE_SUFFIX))
     return page
+
+
+def _with_earlier(paths: Iterable[bytes], settled: Collection[bytes]) -> dict[bytes, None]:
+    """These paths, in order, each behind what must be announced before it."""
+    names: dict[bytes, None] = {}
+    for path in paths:
+        is_data = kind_of(path) is DATA
+        for each in (path,) if is_data else () if path in settled else group_of(path):
+            if kind_of(each) is DATA and each not in names:
+                names.update(dict.fromkeys(table for table in tables_of(each) if table not in settled))
+                names[each] = None
+        names[path] = None
+    return names
 
 
 def _look_at(files: OpenJob, path: bytes, page: Page) -> None:
@@ -92,21 +117,22 @@ def _look_at(files: OpenJob, path: bytes, page: Page) -> None:
         page.logs.append(Sighting(path, kind_of(path), status.st_size, status.st_mtime_ns // 1000))
 
 
-def _paths(place: Place, directory: DirectoryId | None) -> Iterator[bytes]:
+def _groups(place: Place, directory: DirectoryId | None) -> Iterator[list[bytes]]:
     yield from _of_job(place, directory, early=True)
     for early in (True, False):
         # A JOB has its data directory a moment after itself, and may have something else in its place.
         with suppress(FileNotFoundError, NotADirectoryError):
-            yield from map(in_data, _of_data(place, directory, early=early))
+            for group in _of_data(place, directory, early=early):
+                yield [in_data(name) for name in group]
     yield from _of_job(place, directory, early=False)
 
 
-def _of_job(place: Place, directory: DirectoryId | None, *, early: bool) -> Iterator[bytes]:
+def _of_job(place: Place, directory: DirectoryId | None, *, early: bool) -> Iterator[list[bytes]]:
     """Names in the JOB's own directory, all but that of its data."""
     yield from _of_directory(open_job(place, directory), early=early, without=DATA_DIRECTORY)
 
 
-def _of_data(place: Place, directory: DirectoryId | None, *, early: bool) -> Iterator[bytes]:
+def _of_data(place: Place, directory: DirectoryId | None, *, early: bool) -> Iterator[list[bytes]]:
     job = open_job(place, directory)
     try:
         data = open_below(job, DATA_DIRECTORY)
@@ -115,26 +141,24 @@ def _of_data(place: Place, directory: DirectoryId | None, *, early: bool) -> Ite
     yield from _of_directory(data, early=early)
 
 
-def _of_directory(descriptor: int, *, early: bool, without: bytes = b"") -> Iterator[bytes]:
-    """Names in a directory, which is closed, all but a subdirectory of the name `without`."""
+def _of_directory(descriptor: int, *, early: bool, without: bytes = b"") -> Iterator[list[bytes]]:
+    """Names in a directory, which is closed, by groups; all but a subdirectory of the name `without`."""
     try:
         with os.scandir(descriptor) as entries:
             for entry in entries:
                 name = os.fsencode(entry.name)
                 is_without = name == without and entry.is_dir(follow_symlinks=False)
-                if _is_early(name) == early and not is_without:
-                    yield from _with_done(descriptor, name)
+                if _is_early(name) == early and not is_without and (group := _led_by(descriptor, name)):
+                    yield group
     finally:
         os.close(descriptor)
 
 
-def _with_done(directory: int, name: bytes) -> Iterator[bytes]:
-    """The name, and that of the `.done` that it may have; nothing for a `.done` that comes with its data."""
-    ended = ended_by(name)
-    if ended is None or not _stands(directory, ended):
-        yield name
-    if kind_of(name) is DATA:
-        yield done_of(name)
+def _led_by(directory: int, name: bytes) -> list[bytes]:
+    """The name and those that come with it; none where it comes with another that stands."""
+    group = group_of(name)
+    at = group.index(name)
+    return [] if any(_stands(directory, each) for each in group[:at]) else [*group[at:]]
 
 
 def _stands(directory: int, name: bytes) -> bool:

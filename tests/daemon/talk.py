@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from profagentd.announcing import PAGE_ENTRIES
 from profagentd.board import Job
 from profagentd.budget import Budgets
 from profagentd.clock import Moment
 from profagentd.following import Step
 from profagentd.log import Log, new_digest
-from profagentd.logs import kind_of
+from profagentd.logs import kind_of, tables_of
 from profagentd.opening import Place
 from profagentd.state import Activity
 from profagentd.stream import Stream
@@ -36,7 +37,7 @@ FULL = min(WINDOW_LOGS, Budgets().logs.share().room)
 
 
 class Talk:
-    """A stream that follows one JOB whose first walk is done."""
+    """A stream that follows one JOB whose first walk is done; the tables of its data are not there."""
 
     def __init__(self, *paths: bytes) -> None:
         self.stream = Stream(Budgets())
@@ -44,7 +45,11 @@ class Talk:
         self.stream.job_changed_state(self.job)
         self.stream.take_statuses()
         self.stream.select([1], [])
-        self.logs = self.look(page(*paths))
+        self.logs: list[Log] = []
+        for start in range(0, len(paths) or 1, PAGE_ENTRIES):
+            found = page(*paths[start : start + PAGE_ENTRIES], is_last=start + PAGE_ENTRIES >= len(paths))
+            found.missing = [*tables_of(DATA), *tables_of(b"data/aicore.0.m.3.0.1.1.0")]
+            self.logs += self.look(found)
 
     def look(self, found: Page) -> list[Log]:
         names = self.stream.announcer.next_names(NOW.monotonic)

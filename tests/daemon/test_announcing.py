@@ -130,6 +130,35 @@ def test_names_for_which_others_took_the_room_are_looked_at_again(talk: Talk) ->
     assert again.touches == dict.fromkeys(paths[1:], Touch.MADE)
 
 
+def test_a_done_for_which_there_was_no_room_is_looked_at_without_its_data(talk: Talk) -> None:
+    """Else they would be announced again and again, and take its room."""
+    path = b"data/aicore.0.m.3.0.1.1.0"
+    talk.stream.names_changed(talk.job, {path: Touch.WRITTEN, path + b".done": Touch.WRITTEN})
+    names = talk.stream.announcer.next_names(NOW.monotonic)
+    assert names is not None
+    talk.stream.logs.take(taken := talk.stream.window.room + names.limit - 1)
+    talk.stream.announcer.looked(names, page(path, path + b".done"), NOW)
+    talk.stream.logs.give_back(taken)
+    again = talk.stream.announcer.next_names(NOW.monotonic)
+    assert again is not None
+    assert again.touches == {path + b".done": Touch.WRITTEN | Touch.COVERED}
+
+
+def test_what_is_brought_is_announced_in_messages_of_the_wires_size(talk: Talk) -> None:
+    paths = [b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(PAGE_ENTRIES + 1)]
+    talk.stream.anything_changed(talk.job)
+    assert len(talk.look(page(*paths))) == PAGE_ENTRIES
+    assert [log.path for log in talk.look(page(paths[-1]))] == paths[-1:]
+
+
+def test_what_was_brought_and_is_known_has_no_turn(talk: Talk) -> None:
+    talk.stream.names_changed(talk.job, {INFO: Touch.WRITTEN})
+    found = page(DATA, INFO)
+    found.brought = {DATA}
+    assert [log.path for log in talk.look(found)] == [INFO]
+    assert talk.ready() == []
+
+
 # Losses
 
 

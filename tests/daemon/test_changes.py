@@ -91,7 +91,17 @@ def test_what_was_made_and_stayed_is_taken_if_it_is_wanted_oldest_first() -> Non
     made = {b"c": Touch.MADE, b"a": Touch.MADE | Touch.WRITTEN, b"b": Touch.MADE}
     for path, touch in {**others, **made}.items():
         changes.note(path, touch)
-    assert changes.take_made(2, lambda path: path != b"unwanted") == [b"c", b"a"]
-    assert changes.take_made(2, lambda path: path != b"unwanted") == [b"b"]
+    assert changes.take_made(2, lambda path, is_made: is_made and path != b"unwanted") == [b"c", b"a"]
+    assert changes.take_made(2, lambda path, is_made: is_made and path != b"unwanted") == [b"b"]
     assert share.room == room - len(others)
     assert changes.take(10) == others
+
+
+def test_names_that_are_put_back_come_before_others_and_keep_what_was_told() -> None:
+    changes = Changes(Budget(sure=0, common=10).share(), walk=False)
+    changes.note(b"later", Touch.WRITTEN)
+    changes.note(b"both", Touch.WRITTEN)
+    changes.put_back({b"both": Touch.MADE | Touch.COVERED, b"first": Touch.COVERED})
+    changes.note(b"first", Touch.HINT)
+    expected = {b"both": Touch.MADE | Touch.WRITTEN, b"first": Touch.COVERED, b"later": Touch.WRITTEN}
+    assert list(changes.take(10).items()) == list(expected.items())

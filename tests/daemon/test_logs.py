@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.logs import LogKind, api_model, done_length, done_of, ended_by, kind_of, profiled_model
+from profagentd.logs import (
+    LogKind,
+    api_model,
+    done_length,
+    done_of,
+    ended_by,
+    group_of,
+    is_table,
+    kind_of,
+    profiled_model,
+    tables_of,
+)
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"
 AICORE = b"data/aicore.0.model.3.0.1.1.0"
@@ -127,3 +138,49 @@ def test_an_acl_api_log_names_its_model(path: bytes, model: bytes | None) -> Non
 )
 def test_a_net_info_names_its_model(path: bytes, model: bytes | None) -> None:
     assert profiled_model(path) == model
+
+
+@pytest.mark.parametrize(
+    ("core", "cpu"),
+    [
+        (b"data/aicore.0.a.core.3.0.1.1.0", b"data/aicpu.0.a.core.3.0.1.1.0"),
+        (b"AAcore.0.m.3.0.1.1.0", b"AAcpu.0.m.3.0.1.1.0"),
+        (b"AICORE.0.m.3.0.1.1.0", b"AICPU.0.m.3.0.1.1.0"),
+    ],
+)
+def test_an_inference_has_four_files(core: bytes, cpu: bytes) -> None:
+    group = core, cpu, core + b".done", cpu + b".done"
+    assert {group_of(path) for path in group} == {group}
+
+
+@pytest.mark.parametrize("path", [b"acl_api.0.m.0", b"aiCore.0.m.3.0.1.1.0"])
+def test_what_has_no_other_unit_has_a_done(path: bytes) -> None:
+    assert group_of(path) == group_of(path + b".done") == (path, path + b".done")
+
+
+@pytest.mark.parametrize("path", [b"info.json.0", b"data/m.0.net.info", b"data/x.done", b"data/cont.0.m.1.4.6.6"])
+def test_other_files_are_alone(path: bytes) -> None:
+    assert group_of(path) == (path,)
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        (b"data/aicore.0.m.3.7.1.1.0", b"m.7"),
+        (b"data/aicpu.0.m_5.7.1.1.0", b"m_5.7"),
+        (b"data/aicpu.0.a.b.7.1.1.0", b"a.b.7"),
+        (b"data/aicore.0.a.b.3.7.1.1.0", b"a.b.7"),
+        (b"data/acl_api.0.m.7", b"m.7"),
+        (b"data/AclModule.0.a.b.7", b"a.b.7"),
+        (b"aicore.0.4.5", b""),
+    ],
+)
+def test_data_are_read_with_the_tables_of_their_model_and_device(path: bytes, model: bytes) -> None:
+    own = b"data/" + model
+    assert tables_of(path) == (b"simulated", b"info.json.0", own + b".net.info", own + b".layer.info")
+    assert all(map(is_table, tables_of(path))) is bool(model)
+
+
+@pytest.mark.parametrize("path", [b"data/info.json.0", b"m.0.net.info", b"data/notes", b"data/aicore.0.m.3.0.1.1.0"])
+def test_others_are_no_tables(path: bytes) -> None:
+    assert not is_table(path)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.logs import LogKind
-from profagentd.opening import Place, directory_id
+from profagentd.logs import LogKind, group_of
+from profagentd.opening import OpenJob, Place, directory_id
 from profagentd.walk import Page, Walk, look
 from tests.daemon.daemon_process import make_job
 from tests.daemon.privileges import public_directory, without_privileges
@@ -27,7 +27,7 @@ def place(job: Path) -> Place:
 def pages(walk: Walk, limit: int) -> list[Page]:
     found = [walk.page(limit)]
     while not found[-1].is_last:
-        found.append(walk.page(limit))
+        found.append(walk.page(limit, paths(found)))
     return found
 
 
@@ -48,7 +48,61 @@ def test_every_file_comes_once(job: Path, limit: int) -> None:
     expected = fill(job, 10)
     found = pages(Walk(place(job)), limit)
     assert sorted(paths(found)) == sorted(expected)
-    assert all(len(page.logs) <= limit for page in found)
+    assert all(len(page.logs) <= limit + 3 for page in found)
+
+
+@pytest.mark.parametrize("limit", [1, 1000])
+def test_the_files_of_an_inference_come_together_and_data_first(job: Path, limit: int) -> None:
+    names = [f"{unit}.0.m.3.0.1.1.{number}" for number in range(8) for unit in ("aicore", "aicpu")]
+    for name in (*names, *(f"{name}.done" for name in names[:-2])):
+        (job / "data" / name).write_bytes(b"")
+    found = [page for page in pages(Walk(place(job)), limit) if page.logs[-1:] and b"aic" in page.logs[-1].path]
+    groups = [[path for path in paths([page]) if b"aic" in path] for page in found]
+    for path in (path for group in groups for path in group if path.endswith(b".done")):
+        (group,) = (group for group in groups if path in group)
+        assert group.index(path) > max(map(group.index, group_of(path)[:2]))
+    assert sum(map(len, groups)) == len(names) * 2 - 2
+
+
+@pytest.mark.parametrize("looks", range(8))
+def test_data_that_is_made_before_its_done_while_both_are_looked_at_comes_first(
+    job: Path, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    core, cpu = (f"data/{unit}.0.m.3.0.1.1.0" for unit in ("aicore", "aicpu"))
+    coming = [core, cpu, f"{core}.done"]
+    status = OpenJob.status
+
+    def made_before(files: OpenJob, path: bytes) -> os.stat_result:
+        while coming and len(seen) >= looks:
+            (job / coming.pop(0)).write_bytes(b"")
+        seen.append(path)
+        return status(files, path)
+
+    seen: list[bytes] = []
+    monkeypatch.setattr(OpenJob, "status", made_before)
+    found = [path.decode() for path in paths([look(place(job), [f"{core}.done".encode()])]) if b"aic" in path]
+    assert f"{core}.done" not in found or found == [core, cpu, f"{core}.done"]
+
+
+def test_tables_that_are_made_behind_the_walks_back_come_before_their_data(job: Path) -> None:
+    walk = Walk(place(job))
+    assert paths([walk.page(1)]) == [b"info.json.0"]
+    for name in ("m.0.net.info", "m.0.layer.info", "aicore.0.m.3.0.1.1.0"):
+        (job / "data" / name).write_bytes(b"x")
+    rest = paths([walk.page(1000, [b"info.json.0"])])
+    assert sorted(rest[:2]) == [b"data/m.0.layer.info", b"data/m.0.net.info"]
+    assert rest[2:] == [b"data/aicore.0.m.3.0.1.1.0"]
+
+
+def test_a_look_brings_what_must_be_announced_before(job: Path) -> None:
+    core, cpu = (f"data/{unit}.0.m.3.0.1.1.0".encode() for unit in ("aicore", "aicpu"))
+    for path in (core, cpu, core + b".done"):
+        (job / path.decode()).write_bytes(b"")
+    page = look(place(job), [core + b".done"])
+    assert paths([page]) == [b"info.json.0", core, cpu, core + b".done"]
+    assert page.brought >= {b"info.json.0", core, cpu}
+    assert paths([look(place(job), [core + b".done"], None, {core + b".done"})]) == [core + b".done"]
+    assert paths([look(place(job), [core], None, {b"info.json.0"})]) == [core]
 
 
 def test_a_done_comes_right_after_its_data(job: Path) -> None:
@@ -73,7 +127,7 @@ def test_a_sighting_has_kind_size_and_time(job: Path) -> None:
     path = job / "data" / "aicore.0.m.3.0.1.1.0"
     path.write_bytes(b"abc")
     os.utime(path, ns=(5_000_000, 5_000_000))
-    (found,) = look(place(job), [b"data/aicore.0.m.3.0.1.1.0"]).logs
+    (found,) = look(place(job), [b"data/aicore.0.m.3.0.1.1.0"], None, [b"info.json.0"]).logs
     assert (found.kind, found.size, found.changed_wall_us) == (LogKind.DATA, 3, 5_000)
 
 

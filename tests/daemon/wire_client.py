@@ -40,7 +40,7 @@ def message(**parts: object) -> wire.ClientMessage:
     return wire.ClientMessage(**parts)  # type: ignore[arg-type]
 
 
-def open_message(consumer: str = "test", major: int = 1, minor: int = 2) -> wire.ClientMessage:
+def open_message(consumer: str = "test", major: int = 1, minor: int = 3) -> wire.ClientMessage:
     """The first message of a stream."""
     version = wire.ProtocolVersion(major=major, minor=minor)
     return message(open=wire.Open(protocol=version, consumer=consumer, client="wire_client 1"))
@@ -66,7 +66,7 @@ class Client:
 
     def __init__(self, call: grpc.aio.StreamStreamCall[Any, Any]) -> None:
         self.call = call
-        self.minor = 2
+        self.minor = 3
         self.unasked: list[Key] = []
         self.copies: dict[Key, Copy] = {}
         self.jobs: dict[str, wire.JobStatus] = {}

@@ -26,6 +26,8 @@ from profagentd.stream import UNASKED_MINOR, Stream
 from profagentd.turns import take_turns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from profagentd.opening import Fingerprint
     from profagentd.selection import Names
     from profagentd.walk import Page
@@ -41,11 +43,11 @@ BEGUN_S = 1_800_000_000.0
 class StreamedBoard:
     """The JOB's directory, and at most one stream about it. How fast this machine is changes nothing."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_scanned: bool = False) -> None:
         self.directory = root / JOB
         (self.directory / "data").mkdir(parents=True)
         self._passed_s = 0.0
-        self._job = self._new_job(root)
+        self._job = self._new_job(root, is_scanned=is_scanned)
         self.client_minor = UNASKED_MINOR  # the version that clients speak
         self._stream: Stream | None = None
         self._looking: tuple[Names, Page] | None = None  # a look that is under way, and what it will tell
@@ -89,9 +91,24 @@ class StreamedBoard:
         self.pass_time(TICK_S)
         if (file := self.directory / path).exists():
             os.utime(file, ns=(self._now.wall_us * 1000,) * 2)
-        self._deliveries.names_changed(self._job, {path.encode(): touch})
+        self.tell({path: touch})
+
+    def tell(self, touches: Mapping[str, Touch]) -> None:
+        """What is told of names at one time, however late."""
+        changed = {path.encode(): touch for path, touch in touches.items()}
+        self._deliveries.names_changed(self._job, changed)
         if self._stream is not None:
-            self._stream.names_changed(self._job, {path.encode(): touch})
+            self._stream.names_changed(self._job, changed)
+
+    def lose_notices(self) -> None:
+        """Anything may have changed."""
+        if self._stream is not None:
+            self._stream.anything_changed(self._job)
+
+    def crowd(self, logs: int) -> None:
+        """Other streams take the room of so many logs, or leave it."""
+        if self._stream is not None:
+            self._stream.logs.take(logs)
 
     def delete_delivered(self) -> list[str]:
         """What retention deletes when some time has passed: the paths of what went."""
@@ -170,7 +187,7 @@ class StreamedBoard:
     def _now(self) -> Moment:
         return Moment(self._passed_s, int((BEGUN_S + self._passed_s) * US_PER_S))
 
-    def _new_job(self, root: Path) -> Job:
+    def _new_job(self, root: Path, *, is_scanned: bool) -> Job:
         now = self._now
         place = Place(bytes(root), JOB.encode())
-        return Job(place, now.wall_us, now.wall_us, Activity(now.monotonic, 60.0), is_scanned=False)
+        return Job(place, now.wall_us, now.wall_us, Activity(now.monotonic, 60.0), is_scanned=is_scanned)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-PROTOCOL = (1, 2)
+PROTOCOL = (1, 3)
 REMOVED = "removed"
 ENDED_STATES = frozenset({"finished", "quiet", REMOVED})
 

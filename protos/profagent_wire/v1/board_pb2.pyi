@@ -204,8 +204,8 @@ global___StartReason = StartReason
 
 @typing.final
 class ProtocolVersion(google.protobuf.message.Message):
-    """A protocol version. This file is 1.2: 1.0 had no retention, roles, profiling settings, kept losses
-    and check values of messages, 1.1 no logs that come unasked.
+    """A protocol version. This file is 1.3: 1.0 had no retention, roles, profiling settings, kept losses
+    and check values of messages, 1.1 no logs that come unasked, 1.2 no order of what is announced.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -281,8 +281,8 @@ class Description(google.protobuf.message.Message):
     @property
     def capabilities(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of optional parts that this daemon has beyond protocol 1.0: `retention` (Description.retention),
-        `kept-losses` (Loss.id), `profiling` (JobStatus.profiling), `roles` (Welcome.role), `examine` (Examine). A client ignores names
-        that it does not know.
+        `kept-losses` (Loss.id), `profiling` (JobStatus.profiling), `roles` (Welcome.role), `examine` (Examine),
+        `announced-order` (Announced). A client ignores names that it does not know.
         """
 
     @property
@@ -1062,6 +1062,18 @@ global___Select = Select
 class Announced(google.protobuf.message.Message):
     """Logs of which the server asks: what do you hold? Every log starts so, whether old, new, or changed again after it
     was released. The server sends no byte of it before the answer, if it is not `unasked`.
+
+    Logs of one JOB are announced in an order, since the first Select of the JOB in the stream. What is said to come
+    before something is in an earlier message, or in the same one and before it in the list. It may be released by then.
+
+    - Before a data log come the small files with which it is read, of those that stood when it was made: `simulated`,
+      `info.json.<device>`, `data/<model>.<id>.net.info` and `data/<model>.<id>.layer.info`, by the data log's own name.
+    - Before the `.done` of an aicore or aicpu log come the data logs of its inference that stood when the `.done` was
+      made: its own, and the one with the other unit in its name (`aicore.` and `aicpu.`, or `AAcore.` and `AAcpu.`).
+
+    So whoever was told of a `.done`, and not of the other unit's data log, knows that there was none; and whoever was
+    told of a data log, and not of its layers, knows that there are none. What was deleted since is not announced.
+    (Since 1.3, capability `announced-order`.)
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor

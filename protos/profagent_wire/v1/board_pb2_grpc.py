@@ -85,7 +85,8 @@ class BoardServicer(object):
         ←    Goodbye (the daemon is about to stop)
 
         The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
-        order in which they were sent. Nothing is promised about the order of different logs.
+        order in which they were sent. About the order of the bytes of different logs nothing is promised; about the order
+        in which they are announced, two things are: see Announced.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -80,7 +80,8 @@ class BoardStub:
                                        ←    Goodbye (the daemon is about to stop)
 
     The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
-    order in which they were sent. Nothing is promised about the order of different logs.
+    order in which they were sent. About the order of the bytes of different logs nothing is promised; about the order
+    in which they are announced, two things are: see Announced.
     """
 
     Examine: grpc.UnaryUnaryMultiCallable[
@@ -134,7 +135,8 @@ class BoardAsyncStub:
                                        ←    Goodbye (the daemon is about to stop)
 
     The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
-    order in which they were sent. Nothing is promised about the order of different logs.
+    order in which they were sent. About the order of the bytes of different logs nothing is promised; about the order
+    in which they are announced, two things are: see Announced.
     """
 
     Examine: grpc.aio.UnaryUnaryMultiCallable[
@@ -196,7 +198,8 @@ class BoardServicer(metaclass=abc.ABCMeta):
                                            ←    Goodbye (the daemon is about to stop)
 
         The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
-        order in which they were sent. Nothing is promised about the order of different logs.
+        order in which they were sent. About the order of the bytes of different logs nothing is promised; about the order
+        in which they are announced, two things are: see Announced.
         """
 
     @abc.abstractmethod

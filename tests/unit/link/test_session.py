@@ -94,7 +94,7 @@ def test_another_minor_version_is_welcome() -> None:
 
 
 def test_another_major_version_is_refused_with_both() -> None:
-    with pytest.raises(ProtocolError, match=r"protocol 2\.3, this profagent 1\.2"):
+    with pytest.raises(ProtocolError, match=r"protocol 2\.3, this profagent 1\.3"):
         listed(protocol=(2, 3))
 
 
