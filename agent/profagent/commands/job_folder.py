@@ -20,6 +20,7 @@ from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.errors import StoreError
 from profagent.ingest.disk import disk_full, is_full
 from profagent.ingest.local import require_job
+from profagent.ingest.regular_files import PRIVATE_FILE
 from profagent.store.database import FILE_NAME, SCHEMA_VERSION, schema_version
 from profagent.store.queries import find_session, open_reader
 from profagent.store.sessions import MapUsed
@@ -35,7 +36,6 @@ LOG_FILE = "profagent.log"
 # A large JOB takes minutes to import.
 LONGEST_WAIT_S = 600.0
 LOOK_EACH_S = 0.1
-OWNER_ONLY = 0o600
 _NOT_WRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
@@ -174,7 +174,7 @@ async def _lock(handle: int, directory: Path, tell: Callable[[str], None]) -> No
 def _opened(file: Path, flags: int) -> int:
     """A descriptor of a file, made where it is missing; no link is followed, and a fifo does not block."""
     _refuse_link(file)
-    return os.open(file, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, OWNER_ONLY)
+    return os.open(file, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE_FILE)
 
 
 def _refuse_link(path: Path) -> None:

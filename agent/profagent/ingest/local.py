@@ -15,6 +15,7 @@ from profagent.formats.names import LogKind, is_job_name, parse_log_name
 from profagent.ingest.changes import Entry, LinkLedger
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
 from profagent.ingest.mirror import DIGEST_BYTES, LARGEST_CONTENT_BYTES
+from profagent.ingest.regular_files import content, required
 from profagent.ingest.states import DONE_SUFFIX
 
 if TYPE_CHECKING:
@@ -87,9 +88,7 @@ class LocalJob:
         """At most `size` bytes of a file from `start` on; None when there is none, or its turn has not come."""
         if path not in self._files or path == self._to_come:
             return None
-        with (self.directory / path).open("rb") as file:
-            file.seek(start)
-            return file.read() if size is None else file.read(size)
+        return content(f"{self.directory}/{path}", size, start)
 
     def names(self) -> list[str]:
         """Nothing: tables of layers are read before any data."""
@@ -141,7 +140,7 @@ class LocalJob:
         yield from self._decoder.snapshot(path, GENERATION, beginning, digest.digest(), size=size)
 
     def _blocks(self, path: str, size: int) -> Iterator[bytes]:
-        with (self.directory / path).open("rb") as file:
+        with open(required(f"{self.directory}/{path}"), "rb") as file:  # noqa: PTH123 - a descriptor
             while data := file.read(size):
                 yield data
 

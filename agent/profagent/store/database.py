@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from profagent.errors import StoreError
+from profagent.ingest.regular_files import PRIVATE_FILE, make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,11 +24,14 @@ CACHE_KIB = 32_768
 def open_for_writing(file: Path, *, durable: bool = True) -> sqlite3.Connection:
     """The database at `file`, made or brought up to date; where it is `durable`, every commit is when it returns.
 
-    Foreign keys are declared and not enforced: a deleted segment would be looked for in every record there is. Raises
-    StoreError when it cannot be opened, is of another program, or was written by a newer profagent.
+    What is made is for its owner alone. Foreign keys are declared and not enforced: a deleted segment would be looked
+    for in every record there is. Raises StoreError when it cannot be opened, is of another program, or was written by a
+    newer profagent.
     """
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(file.parent)
+        with suppress(FileExistsError):
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
         connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise _unusable(file, error) from error
