@@ -47,7 +47,7 @@ def test_import_makes_a_database_and_a_log(job: Path) -> None:
     ended = answered("import", "-dir", job, "--json")
     assert ended.code in (0, 4)
     assert _files(job) - {"data", "info.json.0", "simulated"} == {"sqlite", "log"}
-    assert _files(job / "sqlite") == {"profagent.db"}
+    assert _files(job / "sqlite") == {"lock", "profagent.db"}
     assert _files(job / "log") == {"profagent.log"}
     assert content(job).items() >= before.items()
     assert ended.document["database"] == str(job / "sqlite" / "profagent.db")
@@ -61,7 +61,7 @@ def test_import_again_makes_the_database_anew(job: Path) -> None:
     assert answered("import", "--collection-dir", job).out == first.out
     assert database.stat().st_ino != inode
     assert query(database, "SELECT count(*) FROM op_records") == records
-    assert _files(job / "sqlite") == {"profagent.db"}
+    assert _files(job / "sqlite") == {"lock", "profagent.db"}
 
 
 def test_export_imports_first_when_that_is_needed(job: Path) -> None:

@@ -57,7 +57,7 @@ def timeline(
     target = find_target(directory, session, job, workspace, maps)
     exported = export_timeline(
         target.database,
-        target.folder / "timeline",
+        target.output("timeline"),
         session=target.session,
         job=target.job,
         choice=chosen_inferences(last, inference, NO_CHOICE),
@@ -92,7 +92,7 @@ def summary(  # noqa: PLR0913 - one parameter an option
     target = find_target(directory, session, job, workspace, maps)
     chosen = SummaryOptions(sheet_format, chosen_inferences(last, inference, NO_CHOICE), aggregate)
     exported = export_summary(
-        target.database, target.folder / "summary", session=target.session, job=target.job, options=chosen
+        target.database, target.output("summary"), session=target.session, job=target.job, options=chosen
     )
     _report(target, exported, as_json=as_json)
     _tell_if_absent(exported, "op_", inference)

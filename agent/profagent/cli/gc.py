@@ -68,6 +68,7 @@ def command(
     )
     chosen_workspace = Workspace.at(workspace)
     conditions = [condition_of(text) for text in where]
+    chosen_workspace.readable_database()
     with chosen_workspace.locked():
         _run(chosen_workspace, rules, conditions, now_us, dry_run=dry_run, as_json=as_json)
 
@@ -91,8 +92,6 @@ def size_bytes(text: str) -> int:
 def _run(
     workspace: Workspace, rules: Rules, conditions: Sequence[Condition], now_us: int, *, dry_run: bool, as_json: bool
 ) -> None:
-    if not workspace.database.exists():
-        raise UsageError(f"there is no workspace in {workspace.root}", hint="name another one with --workspace DIR")
     asked = fitting_sessions(workspace, conditions)
     baselines = {each.session: name for name, each in Baselines(workspace).all().items()}
     chosen = chosen_sessions(workspace, rules, asked=asked, baselines=baselines)

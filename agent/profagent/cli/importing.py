@@ -11,7 +11,7 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.ledger import ledger_lines
 from profagent.cli.record import summary_lines
-from profagent.cli.running import run_until_stopped, tell
+from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.importing import import_job
 from profagent.commands.job_folder import write_log
@@ -23,10 +23,7 @@ from profagent.store.queries import open_reader
 from profagent.store.summaries import session_summary
 
 if TYPE_CHECKING:
-    import asyncio
-
     from profagent.commands.counter_maps import CounterMaps
-    from profagent.commands.importing import Imported
     from profagent.link.messages import Profiling
 
 # An import's database holds this one session.
@@ -83,10 +80,7 @@ def identity_of(board: str | None) -> str:
 
 
 def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | None, *, as_json: bool) -> int:
-    async def work(_: asyncio.Event) -> Imported:
-        return await import_job(directory, maps, told=told)
-
-    imported = run_until_stopped(work)
+    imported = run_to_the_end(lambda: import_job(directory, maps, told=told, tell=tell))
     with open_reader(imported.database) as connection:
         summary = session_summary(connection, SESSION)
     lines = ledger_lines(summary["ledger"])

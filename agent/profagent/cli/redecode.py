@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.running import run_to_the_end, tell
 from profagent.cli.targets import named_target
 from profagent.commands.counter_maps import BUILT_IN
 from profagent.commands.redecode import redecode_job, redecode_session
@@ -39,7 +40,7 @@ def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: 
     """
     found = named_target(target, None, workspace, BUILT_IN)
     if found.session is None:
-        done = redecode_job(found.folder, maps)
+        done = run_to_the_end(lambda: redecode_job(found.folder, maps, tell))
     else:
         done = redecode_session(Workspace.at(workspace), found.session, maps)
     if as_json:

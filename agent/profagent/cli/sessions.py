@@ -48,10 +48,8 @@ def command(*, workspace: Path | None, conditions: list[Condition], as_json: boo
     Example: profagent sessions --where label=build=1234
     """
     chosen = Workspace.at(workspace)
-    sessions: list[dict[str, Any]] = []
-    if chosen.database.exists():
-        with open_reader(chosen.readable_database()) as connection:
-            sessions = [session for session in all_sessions(connection) if fits(session, conditions)]
+    with open_reader(chosen.readable_database()) as connection:
+        sessions = [session for session in all_sessions(connection) if fits(session, conditions)]
     if as_json:
         click.echo(msgspec.json.encode(sessions))
         return

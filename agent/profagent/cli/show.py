@@ -44,7 +44,7 @@ def command(
     choice = chosen_inferences(last, inference, LAST_INFERENCE)
     found = show(target.database, session=target.session, job=target.job, choice=choice)
     if directory is not None:
-        export_timeline(target.database, directory / "timeline", job=target.job)
+        export_timeline(target.database, target.output("timeline"), job=target.job)
         write_log(directory, ["show"])
     if as_json:
         click.echo(msgspec.json.encode([shown_as_document(each) for each in found]))

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from profagent.cli import options
-from profagent.commands.job_folder import fresh_database, imported_database
+from profagent.commands.job_folder import fresh_database, imported_database, own_folder
 from profagent.commands.workspace import Workspace
 from profagent.errors import UsageError
 from profagent.store.selection import Choice
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from profagent.commands.counter_maps import CounterMaps
@@ -31,6 +30,10 @@ class Target:
     folder: Path
     session: int | None = None
     job: str | None = None
+
+    def output(self, name: str) -> Path:
+        """The folder of results of that name. StoreError where a link stands in its place in a JOB."""
+        return self.folder / name if self.session is not None else own_folder(self.folder, name)
 
 
 def target_options(function: F) -> F:
@@ -102,12 +105,9 @@ def _job_target(directory: Path, maps: CounterMaps) -> Target:
 
 
 def _imported(directory: Path, maps: CounterMaps) -> Path:
-    from profagent.cli.running import run_until_stopped, tell  # noqa: PLC0415 - verbs that only read start faster
+    from profagent.cli.running import run_to_the_end, tell  # noqa: PLC0415 - verbs that only read start faster
 
-    async def work(_: asyncio.Event) -> Path:
-        return await imported_database(directory, maps, tell=tell)
-
-    return run_until_stopped(work)
+    return run_to_the_end(lambda: imported_database(directory, maps, tell=tell))
 
 
 def _session_target(workspace: Workspace, session: int | None, job: str | None, maps: CounterMaps) -> Target:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from profagent.errors import ProfagentError
+from profagent.ingest.regular_files import make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,9 +23,9 @@ OWNER_ONLY = 0o700
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory and its parents; ProfagentError when that is not possible."""
+    """Make a directory and its parents, for their owner alone; ProfagentError when that is not possible."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory)
     except OSError as error:
         raise _not_written(directory, error) from error
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from profagent.commands.atomic import make_directory
 from profagent.commands.export import export_summary, export_timeline
 from profagent.commands.importing import import_job
-from profagent.commands.job_folder import write_log
+from profagent.commands.job_folder import own_folder, write_log
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
@@ -59,5 +59,5 @@ def job_files(job: Path) -> Mapping[str, int]:
 
 
 def _export(database: Path, job: Path) -> None:
-    export_timeline(database, job / "timeline", job=job.name)
-    export_summary(database, job / "summary", job=job.name)
+    export_timeline(database, own_folder(job, "timeline"), job=job.name)
+    export_summary(database, own_folder(job, "summary"), job=job.name)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps
-from profagent.commands.job_folder import job_database
+from profagent.commands.job_folder import alone_in_job, job_database, new_database
 from profagent.commands.told import profiling_known
-from profagent.errors import StoreError
 from profagent.ingest.changes import ApiRecords, JobChanges, SegmentRecords
 from profagent.ingest.local import LocalJob, list_job
 from profagent.store.sessions import MapUsed, SessionStart
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
@@ -46,34 +44,32 @@ async def import_job(
     *,
     told: Profiling | None = None,
     sdk: str = "",
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Imported:
     """Import a JOB directory. Raises UsageError, UnsupportedBoardError, StoreError.
 
     `told` is what the JOB's program was told to record, `sdk` what the board's SDK is, empty where that is not known.
+    Another import of the JOB is waited for.
+    """
+    async with alone_in_job(directory, tell):
+        return await import_alone(directory, maps, told=told, sdk=sdk)
+
+
+async def import_alone(
+    directory: Path, maps: CounterMaps = BUILT_IN, *, told: Profiling | None = None, sdk: str = ""
+) -> Imported:
+    """The same, for whoever is alone in the JOB.
 
     The database appears under its name when it is whole, so a reader never sees half of one.
     """
     started = time.monotonic()
-    directory, listing = await asyncio.to_thread(_looked_at, directory)
-    counter_map = await asyncio.to_thread(lambda: maps.of(simulated=listing.is_simulated, sdk=sdk))
-    database = job_database(directory)
-    draft = database.with_suffix(".new")
-    try:
-        draft.unlink(missing_ok=True)
+    directory = await asyncio.to_thread(directory.resolve)
+    async with new_database(directory) as draft:
+        listing = await asyncio.to_thread(list_job, directory)
+        counter_map = await asyncio.to_thread(lambda: maps.of(simulated=listing.is_simulated, sdk=sdk))
         async with Store(draft, durable=False) as store:
             await _fill(store, directory, listing, counter_map, maps.peak_bytes_per_s, told)
-        sync(draft)
-        draft.replace(database)
-    except OSError as error:
-        raise StoreError(
-            f"cannot write {database}: {error.strerror}", hint="check the permissions and the free space of the JOB"
-        ) from error
-    return Imported(database, len(listing.files), listing.is_simulated, time.monotonic() - started)
-
-
-def _looked_at(directory: Path) -> tuple[Path, JobListing]:
-    directory = directory.resolve()
-    return directory, list_job(directory)
+    return Imported(job_database(directory), len(listing.files), listing.is_simulated, time.monotonic() - started)
 
 
 async def _fill(
@@ -134,12 +130,3 @@ def _records(change: Change) -> int:
         case ApiRecords():
             return len(change.number)
     return 0
-
-
-def sync(file: Path) -> None:
-    """Make a file's content durable."""
-    handle = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.commands.importing import sync
-from profagent.commands.job_folder import job_database
+from profagent.commands.job_folder import alone_in_job, job_database, new_database
 from profagent.errors import StoreError, UsageError
-from profagent.ingest.disk import disk_full, is_full, is_full_database
+from profagent.ingest.disk import disk_full, is_full_database
 from profagent.ingest.regular_files import content
 from profagent.store.clearing import require_records
 from profagent.store.counters import Filled, exchange_counters
@@ -53,29 +53,21 @@ def redecode_session(
         return _redecoded(workspace.database, session, maps, bytes_of, progress, durable=True)
 
 
-def redecode_job(directory: Path, maps: CounterMaps) -> Redecoded:
+async def redecode_job(directory: Path, maps: CounterMaps, tell: Callable[[str], None] = lambda _: None) -> Redecoded:
     """Fill the counter columns of a JOB directory's own database, which is there, from the directory's files.
 
-    The database is replaced when all is done. Raises UsageError, StoreError.
+    The database is replaced when all is done; an import of the JOB is waited for. Raises UsageError, StoreError.
     """
 
     def bytes_of(board: str, job: str, path: str, start: int, size: int) -> bytes:  # noqa: ARG001 - there is one JOB
         return content(f"{directory}/{path}", size, start) or b""
 
-    database = job_database(directory)
-    draft = database.with_suffix(".new")
-    try:
-        shutil.copyfile(database, draft)
-        done = _redecoded(draft, None, maps, bytes_of, durable=False)
-        sync(draft)
-        draft.replace(database)
-    except OSError as error:
-        if is_full(error):
-            raise disk_full(database.parent) from error
-        raise StoreError(f"cannot write {database}: {error.strerror}", hint=HINT) from error
-    finally:
-        draft.unlink(missing_ok=True)
-    return done
+    async with alone_in_job(directory, tell):
+        database = job_database(directory)
+        # It is of the files as they were imported.
+        async with new_database(directory, made_ns=database.stat().st_mtime_ns) as draft:
+            await asyncio.to_thread(shutil.copyfile, database, draft)
+            return await asyncio.to_thread(_redecoded, draft, None, maps, bytes_of, durable=False)
 
 
 def _redecoded(

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from profagent.commands.shared_sync import SharedSync
-from profagent.errors import StoreError, WorkspaceBusyError
+from profagent.errors import StoreError, UsageError, WorkspaceBusyError
 from profagent.ingest.mirror import JobMirror
+from profagent.ingest.regular_files import PRIVATE_FILE, make_private_folder
 from profagent.store.database import FILE_NAME, is_of_earlier, open_for_writing
 
 if TYPE_CHECKING:
@@ -63,8 +64,14 @@ class Workspace:
     def readable_database(self) -> Path:
         """The database, for whoever reads; one of an earlier profagent is brought up to date first, as by a writer.
 
-        Raises WorkspaceBusyError where that has to wait for a writer, StoreError where nothing can be written.
+        Raises UsageError where there is none, WorkspaceBusyError where that has to wait for a writer, StoreError where
+        nothing can be written.
         """
+        if not self.database.exists():
+            raise UsageError(
+                f"there is no workspace in {self.root}",
+                hint="`profagent record` makes one; name another one with --workspace DIR",
+            )
         if is_of_earlier(self.database):
             try:
                 with self.locked():
@@ -83,8 +90,8 @@ class Workspace:
     def locked(self) -> Iterator[None]:
         """Be the workspace's only writer. Raises WorkspaceBusyError, StoreError."""
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            make_private_folder(self.root)
+            handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         except OSError as error:
             raise StoreError(
                 f"cannot use the workspace {self.root}: {error.strerror}", hint="name another one with --workspace DIR"

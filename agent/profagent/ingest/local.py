@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagent.errors import UnsupportedBoardError, UsageError
 from profagent.formats.info_json import looks_like_hi3519
-from profagent.formats.names import LogKind, parse_log_name
+from profagent.formats.names import LogKind, is_job_name, parse_log_name
 from profagent.ingest.changes import Entry, LinkLedger
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
 from profagent.ingest.mirror import DIGEST_BYTES, LARGEST_CONTENT_BYTES
+from profagent.ingest.regular_files import content, required
 from profagent.ingest.states import DONE_SUFFIX
 
 if TYPE_CHECKING:
@@ -44,22 +46,26 @@ class JobListing:
         return SIMULATED_MARKER in self.files
 
 
+def require_job(directory: Path) -> None:
+    """Raise UsageError for what is no JOB directory; one that has its name may be empty."""
+    with _readable(directory):
+        top = dict(_entries(directory, ""))
+        has_data = stat.S_ISDIR(top.get("data", 0)) and any(_entries(directory / "data", ""))
+    if not has_data and not any(map(_is_info, top.items())) and not is_job_name(directory.resolve().name):
+        raise UsageError(
+            f"{directory} is no JOB directory: it has neither files in data/ nor info.json.0",
+            hint="name the JOB… directory itself, which holds data/ and info.json.0",
+        )
+
+
 def list_job(directory: Path) -> JobListing:
     """Look into a JOB directory. Raises UsageError when it is none, UnsupportedBoardError for another SoC's."""
-    try:
+    require_job(directory)
+    with _readable(directory):
         top = list(_entries(directory, ""))
         has_data = any(path == "data" and stat.S_ISDIR(mode) for path, mode in top)
         data = list(_entries(directory / "data", "data/")) if has_data else []
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the JOB directory {directory}: {error.strerror}", hint="name a JOB… directory with -dir"
-        ) from error
     files = [path for path, mode in top + data if stat.S_ISREG(mode)]
-    if not data and not any(path.startswith("info.json") for path in files):
-        raise UsageError(
-            f"{directory} is no JOB directory: it has neither data/ nor info.json.0",
-            hint="name the JOB… directory itself, which holds data/ and info.json.0",
-        )
     if looks_like_hi3519(files):
         raise UnsupportedBoardError(
             f"{directory} was written by a Hi3519DV500: its records look alike and are not the same",
@@ -82,9 +88,7 @@ class LocalJob:
         """At most `size` bytes of a file from `start` on; None when there is none, or its turn has not come."""
         if path not in self._files or path == self._to_come:
             return None
-        with (self.directory / path).open("rb") as file:
-            file.seek(start)
-            return file.read() if size is None else file.read(size)
+        return content(f"{self.directory}/{path}", size, start)
 
     def names(self) -> list[str]:
         """Nothing: tables of layers are read before any data."""
@@ -136,7 +140,7 @@ class LocalJob:
         yield from self._decoder.snapshot(path, GENERATION, beginning, digest.digest(), size=size)
 
     def _blocks(self, path: str, size: int) -> Iterator[bytes]:
-        with (self.directory / path).open("rb") as file:
+        with open(required(f"{self.directory}/{path}"), "rb") as file:  # noqa: PTH123 - a descriptor
             while data := file.read(size):
                 yield data
 
@@ -144,6 +148,21 @@ class LocalJob:
 def not_a_file(path: str) -> Entry:
     """The note about something in a JOB that is no regular file."""
     return Entry("note", "not-a-file", f"{path} is no regular file")
+
+
+@contextmanager
+def _readable(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the JOB directory {directory}: {error.strerror}", hint="name a JOB… directory with -dir"
+        ) from error
+
+
+def _is_info(entry: tuple[str, int]) -> bool:
+    path, mode = entry
+    return path.startswith("info.json") and stat.S_ISREG(mode)
 
 
 def _entries(directory: Path, prefix: str) -> Iterator[tuple[str, int]]:

@@ -14,6 +14,7 @@ from profagent.formats.done import is_whole_done
 from profagent.formats.names import LogKind
 from profagent.ingest.local import not_a_file
 from profagent.ingest.mirror import DIGEST_BYTES
+from profagent.ingest.regular_files import content, required
 from profagent.ingest.states import DONE_SUFFIX
 from profagent.link.messages import Chunk, Completed, Loss, Started
 from profagent.link.session import FollowedLog, Happened, chunk_crc
@@ -62,8 +63,7 @@ class LocalStream:
         """What the host does not hold of a log."""
         path = os.fsdecode(log.path)
         try:
-            handle = os.open(self._directory / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            with open(handle, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+            with open(required(f"{self._directory}/{path}"), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                 for event in self._of_file(log, path, holding, file):
                     if isinstance(event, Started) and event.reason == "same":
                         log = log._replace(base=holding.base)
@@ -92,11 +92,10 @@ class LocalStream:
     def _has_done(self, path: str) -> bool:
         kind = growing_kind(path)
         try:
-            handle = os.open(self._directory / (path + DONE_SUFFIX), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            text = content(f"{self._directory}/{path}{DONE_SUFFIX}", LARGEST_DONE_BYTES)
         except OSError:
             return False
-        with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor
-            return kind is not None and is_whole_done(file.read(LARGEST_DONE_BYTES), kind)
+        return kind is not None and text is not None and is_whole_done(text, kind)
 
 
 def growing_kind(path: str) -> LogKind | None:

@@ -16,7 +16,16 @@ from pathlib import Path
 
 from profagent.errors import FormatError, StoreError
 from profagent.ingest.obstacles import Translated, refuse_links
-from profagent.ingest.regular_files import content, make_anew, move, opened, pread, stands, write_all
+from profagent.ingest.regular_files import (
+    content,
+    make_anew,
+    make_private_folder,
+    move,
+    opened,
+    pread,
+    stands,
+    write_all,
+)
 
 DIGEST_BYTES = 16
 # A file beyond that is opened again; several JOBs together stay below the usual 1,024 of a process.
@@ -247,7 +256,7 @@ class JobMirror:
             return
         target, kept = Path(self._file(path)), Path(self._below(self._superseded, f"{path}.{generation - 1}"))
         if stands(target) and not stands(kept):
-            kept.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(kept.parent)
             target.replace(kept)
 
     def _file(self, path: str, *, snapshot: bool = False) -> str:

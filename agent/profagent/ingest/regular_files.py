@@ -10,6 +10,7 @@ import os
 import stat
 from pathlib import Path
 
+PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 # A link stands there, or something that is no file: nothing that this mirror made.
 _NOT_OURS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO})
 # A fifo would block in open without O_NONBLOCK; regular files do not care.
@@ -34,6 +35,14 @@ def opened(file: str, access: int) -> int | None:
         return handle
     os.close(handle)
     return None
+
+
+def required(file: str) -> int:
+    """A descriptor to read a regular file; OSError where there is none."""
+    handle = opened(file, os.O_RDONLY)
+    if handle is None:
+        raise FileNotFoundError(errno.ENOENT, "it is no regular file", file)
+    return handle
 
 
 def content(file: str, size: int | None, start: int = 0) -> bytes | None:
@@ -61,12 +70,21 @@ def pread(handle: int, size: int, start: int = 0) -> bytes:
 def make_anew(file: str) -> int:
     """The descriptor of an empty file, whatever stood in its place."""
     try:
-        return os.open(file, _MAKE_FLAGS, 0o644)
+        return os.open(file, _MAKE_FLAGS, PRIVATE_FILE)
     except FileNotFoundError:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(Path(file).parent)
     except FileExistsError:
         Path(file).unlink()
-    return os.open(file, _MAKE_FLAGS, 0o644)
+    return os.open(file, _MAKE_FLAGS, PRIVATE_FILE)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for their owner alone; what is there stays as it is."""
+    try:
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    except FileNotFoundError:
+        make_private_folder(folder.parent)
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 
 def move(arrived: str, file: str) -> None:
@@ -74,7 +92,7 @@ def move(arrived: str, file: str) -> None:
     try:
         os.rename(arrived, file)  # noqa: PTH104 - a Path for each file would cost more
     except FileNotFoundError:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(Path(file).parent)
         Path(arrived).rename(file)
 
 

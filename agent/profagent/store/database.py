@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from profagent.errors import StoreError
+from profagent.ingest.regular_files import PRIVATE_FILE, make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,11 +24,14 @@ CACHE_KIB = 32_768
 def open_for_writing(file: Path, *, durable: bool = True) -> sqlite3.Connection:
     """The database at `file`, made or brought up to date; where it is `durable`, every commit is when it returns.
 
-    Foreign keys are declared and not enforced: a deleted segment would be looked for in every record there is. Raises
-    StoreError when it cannot be opened, is of another program, or was written by a newer profagent.
+    What is made is for its owner alone. Foreign keys are declared and not enforced: a deleted segment would be looked
+    for in every record there is. Raises StoreError when it cannot be opened, is of another program, or was written by a
+    newer profagent.
     """
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(file.parent)
+        with suppress(FileExistsError):
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
         connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise _unusable(file, error) from error
@@ -44,14 +49,34 @@ def open_for_writing(file: Path, *, durable: bool = True) -> sqlite3.Connection:
     return connection
 
 
+def connect_reading(file: Path, *, immutable: bool = False) -> sqlite3.Connection:
+    """A read-only connection; `immutable` where `is_still` says that nobody can write. Raises sqlite3.Error."""
+    uri = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def is_still(file: Path) -> bool:
+    """Whether the database is on a read-only file system, and nothing waits beside it to be written into it."""
+    log = file.with_name(f"{file.name}-wal")
+    try:
+        is_read_only = bool(os.statvfs(file).f_flag & os.ST_RDONLY)
+        return is_read_only and not (log.exists() and log.stat().st_size)
+    except OSError:
+        return False
+
+
 def schema_version(file: Path) -> int | None:
     """The version of a database's schema; None where it cannot be read."""
-    try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            return int(version)
-    except sqlite3.Error:
-        return None
+    for immutable in (False, True):
+        if immutable and not is_still(file):
+            break
+        try:
+            with closing(connect_reading(file, immutable=immutable)) as connection:
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                return int(version)
+        except sqlite3.Error:
+            continue
+    return None
 
 
 def is_of_earlier(file: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import StoreError, UsageError
 from profagent.formats.names import parse_log_name
-from profagent.store.database import BUSY_TIMEOUT_MS, CACHE_KIB, SCHEMA_VERSION
+from profagent.store.database import BUSY_TIMEOUT_MS, CACHE_KIB, SCHEMA_VERSION, connect_reading, is_still
 from profagent.store.inferences import LARGEST_INTEGER
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ __all__ = [
     "open_readers",
     "unknown_figures",
 ]
+
+# A writer commits a few times a second; readers begin within a millisecond.
+MOST_BEGINNINGS = 100
 
 
 class SessionRow(NamedTuple):
@@ -137,15 +140,13 @@ def open_readers(file: Path, count: int) -> Iterator[list[sqlite3.Connection]]:
     """
     connections: list[sqlite3.Connection] = []
     try:
-        connections.extend(_connected(file) for _ in range(count))
-        _begin_alike(connections)
+        connections = _begun(file, count)
         _check_version(connections[0], file)
         yield connections
     except sqlite3.Error as error:
         raise _unreadable(file, error) from error
     finally:
-        for connection in connections:
-            connection.close()
+        _close(connections)
 
 
 def find_session(connection: sqlite3.Connection, session: int | None = None) -> SessionRow:
@@ -247,25 +248,55 @@ def ledger_of(connection: sqlite3.Connection, scope: Scope) -> list[LedgerRow]:
     return list(map(LedgerRow._make, rows))
 
 
-def _connected(file: Path) -> sqlite3.Connection:
-    uri = f"{file.absolute().as_uri()}?mode=ro"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+def _begun(file: Path, count: int) -> list[sqlite3.Connection]:
+    """Connections that have begun a transaction on one and the same state."""
+    try:
+        return _begun_alike(file, count)
+    except sqlite3.OperationalError:
+        if not is_still(file):
+            raise
+        return _begun_alike(file, count, immutable=True)
+
+
+def _begun_alike(file: Path, count: int, *, immutable: bool = False) -> list[sqlite3.Connection]:
+    """They are opened anew where another process wrote, or put another file there, between the first and the last."""
+    for _ in range(MOST_BEGINNINGS):
+        at_first = _identity(file)
+        connections: list[sqlite3.Connection] = []
+        try:
+            connections.extend(_connected(file, immutable=immutable) for _ in range(count))
+            *others, last = connections
+            before = _data_version(last) if others else None
+            for connection in others:
+                _begin(connection)
+            version = _begin(last)
+        except BaseException:
+            _close(connections)
+            raise
+        if before in (None, version) and _identity(file) == at_first:
+            return connections
+        _close(connections)
+    raise sqlite3.OperationalError("it never stays the same for two readers")
+
+
+def _connected(file: Path, *, immutable: bool) -> sqlite3.Connection:
+    connection = connect_reading(file, immutable=immutable)
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     return connection
 
 
-def _begin_alike(connections: Sequence[sqlite3.Connection]) -> None:
-    """Begin a transaction on each: anew where another process wrote between the first and the last of them."""
-    *others, last = connections
-    while True:
-        before = _data_version(last)
-        for connection in others:
-            _begin(connection)
-        if _begin(last) == before:
-            return
-        for connection in connections:
-            connection.execute("ROLLBACK")
+def _close(connections: Sequence[sqlite3.Connection]) -> None:
+    for connection in connections:
+        connection.close()
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _begin(connection: sqlite3.Connection) -> int:
@@ -292,7 +323,9 @@ def _check_version(connection: sqlite3.Connection, file: Path) -> None:
 def _unreadable(file: Path, error: sqlite3.Error) -> StoreError:
     hint = "check the path and its permissions, or import the JOB again"
     if file.exists() and not os.access(file.parent, os.W_OK, effective_ids=True):
-        hint = f"SQLite writes beside a database that it reads: make {file.parent} writable, or copy it to where it is"
+        hint = (
+            f"SQLite writes beside a database that it reads: copy {file.parent} to where you may write, name the copy"
+        )
     return StoreError(f"cannot read the database {file}: {error}", hint=hint)
 
 

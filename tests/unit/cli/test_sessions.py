@@ -46,12 +46,23 @@ def test_sessions_as_json_have_the_view_s_columns(workspace: Path, capsys: pytes
     assert [[loss["lost_logs"] for loss in session["kept_losses"]] for session in sessions] == [[], [], [4]]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["sessions"], ["sessions", "--json"], ["baseline", "set", "x", "1"], ["gc", "--keep-last", "1"], ["stats", "1"]],
+)
+def test_a_workspace_that_is_not_there_is_an_error(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--workspace", str(tmp_path / "typo")]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.splitlines()[0]) == ("", f"profagent: there is no workspace in {tmp_path / 'typo'}")
+    assert not (tmp_path / "typo").exists()
+
+
 def test_a_workspace_without_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sessions", "--workspace", str(tmp_path / "none")]) == 0
-    assert capsys.readouterr().out == f"no sessions in {tmp_path / 'none'}\n"
-    assert run(["sessions", "--workspace", str(tmp_path / "none"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
-    assert not (tmp_path / "none").exists()
+    DatabaseBuilder(tmp_path / "profagent.db").close()
+    assert run(["sessions", "--workspace", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"no sessions in {tmp_path}\n"
 
 
 def test_a_database_that_is_none_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from profagent.commands.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.commands.export import NO_CHOICE
 from profagent.errors import UsageError
 from profagent.store.selection import Choice
+from tests.unit.store.database import DatabaseBuilder
 
 SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
 
@@ -24,6 +25,7 @@ def test_a_job_directory_is_imported_and_its_results_belong_to_it(tmp_path: Path
 
 
 def test_results_of_a_session_belong_to_the_workspace(tmp_path: Path) -> None:
+    DatabaseBuilder(tmp_path / "profagent.db").close()
     target = find_target(None, 3, "JOBA", tmp_path, BUILT_IN)
     assert target.database == tmp_path / "profagent.db"
     assert target.folder == tmp_path / "exports" / "session-3"

@@ -6,14 +6,24 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from profagent.cli.main import run
+from profagent.commands import job_folder
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps, simulated_map
-from profagent.commands.job_folder import imported_database, write_log
+from profagent.commands.importing import import_alone
+from profagent.commands.job_folder import alone_in_job, imported_database, write_log
 from profagent.errors import StoreError
+from profagent.ingest.local import LocalJob
+
+if TYPE_CHECKING:
+    from profagent.ingest.changes import Change
 
 SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
 
@@ -81,6 +91,85 @@ def test_a_database_of_an_older_version_is_made_anew(job: Path) -> None:
     assert _open(job)
     (job / "sqlite" / "profagent.db").write_bytes(b"no database at all, but text that is long enough" * 9)
     assert _open(job)
+
+
+async def test_who_waited_for_another_import_takes_what_it_made(job: Path) -> None:
+    told: asyncio.Queue[str] = asyncio.Queue()
+    async with alone_in_job(job, told.put_nowait):
+        waiting = asyncio.create_task(imported_database(job, tell=told.put_nowait))
+        assert await told.get() == f"another profagent imports {job}: waiting for it"
+        made = (await import_alone(job)).database.stat()
+    assert (await waiting).stat() == made
+    assert told.empty(), "it has imported nothing"
+
+
+async def test_what_imports_for_ever_is_not_waited_for_that_long(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_folder, "LONGEST_WAIT_S", 0.0)
+    async with alone_in_job(job, print):
+        with pytest.raises(StoreError, match="still imports"):
+            await imported_database(job, tell=lambda _: None)
+
+
+def test_imports_at_once_all_tell_the_same(job: Path) -> None:
+    command = [sys.executable, "-c", "from profagent.cli.main import main; main()"]
+    words = [["import", "-dir", str(job)], ["stats", str(job), "--json"]]
+    first = subprocess.run([*command, *words[1]], capture_output=True, check=True).stdout
+    shutil.rmtree(job / "sqlite")
+    running = [subprocess.Popen([*command, *words[i % 2]], stdout=subprocess.PIPE) for i in range(6)]
+    found = [each.communicate()[0] for each in running]
+    assert [each.returncode for each in running] == [0] * 6
+    assert set(found[1::2]) == {first}
+
+
+def test_what_a_killed_import_left_is_not_taken_and_goes(job: Path) -> None:
+    _open(job)
+    database = job / "sqlite" / "profagent.db"
+    for name in ("profagent.new", "profagent.db.00ff.new"):
+        database.with_name(name).write_bytes(b"half")
+    database.unlink()
+    assert _open(job)
+    assert sorted(file.name for file in (job / "sqlite").iterdir()) == ["lock", "profagent.db"]
+
+
+def test_a_file_that_grows_while_it_is_imported_has_it_imported_again(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = LocalJob.end
+
+    def grown(self: LocalJob, unsettled: list[str], orphans: list[str]) -> list[Change]:
+        os.utime(job / "data/acl_api.0.yolo.0")
+        return end(self, unsettled, orphans)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalJob, "end", grown)
+        assert _open(job)
+    assert _open(job)
+    assert not _open(job)
+
+
+@pytest.mark.parametrize(
+    "link", ["sqlite", "sqlite/profagent.db", "sqlite/lock", "log", "log/profagent.log", "summary"]
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_no_link_in_a_job_is_followed(
+    job: Path, tmp_path: Path, link: str, is_there: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = tmp_path / "theirs"
+    target = theirs / "target"
+    theirs.mkdir()
+    if is_there and "/" in link:
+        target.write_bytes(b"mine")
+    elif is_there:
+        target.mkdir()
+        (target / "profagent.db").write_bytes(b"mine")
+    before = {path: path.is_file() and path.read_bytes() for path in theirs.rglob("*")}
+    (job / link).parent.mkdir(exist_ok=True)
+    (job / link).symlink_to(Path(*[".."] * (link.count("/") + 1)) / "theirs" / "target")
+    assert run(["export", "summary", "-dir", str(job)]) == 1
+    told = capsys.readouterr().err
+    assert f"{job / link} is a symbolic link" in told
+    assert "remove the link" in told
+    assert {path: path.is_file() and path.read_bytes() for path in theirs.rglob("*")} == before
 
 
 def test_the_log_grows_by_dated_lines(job: Path) -> None:

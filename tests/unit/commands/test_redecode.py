@@ -131,9 +131,9 @@ def test_without_a_map_that_fits_it_is_refused(workspace: Workspace) -> None:
 
 def test_a_job_directory_s_own_database_is_filled(job: Path, expected: Dump) -> None:
     asyncio.run(import_job(job, CounterMaps(GUESS)))
-    assert redecode_job(job, MAPS).before == "guess"
+    assert asyncio.run(redecode_job(job, MAPS)).before == "guess"
     assert dump(job / "sqlite" / "profagent.db") == expected
-    assert [file.name for file in (job / "sqlite").iterdir()] == ["profagent.db"]
+    assert sorted(file.name for file in (job / "sqlite").iterdir()) == ["lock", "profagent.db"]
 
 
 def test_a_map_that_is_wrong_marks_the_session_and_a_right_one_takes_the_mark_away(workspace: Workspace) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from profagent.cli.main import run
+from profagent.commands.importing import import_job
 from profagent.commands.workspace import Workspace, default_workspace
-from profagent.errors import StoreError, WorkspaceBusyError
+from profagent.commands.workspace_import import WorkspaceImport, import_into
+from profagent.errors import StoreError, UsageError, WorkspaceBusyError
 from profagent.store.database import SCHEMA_VERSION, schema_version
 from tests.daemon.privileges import public_directory, without_privileges
+from tests.fakes.dumps import write_files
+from tests.fakes.job_copy import JOB
+from tests.fakes.small_job import SMALL_JOB
 from tests.unit.store.earlier import database_of_version_1
 
 
@@ -100,7 +107,20 @@ def test_one_that_cannot_be_written_is_told_with_what_to_do() -> None:
         assert schema_version(workspace.database) == 1
 
 
-def test_what_is_no_earlier_database_is_left_to_whoever_reads_it(tmp_path: Path) -> None:
+def test_a_workspace_that_is_not_there_is_told_to_whoever_reads_it(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "none")
-    assert workspace.readable_database() == workspace.database
+    with pytest.raises(UsageError, match="no workspace in"):
+        workspace.readable_database()
     assert not workspace.root.exists()
+
+
+def test_what_is_made_is_for_its_owner_alone_and_what_stands_stays(tmp_path: Path) -> None:
+    (tmp_path / "standing").mkdir(mode=0o755)
+    for root, mode in ((tmp_path / "standing", 0o755), (tmp_path / "above" / "made", 0o700)):
+        job = write_files(tmp_path / JOB, SMALL_JOB)
+        asyncio.run(import_into(WorkspaceImport(job, Workspace(root)), asyncio.Event()))
+        assert run(["export", "summary", "--session", "1", "--workspace", str(root)]) == 0
+        assert (root.stat().st_mode & 0o777, root.parent.stat().st_mode & 0o077) == (mode, 0)
+        open_to_others = {path for path in root.rglob("*") if path.stat().st_mode & 0o077}
+        assert all("exports" in path.parts and path.is_file() for path in open_to_others), open_to_others
+        assert asyncio.run(import_job(job)).database.stat().st_mode & 0o777 == 0o600

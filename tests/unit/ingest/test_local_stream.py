@@ -103,6 +103,16 @@ def test_what_cannot_be_read_any_more_is_a_loss(job: Path) -> None:
     assert told(events) == [("loss", "unreadable")]
 
 
+@pytest.mark.parametrize("path", [PLAIN, PLAIN + ".done"])
+def test_a_fifo_in_the_place_of_a_file_holds_up_nothing(job: Path, path: str) -> None:
+    stream = LocalStream(job, list_job(job))
+    (job / path).unlink()
+    os.mkfifo(job / path)
+    (log,) = (log for log in stream.logs if log.path == PLAIN.encode())
+    events = told([happened.event for happened in stream.events(log, Holding(log.handle))])
+    assert events[-1][0] == ("loss" if path == PLAIN else "chunk"), "nobody vouches for it"
+
+
 def test_what_is_no_file_is_told(job: Path) -> None:
     (job / "data" / "odd").mkdir()
     (happened,) = LocalStream(job, list_job(job)).odd()
