@@ -219,6 +219,20 @@ def test_interval_0_is_explained_once(root: Path) -> None:
         assert host.interrupt().err.count("interval") == 2
 
 
+def test_after_a_restart_of_the_daemon_no_interval_is_guessed(root: Path) -> None:
+    program = Program(root)
+    with _watched_from_start(root) as (board, host):
+        for count in range(2):
+            program.infer()
+            host.out.until(is_event("inference"), count + 1)
+        board.process.kill()
+        board.process.wait()
+        with running("--root", root, listen=board.address):
+            host.err.until("watching", 2)
+            host.err.until("no inference has come for 5 s")
+            assert "interval" not in host.interrupt().err
+
+
 def test_save_keeps_a_session_whole_and_shows_from_now_on(root: Path, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     program = Program(root)

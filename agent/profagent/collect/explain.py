@@ -64,6 +64,8 @@ class Aftermath:
     why: str
     complaint: str
     jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    growing: tuple[str, ...] = ()
+    """Those of them that were written to when the program was gone."""
     elsewhere: tuple[str, ...] = ()
     has_npu: bool = True
     users: tuple[str, ...] = ()
@@ -92,6 +94,7 @@ def causes(after: Aftermath) -> Iterator[Cause]:
     if after.status == 0 and after.free_kib is not None and after.free_kib < LEAST_FREE_KIB:
         yield _DISK_FULL
     if after.jobs:
+        yield from _doubtful(after)
         for job, files in after.jobs.items():
             yield from _of_job(after, job, files)
         if len(after.jobs) > 1 or len(after.users) > 1:
@@ -195,9 +198,24 @@ def _is_unfinished(files: Mapping[str, int]) -> bool:
 def _several(after: Aftermath) -> Iterator[Cause]:
     who = f" ({', '.join(after.users)} have the NPU open)" if after.users else ""
     yield Cause(
-        f"{len(after.jobs)} JOBs came of one run{who}: by the manual figures are wrong when several tasks profile",
+        f"several tasks profile{who}: by the manual figures are wrong then",
         "profile one process at a time",
     )
+
+
+def _doubtful(after: Aftermath) -> Iterator[Cause]:
+    """JOBs of which it cannot be told whether the program made them."""
+    if len(after.jobs) > 1:
+        yield Cause(
+            f"{', '.join(after.jobs)} were made in {after.place.output} while the program ran: which of them are its"
+            " own cannot be told",
+            "see that no other program writes there, and collect again",
+        )
+    for job in after.growing:
+        yield Cause(
+            f"{job} was written to after the program had ended: it is another program's, or of one left running",
+            "see that no other program writes there, and that this one waits for what it starts",
+        )
 
 
 def _without_job(after: Aftermath) -> Iterator[Cause]:

@@ -251,24 +251,30 @@ def program_bytes(place: Place, size: int) -> str:
 
 
 def made_output(place: Place) -> str:
-    """Makes the output directory, as the manual's umask has it; prints the JOBs that are there."""
+    """Makes the output directory, as the manual's umask has it."""
     output = shlex.quote(place.output)
-    return f"(umask 027; mkdir -p {output}) && [ -w {output} ] && {jobs_in(place.output)}"
+    return f"(umask 027; mkdir -p {output}) && [ -w {output} ]"
 
 
-def jobs_in(directory: str) -> str:
-    """Prints the names of the JOBs in a directory."""
-    return f'cd {shlex.quote(directory)} && for each in JOB*; do [ ! -d "$each" ] || echo "$each"; done'
+def jobs_in(*directories: str) -> str:
+    """Prints the paths of the JOBs in these directories."""
+    paths = " ".join(f"{shlex.quote(directory)}/JOB*" for directory in directories)
+    return f'for each in {paths}; do [ ! -d "$each" ] || echo "$each"; done'
+
+
+def written_after(place: Place) -> str:
+    """Prints the paths of the JOBs in which a file was written when the program was gone."""
+    since = shlex.quote(f"{place.run}/status")
+    return f"""for each in {shlex.quote(place.output)}/JOB*; do
+    [ -z "$(find "$each" -type f -newer {since} 2>/dev/null | head -n 1)" ] || echo "$each"
+done"""
 
 
 def facts_after(place: Place) -> str:
     """Prints, as lines `KEY=VALUE`, what is on the board when the program has ended."""
-    run, output = shlex.quote(place.run), shlex.quote(place.output)
-    here = shlex.quote(place.main_directory)
+    output = shlex.quote(place.output)
     return f"""[ ! -e /dev/svp_npu ] || echo npu=yes
-for each in {here}/JOB* {output}/JOB*; do
-    [ ! -d "$each" ] || [ ! "$each" -nt {run}/go ] || echo "job=$each"
-done
+{jobs_in(place.main_directory, place.output)} | sed 's/^/job=/'
 df -Pk {output} | tail -n 1 | sed -n 's/.* \\([0-9][0-9]*\\)  *[0-9][0-9]*% .*/free_kib=\\1/p'
 for each in /proc/[0-9]*/fd; do
     case $(ls -l "$each" 2>/dev/null) in

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from profagent.commands.capture import Capture
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.commands.job_ends import JobEnds
+from profagent.commands.made_jobs import RunRecording
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions, own_consumer
 from profagent.commands.remarks import link_gone, remarks
@@ -115,7 +116,7 @@ class RecordView:
     def changed(self, changes: Sequence[JobChanges]) -> None:
         """Tell losses that the board kept; count inferences, where their number ends the capture."""
         if self._options.made is not None:
-            self._options.made.changed()
+            self._options.made.changed(changes)
         self._ends.take(changes)
         self._end_if_over()
         for loss in (change for batch in changes for change in batch.changes if isinstance(change, KeptLoss)):
@@ -167,7 +168,7 @@ class BoardRecord:
         self._tell = tell if self._is_alone else lambda text: tell(f"{address}: {text}")
         self._stop = asyncio.Event()
         self._view = RecordView(address, options, self._tell, self._stop)
-        self._recording = Recording(
+        self._recording = (Recording if options.made is None else RunRecording)(
             options.workspace,
             store,
             RecordingOptions(

@@ -9,16 +9,15 @@ from profagent.collect.acl_edit import DEFAULTS, edited_acl_json, has_dump
 from profagent.collect.explain import Aftermath
 from profagent.collect.place import Place
 from profagent.collect.program import LARGEST_BYTES, read_main, runs_on
-from profagent.collect.run_steps import facts_after, looked, made_output, program_bytes, settled
+from profagent.collect.run_steps import facts_after, jobs_in, looked, made_output, program_bytes, settled
 from profagent.commands.acl_files import BoardAclFile
 from profagent.doctor.finding import Mark
 from profagent.doctor.roots import plain_path
 from profagent.errors import ProfagentError, UsageError
-from profagent.formats.names import is_job_name
 from profagent.link.messages import Profiling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from profagent.collect.acl_edit import Profiler
     from profagent.collect.program import Main
@@ -30,7 +29,7 @@ __all__ = ["Prepared", "aftermath", "placed", "prepared"]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A program that can be started: its acl.json, what that is to say, and the JOBs that stood there before."""
+    """A program that can be started: its acl.json, what that is to say, and the JOBs (paths) that stood before."""
 
     place: Place
     main: Main
@@ -76,7 +75,7 @@ async def prepared(
             f"cannot use {place.output} on {remote.host}: {ran.complaint}",
             hint="log in as a user who may write there, or name another --remote-dir",
         )
-    before = frozenset(name for name in ran.text.splitlines() if is_job_name(name))
+    before = frozenset((await remote.must(jobs_in(place.output, place.main_directory))).text.splitlines())
     return Prepared(place, main, asked, path, text, before)
 
 
@@ -110,10 +109,12 @@ async def _main(remote: Remote, place: Place, what: str, machine: str) -> Main:
     return main
 
 
-async def aftermath(remote: Remote, ready: Prepared, end: RunEnd, jobs: Mapping[str, Mapping[str, int]]) -> Aftermath:
-    """What there is on the board after the program; `jobs` is what has come. UnreachableError."""
+async def aftermath(
+    remote: Remote, ready: Prepared, end: RunEnd, jobs: Mapping[str, Mapping[str, int]], growing: Collection[str]
+) -> Aftermath:
+    """What there is on the board after the program; `jobs` is what has come, some still grow. UnreachableError."""
     told = [line.partition("=")[::2] for line in (await remote.run(facts_after(ready.place))).text.splitlines()]
-    made = [value for key, value in told if key == "job"]
+    made = [value for key, value in told if key == "job" and value not in ready.before]
     free = [value for key, value in told if key == "free_kib"]
     return Aftermath(
         ready.place,
@@ -124,6 +125,7 @@ async def aftermath(remote: Remote, ready: Prepared, end: RunEnd, jobs: Mapping[
         end.why,
         end.complaint,
         jobs,
+        growing=tuple(growing),
         elsewhere=tuple(made),
         has_npu=("npu", "yes") in told,
         users=tuple(value for key, value in told if key == "user"),

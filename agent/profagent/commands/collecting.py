@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profagent.collect.explain import LOST, Cause, causes, failure
-from profagent.collect.run_steps import jobs_in, released
+from profagent.collect.run_steps import jobs_in, released, written_after
 from profagent.commands.atomic import make_directory
 from profagent.commands.board_record import exit_code_of
 from profagent.commands.board_run import BoardRun
@@ -116,9 +117,10 @@ class _Ended:
     """What is there when the program is gone; `is_whole`: all that it made has come."""
 
     end: RunEnd
-    names: tuple[str, ...]
     summary: dict[str, Any] | None
     is_whole: bool
+    growing: tuple[str, ...] = ()
+    """JOBs that were written to when it was gone."""
 
 
 class _Recording:
@@ -163,6 +165,7 @@ class _Collect:
                     recording = None
                     if ready.asked.records:
                         recording = await stack.enter_async_context(self._recorded(ready))
+                        recording.made.begin()
                     await run.start(self._options.arguments, self._options.environment, ready.acl_json, ready.text)
             end = await self._followed(run, recording)
             if not end.why:
@@ -240,13 +243,20 @@ class _Collect:
 
     async def _drained(self, ready: Prepared, end: RunEnd, recording: _Recording | None) -> _Ended:
         """Wait until what the program made has come, and see what that is."""
-        listed = await self._ssh.persist(lambda remote: remote.run(jobs_in(ready.place.output)))
-        names = [name for name in listed.text.splitlines() if is_job_name(name) and name not in ready.before]
         if recording is None:
-            return _Ended(end, tuple(names), None, is_whole=False)
+            return _Ended(end, None, is_whole=False)
+        names = await self._names(jobs_in(ready.place.output), ready)
         hurried = asyncio.Event() if self._stop.is_set() else self._stop
-        is_whole = await recording.made.settled(names, hurried, self._tell)
-        return _Ended(end, tuple(names), await recording.end(), is_whole=is_whole)
+        is_whole = await recording.made.settled(
+            names, hurried, self._tell, lambda: self._names(written_after(ready.place), ready)
+        )
+        return _Ended(end, await recording.end(), is_whole=is_whole, growing=tuple(sorted(recording.made.growing)))
+
+    async def _names(self, command: str, ready: Prepared) -> list[str]:
+        """Of JOBs whose paths a command prints, but for those that stood there before."""
+        ran = await self._ssh.persist(lambda remote: remote.run(command))
+        names = [posixpath.basename(path) for path in ran.text.splitlines() if path not in ready.before]
+        return [name for name in names if is_job_name(name)]
 
     async def _kept(self, ready: Prepared, ended: _Ended) -> Collected:
         """Bring JOBs to where they were asked for, release those on the board, and say what is odd."""
@@ -259,9 +269,10 @@ class _Collect:
         if options.exports:
             for job in jobs:
                 await export_job(job, options.maps, ready.told, summary["sdk_version"] if summary else "")
-        if options.releases and summary is not None and ended.is_whole and summary["complete"]:
+        # Of several, one may be another program's.
+        if options.releases and summary is not None and ended.is_whole and summary["complete"] and len(jobs) == 1:
             await self._ssh.persist(lambda remote: remote.run(released(ready.place.output, list(summary["jobs"]))))
-        after = await self._ssh.persist(lambda remote: aftermath(remote, ready, ended.end, files))
+        after = await self._ssh.persist(lambda remote: aftermath(remote, ready, ended.end, files, ended.growing))
         failed = failure(after)
         odd = (*([failed] if failed else []), *causes(after))
         return Collected(ended.end.status, tuple(jobs), odd, summary, is_lost=ended.end.why == LOST)

@@ -17,6 +17,7 @@ from profagent.commands.live_checks import LiveChecks
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.remarks import link_gone, remarks
+from profagent.commands.silence import Silence
 from profagent.commands.watching import Watching
 from profagent.export.live import LiveEvents
 from profagent.export.live_job import PATIENCE_S
@@ -39,18 +40,14 @@ if TYPE_CHECKING:
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
 
-# After so long without an inference, say what an interval of 0 does.
-SILENCE_S = 5.0
+# So often it is looked whether there is something to say of a silence.
+LOOK_S = 1.0
 # Under a steady load a JOB may never have caught up for a moment.
 HOLD_S = 1.0
 HELD_INFERENCES = 10_000
 NO_COUNTER_MAP = (
     "no counter map: PMU columns are missing, because no public source says which word of a record is which counter;"
     " name one with --counter-map FILE"
-)
-INTERVAL_ZERO = (
-    "no inference for some seconds. If the program goes on, its interval is 0, the runtime's default: only the first"
-    ' inference after a load is recorded. Set "interval" in its acl.json, and start it again'
 )
 NO_JOB = "no open JOB yet: waiting for a program that records"
 
@@ -86,7 +83,7 @@ class WatchView:
         self._tell = tell
         self._told: set[str] = set()
         self._checks = LiveChecks(options.maps.peak_bytes_per_s)
-        self._job_goes_on = False
+        self._silence = Silence(time.monotonic)
         # What a JOB held when it was found comes in any order: it is shown in time's, when all of it is there.
         self._held: list[Event] = []
         self._held_until_s: dict[str, float] = {}
@@ -107,7 +104,7 @@ class WatchView:
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """Say that the link is gone."""
         self.beginnings.link_is_new()
-        self._job_goes_on = False  # as far as can be known
+        self._silence.unlinked()
         self._tell(link_gone(error, wait_s))
 
     def remark(self, text: str) -> None:
@@ -117,6 +114,7 @@ class WatchView:
     def changed(self, changes: Sequence[JobChanges]) -> None:
         """Show what a batch meant, unless it is from before the watching."""
         for batch in changes:
+            self._silence.take(batch)
             for line in self._checks.feed(batch):
                 self._tell(line)
             if self.beginnings.is_in_past(batch.job):
@@ -138,7 +136,7 @@ class WatchView:
                 self.events.samples.tell(job.name, interval_of(job.profiling.interval))
             if not self.beginnings.offers_all(job.name):
                 self.events.samples.miss(job.name)
-        self._job_goes_on = any(job.caught_up and job.state in ("open", "quiet") for job in jobs)
+        self._silence.jobs_changed(jobs)
         for job in jobs:
             if job.caught_up:
                 self.beginnings.caught_up(job.name)
@@ -171,13 +169,11 @@ class WatchView:
                 self._show(event)
 
     async def mind_silence(self) -> None:
-        """Say once why nothing comes, when a JOB has not finished and no inference comes."""
-        seen = 0
+        """Say that nothing comes, when a JOB has not finished and no inference comes."""
         while True:
-            await asyncio.sleep(SILENCE_S)
-            if self._job_goes_on and self.events.inferences == seen:
-                self._tell_once(INTERVAL_ZERO)
-            seen = self.events.inferences
+            await asyncio.sleep(LOOK_S)
+            if (remark := self._silence.remark()) is not None:
+                self._tell(remark)
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:

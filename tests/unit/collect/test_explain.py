@@ -105,7 +105,14 @@ def test_an_interval_of_0_is_named_where_one_inference_came() -> None:
 
 def test_several_jobs_are_several_tasks() -> None:
     after = replace(AFTER, jobs={JOB: WHOLE, JOB[:-1] + "B": WHOLE}, users=("main /proc/7",))
-    assert "2 JOBs came of one run (main /proc/7" in told(after)
+    assert "several tasks profile (main /proc/7" in told(after)
+
+
+def test_of_several_jobs_it_is_not_guessed_which_is_the_programs() -> None:
+    other = JOB[:-1] + "B"
+    after = replace(AFTER, jobs={JOB: WHOLE, other: WHOLE}, growing=(other,))
+    assert f"{JOB}, {other} were made in /app/profiling while the program ran" in told(after)
+    assert f"{other} was written to after the program had ended" in told(after)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
 from profagent.commands import made_jobs
-from profagent.commands.made_jobs import MadeJobs
-from profagent.link.messages import JobStatus
+from profagent.commands.made_jobs import MadeJobs, RunRecording
+from profagent.commands.recording_options import RecordingOptions
+from profagent.commands.workspace import Workspace
+from profagent.link.messages import JobStatus, Loss
+from profagent.link.session import Happened
+from profagent.store.store import Store
+from tests.unit.commands.link import Sender
 
-JOB, OLD = "JOB" + "A" * 29, "JOB" + "B" * 29
+JOB, OLD, LATER = ("JOB" + letter * 29 for letter in "ABC")
 
 
 def status(state: str = "open", name: str = JOB, *, caught_up: bool = True, directory: str = "/out") -> JobStatus:
@@ -20,13 +27,13 @@ def status(state: str = "open", name: str = JOB, *, caught_up: bool = True, dire
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> MadeJobs:
     monkeypatch.setattr(made_jobs, "_LOOK_S", 0.001)
-    jobs = MadeJobs("/out", {OLD})
+    jobs = MadeJobs("/out", {f"/out/{OLD}"})
     jobs.linked()
+    jobs.begin()
     return jobs
 
 
-def test_only_new_jobs_of_the_directory_are_the_programs() -> None:
-    made = MadeJobs("/out", {OLD})
+def test_only_new_jobs_of_the_directory_are_the_programs(made: MadeJobs) -> None:
     assert made.wants(status(), listed=False)
     assert not made.wants(status(), listed=True)
     assert not made.wants(status(name=OLD), listed=False)
@@ -41,9 +48,15 @@ async def test_a_program_waits_until_the_board_has_listed_its_jobs(made: MadeJob
     await waiting
 
 
-async def settled(made: MadeJobs, *names: str, stop: asyncio.Event | None = None) -> tuple[bool, list[str]]:
+async def settled(
+    made: MadeJobs, *names: str, stop: asyncio.Event | None = None, written: Collection[str] = ()
+) -> tuple[bool, list[str]]:
     lines: list[str] = []
-    whole = await made.settled(names, stop or asyncio.Event(), lines.append)
+
+    async def written_to() -> Collection[str]:
+        return written
+
+    whole = await made.settled(names, stop or asyncio.Event(), lines.append, written_to)
     return whole, lines
 
 
@@ -92,3 +105,41 @@ async def test_a_stop_ends_the_wait(made: MadeJobs) -> None:
     stop = asyncio.Event()
     stop.set()
     assert await settled(made, JOB, stop=stop) == (False, [])
+
+
+async def test_what_came_before_the_program_was_started_is_not_its_own_and_not_waited_for() -> None:
+    made = MadeJobs("/out", ())
+    made.linked()
+    assert not made.wants(status(name=OLD), listed=False)
+    made.begin()
+    assert made.wants(status(), listed=False)
+    made.jobs_changed([status("finished")])
+    assert await settled(made, JOB, OLD) == (True, [])
+
+
+async def test_what_is_made_when_the_program_is_gone_is_not_its_own(made: MadeJobs) -> None:
+    made.jobs_changed([status("finished")])
+    assert await settled(made, JOB) == (True, [])
+    assert made.wants(status(), listed=False)
+    assert not made.wants(status(name=LATER), listed=False)
+
+
+async def test_a_job_that_goes_on_growing_is_not_waited_for(made: MadeJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(made_jobs, "REST_S", 0.01)
+    made.jobs_changed([status(caught_up=False), status("finished", LATER)])
+    assert await settled(made, JOB, LATER, written=[JOB]) == (False, [])
+    assert made.growing == {JOB}
+
+
+async def test_losses_that_the_board_keeps_of_other_jobs_are_left_to_the_next_session(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    with workspace.locked():
+        async with Store(workspace.database) as store:
+            recording = RunRecording(workspace, store, RecordingOptions(lambda: 1, source="collect", always_new=True))
+            sender = Sender(recording)
+            await sender.open()
+            for number, job in enumerate((OLD, sender.job), 1):
+                loss = Loss(0, 0, "disk-full", "no space", 0, number, job, 10, 20)
+                await sender.happen(Happened("", None, loss))
+            told = (await recording.session.summary())["kept_losses"]
+            assert [loss["job"] for loss in told] == [sender.job]

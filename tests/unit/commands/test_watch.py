@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from profagent.commands.counter_maps import CounterMaps, simulated_map
-from profagent.commands.watch import INTERVAL_ZERO, NO_COUNTER_MAP, NO_JOB, WatchOptions, WatchView
+from profagent.commands.watch import NO_COUNTER_MAP, NO_JOB, WatchOptions, WatchView
 from profagent.errors import UnreachableError
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import JobChanges
@@ -130,63 +128,6 @@ def test_waiting_for_a_program_is_told_once() -> None:
     viewed.view.jobs_changed([])
     viewed.view.jobs_changed([])
     assert viewed.told == [NO_JOB]
-
-
-class _Enough(Exception):  # noqa: N818 - an end, not a fault
-    pass
-
-
-async def _minded(viewed: Viewed, looks: int, monkeypatch: pytest.MonkeyPatch, *, inferring: bool = False) -> None:
-    """Let so many silences pass, without waiting for them."""
-    passed = 0
-
-    async def pass_at_once(_: float) -> None:
-        nonlocal passed
-        passed += 1
-        if passed > looks:
-            raise _Enough
-        if inferring:
-            viewed.infer(passed)
-
-    monkeypatch.setattr("asyncio.sleep", pass_at_once)
-    with pytest.raises(_Enough):
-        await viewed.view.mind_silence()
-
-
-async def test_silence_of_a_job_that_goes_on_is_explained_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    viewed = Viewed(from_start=True)
-    viewed.follow()
-    viewed.state("open", caught_up=True)
-    await _minded(viewed, 3, monkeypatch)
-    assert viewed.told == [INTERVAL_ZERO]
-
-
-async def test_silence_is_no_wonder_while_the_link_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    viewed = Viewed(from_start=True)
-    viewed.follow()
-    viewed.state("open", caught_up=True)
-    viewed.view.unlinked(UnreachableError.at("euler:1", "revoked"), 30.0)
-    await _minded(viewed, 3, monkeypatch)
-    assert INTERVAL_ZERO not in viewed.told
-
-
-async def test_inferences_need_no_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
-    viewed = Viewed(from_start=True)
-    viewed.follow()
-    viewed.state("open", caught_up=True)
-    await _minded(viewed, 3, monkeypatch, inferring=True)
-    assert INTERVAL_ZERO not in viewed.told
-
-
-@pytest.mark.parametrize(("state", "caught_up"), [("finished", True), ("open", False)])
-async def test_silence_is_no_wonder_without_a_job_that_goes_on(
-    state: str, caught_up: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    viewed = Viewed(from_start=True)
-    viewed.follow()
-    viewed.state(state, caught_up=caught_up)
-    await _minded(viewed, 3, monkeypatch)
-    assert viewed.told == []
 
 
 def test_a_board_is_named() -> None:
