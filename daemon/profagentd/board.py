@@ -166,7 +166,7 @@ class Board:
 
     def changed(self, place: Place, touches: Mapping[bytes, Touch]) -> None:
         """These names may have changed; a JOB from which names only go is not at work."""
-        is_work = any(touch & (Touch.WRITTEN | Touch.MADE) for touch in touches.values())
+        is_work = any(touch & (Touch.WRITTEN | Touch.CLOSED | Touch.MADE) for touch in touches.values())
         job = self._changed_job(place) if is_work else self._shrunk_job(place)
         if job:
             for listener in self._listeners:

@@ -27,6 +27,7 @@ class Touch(enum.Flag):
     REMADE = enum.auto()  # another file was made when one that had been made was gone
     UNSURE = enum.auto()  # any of it may have happened
     COVERED = enum.auto()  # of a `.done`: the data of its inference were announced, or stand before it
+    CLOSED = enum.auto()  # closed by who may have written to it before
 
     @property
     def is_mere_end(self) -> bool:
@@ -42,7 +43,7 @@ def joined(earlier: Touch, later: Touch) -> Touch:
 
 
 _HINT = Touch.HINT
-_MADE_ONLY = (Touch.MADE, Touch.MADE | Touch.WRITTEN)
+_MADE_ONLY = tuple(Touch.MADE | more for more in (_HINT, Touch.WRITTEN, Touch.CLOSED, Touch.WRITTEN | Touch.CLOSED))
 _MERE_ENDS = (Touch.DELETED, Touch.MOVED, Touch.DELETED | Touch.MOVED)
 
 

@@ -155,6 +155,7 @@ class Cleaner:
 
     async def _facts(self, job: Job, *, is_over: bool) -> JobFacts:
         """What stands in a JOB; nothing where that cannot be read."""
+        await self._deliveries.recall(job.place)
         look = Look(moment(self._clock).wall_us * 1000, self._deliveries.has, self._policy.delete_undelivered)
         try:
             return await on_disk(job.place.root, look.facts, job.place, is_over)
@@ -252,6 +253,7 @@ class Cleaner:
                 _LOGGER.info("%s was delivered and is deleted", job.name)
                 self._deleted.forget(job.place)
                 await self._deleted.save()
+                await self._deliveries.drop(job.place)
         except (NotOurs, OSError) as error:
             self._refuse(job.place, f"{error}: the empty directory stays")
             self._deliveries.give_news_back(job.place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagentd.cleaning import Cleaner
-from profagentd.delivery import Deliveries
+from profagentd.delivery import SETTLE_S, Deliveries
 from profagentd.space import SpaceWatch
 
 if TYPE_CHECKING:
@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from profagentd.board import Board
     from profagentd.clock import Clock
     from profagentd.deleted import Deleted
+    from profagentd.kept_deliveries import KeptDeliveries
     from profagentd.losses import KeptLosses
     from profagentd.opening import Fingerprint, Place
     from profagentd.retention import Policy
     from profagentd.roots import Roots
+
+
+# How often deliveries are kept.
+KEEP_S = 0.25
 
 
 class Custody:
@@ -32,6 +37,7 @@ class Custody:
         board: Board,
         losses: KeptLosses,
         deleted: Deleted,
+        delivered: KeptDeliveries,
         *,
         has_npu: bool,
     ) -> None:
@@ -40,7 +46,7 @@ class Custody:
         self.losses = losses
         self.space = SpaceWatch(roots, clock, board, losses)
         self._clock = clock
-        self._deliveries = Deliveries(policy.retain_for)
+        self._deliveries = Deliveries(policy.retain_for, delivered)
         self._cleaner = Cleaner(
             policy, roots, clock, board, self._deliveries, deleted, losses, self.space, has_npu=has_npu
         )
@@ -49,7 +55,13 @@ class Custody:
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What is to run as long as the daemon does."""
-        return [self.space.run(), self._cleaner.run()]
+        return [self.space.run(), self._cleaner.run(), self._keep_deliveries()]
+
+    async def settle(self) -> None:
+        """Nobody is served any more: keep what was delivered last."""
+        if self._deliveries.has_unkept:
+            await self._clock.sleep(SETTLE_S)
+            await self._deliveries.keep(self._clock.monotonic())
 
     def change_policy(self, policy: Policy) -> None:
         """Another policy from now on; what was delivered is told anew by streams that begin after this."""
@@ -64,3 +76,8 @@ class Custody:
         return lambda place, path, seen: self._deliveries.delivered(
             consumer, place, path, seen, self._clock.monotonic()
         )
+
+    async def _keep_deliveries(self) -> None:
+        while True:
+            await self._deliveries.keep(self._clock.monotonic())
+            await self._clock.sleep(KEEP_S)

@@ -21,6 +21,7 @@ from profagentd.deleted import Deleted
 from profagentd.describe import identify
 from profagentd.examine import Examiner
 from profagentd.gate import Gate
+from profagentd.kept_deliveries import KeptDeliveries
 from profagentd.leash import held
 from profagentd.losses import KeptLosses
 from profagentd.named_roots import real_roots
@@ -94,9 +95,8 @@ class _Daemon:
         self._watch = Watch(roots, config.depth, clock, self._board, scan=config.scan, acl_json=config.acl_json)
         state = _state_directory(orders)
         self._losses, self._deleted = KeptLosses(state), Deleted(state)
-        self._custody = Custody(
-            config.policy, roots, clock, self._board, self._losses, self._deleted, has_npu=not is_simulated
-        )
+        kept = self._losses, self._deleted, KeptDeliveries(state)
+        self._custody = Custody(config.policy, roots, clock, self._board, *kept, has_npu=not is_simulated)
         gate = Gate(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
         identity = identify(config.identity, filesystem)
         certificates = (config.tls_cert, config.tls_ca)
@@ -153,6 +153,7 @@ class _Daemon:
         self._notifier.stopping(f"stopping; {self.status}")
         await until_first(self._server.drain(), self._clock.sleep(DRAIN_S))
         await self._server.stop()
+        await self._custody.settle()
 
 
 def _asked_by(*signals: signal.Signals) -> asyncio.Event:
@@ -168,7 +169,7 @@ def _credentials(config: DaemonConfig) -> grpc.ServerCredentials | None:
 
 
 def _state_directory(orders: Orders) -> Path | None:
-    """Where losses and deletions are kept; those of a simulated board are of no interest after it."""
+    """Where losses, deletions and deliveries are kept; those of a simulated board are of no interest after it."""
     return Path(orders.config.state) if orders.config.state else None if orders.simulation else STATE_DIRECTORY
 
 

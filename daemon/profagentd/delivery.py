@@ -1,6 +1,7 @@
-"""Which logs each consumer has, as long as they stand on the board; kept in memory only.
+"""Which logs each consumer has, as long as they stand on the board.
 
-A daemon that starts anew hears it again: each complete log is announced, held, completed and acknowledged anew.
+A daemon that starts anew reads what an earlier one kept, and hears it again: each complete log is announced, held,
+completed and acknowledged anew.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import itertools
 import struct
 from typing import TYPE_CHECKING
 
+from profagentd.kept_deliveries import RECORD_BYTES, KeptDeliveries, file_key, log_key
 from profagentd.logs import LogKind, done_of, ended_by, kind_of
 from profagentd.opening import Fingerprint
 from profagentd.state import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from profagentd.board import Job
     from profagentd.changes import Touch
@@ -24,38 +26,48 @@ if TYPE_CHECKING:
 SETTLE_S = 0.5
 # A file's fingerprint and a bit for each consumer: there may be as many of them as there are files.
 _MARK = struct.Struct("<QQqQ")
-# The bit of each consumer where none is named.
-_ANYONE = 1
+# Whose delivery counts where nobody is named: whoever's.
+_ANYONE = ""
+# A JOB's file of records is written anew when it has this many more than twice as many as there are logs.
+SPARE_RECORDS = 10_000
 
 
 class Deliveries:
     """A listener of the board: whatever seems to happen to a log takes its delivery back."""
 
-    def __init__(self, retain_for: Sequence[str]) -> None:
+    def __init__(self, retain_for: Sequence[str], kept: KeptDeliveries) -> None:
+        self._kept = kept
         self._bits: dict[str, int] = {}
         self._all = 0
         self._marks: dict[Place, dict[bytes, bytes]] = {}
         self._due: dict[Place, dict[bytes, float]] = {}  # data and other logs that may be whole, with their time
         self._news: set[Place] = set()  # JOBs of which more may go than did
+        self._earlier: dict[Place, dict[bytes, bytes]] = {}  # what was kept before, by its keys
+        self._unkept: dict[tuple[Place, bytes], float] = {}  # logs whose delivery is to be kept, with its time
         self.expect(retain_for)
 
     def expect(self, retain_for: Sequence[str]) -> None:
-        """These consumers, or anyone when none is named, must have a log; earlier deliveries are not known any more."""
-        self._bits = {consumer: 1 << number for number, consumer in enumerate(retain_for)}
-        self._all = (1 << len(retain_for)) - 1 or _ANYONE
-        self._marks.clear()
-        self._due.clear()
+        """These consumers, or anyone when none is named, must have a log; of earlier ones what was kept counts."""
+        self._bits = {consumer: 1 << number for number, consumer in enumerate(retain_for or (_ANYONE,))}
+        self._all = (1 << len(self._bits)) - 1
+        for known in (self._marks, self._due, self._earlier, self._unkept):
+            known.clear()
 
     def delivered(self, consumer: str, place: Place, path: bytes, seen: Fingerprint, now: float) -> None:
         """The consumer has the whole of this log, as it was when it had this fingerprint."""
-        bit = self._bits.get(consumer) if self._bits else _ANYONE
+        counted = consumer if consumer in self._bits else _ANYONE
+        bit = self._bits.get(counted)
         if bit is None:
             return
         marks = self._marks.setdefault(place, {})
         known, bits = _unpacked(marks[path]) if path in marks else (None, 0)
         marks[path] = _packed(seen, bit | bits if known == seen else bit)
         self._due.setdefault(place, {})[ended_by(path) or path] = now + SETTLE_S
+        self._unkept.pop((place, path), None)  # in the order of their times
+        self._unkept[place, path] = now + SETTLE_S
         self._news.add(place)
+        if earlier := self._earlier.get(place):
+            earlier.pop(log_key(counted, place, path), None)
 
     def has_news(self, place: Place) -> bool:
         """Whether anything was delivered of the JOB, or changed in it, since the news were taken."""
@@ -72,7 +84,14 @@ class Deliveries:
     def has(self, place: Place, path: bytes, seen: Fingerprint) -> bool:
         """Whether every consumer has this very file. Any thread may ask."""
         mark = self._marks.get(place, {}).get(path)
-        return mark is not None and _unpacked(mark) == (seen, self._all)
+        known, bits = _unpacked(mark) if mark else (seen, 0)
+        if known != seen:
+            return False
+        return all(bits & bit or self._had(consumer, place, path, seen) for consumer, bit in self._bits.items())
+
+    def _had(self, consumer: str, place: Place, path: bytes, seen: Fingerprint) -> bool:
+        earlier = self._earlier.get(place)
+        return bool(earlier and earlier.get(log_key(consumer, place, path)) == file_key(seen))
 
     def due(self, place: Place, now: float, limit: int) -> list[tuple[tuple[bytes, Fingerprint], ...]]:
         """Logs, with their `.done`, that every consumer has and that have settled; each once, unless offered again."""
@@ -89,9 +108,12 @@ class Deliveries:
 
     def forget(self, place: Place, paths: Iterable[bytes]) -> None:
         """These are not there any more, or are not what they were."""
+        earlier = self._earlier.get(place) or {}
         for path in paths:
             self._marks.get(place, {}).pop(path, None)
             self._due.get(place, {}).pop(path, None)
+            for consumer in self._bits if earlier else ():
+                earlier.pop(log_key(consumer, place, path), None)
 
     def _together(self, place: Place, path: bytes) -> tuple[tuple[bytes, Fingerprint], ...]:
         """A log and its `.done`; nothing when a part is missing that somebody still is to have."""
@@ -101,6 +123,50 @@ class Deliveries:
         if len(known) < len(paths) or any(bits != self._all for _, _, bits in known):
             return ()
         return tuple((each, seen) for each, seen, _ in known)
+
+    # What is kept
+
+    @property
+    def has_unkept(self) -> bool:
+        """Whether there are deliveries that a daemon that starts anew would not know."""
+        return bool(self._unkept)
+
+    async def recall(self, place: Place) -> None:
+        """Know what was delivered of a JOB before it was found."""
+        if place not in self._earlier:
+            found = await self._kept.read(place)
+            self._earlier.setdefault(place, found)
+
+    async def keep(self, now: float) -> None:
+        """Keep the deliveries that have settled, and stand: from then on a restart changes nothing about them."""
+        settled = [log for log, _ in itertools.takewhile(lambda each: each[1] <= now, self._unkept.items())]
+        records: dict[Place, list[bytes]] = {}
+        for place, path in settled:
+            del self._unkept[place, path]
+            mark = self._marks.get(place, {}).get(path)
+            if mark:
+                records.setdefault(place, []).extend(self._records(place, path, mark))
+        for place, news in records.items():
+            await self.recall(place)
+            size = await self._kept.append(place, b"".join(news))
+            logs = len(self._marks.get(place, {})) * len(self._bits) + len(self._earlier.get(place, {}))
+            if size > (2 * logs + SPARE_RECORDS) * RECORD_BYTES:
+                await self._kept.replace(place, self._all_records(place))
+
+    async def drop(self, place: Place) -> None:
+        """The JOB itself was deleted."""
+        await self._kept.drop(place)
+
+    def _records(self, place: Place, path: bytes, mark: bytes) -> Iterator[bytes]:
+        seen, bits = _unpacked(mark)
+        return (log_key(each, place, path) + file_key(seen) for each, bit in self._bits.items() if bits & bit)
+
+    def _all_records(self, place: Place) -> Iterator[bytes]:
+        marks, earlier = dict(self._marks.get(place, {})), dict(self._earlier.get(place, {}))
+        yield from itertools.starmap(bytes.__add__, earlier.items())
+        for path, mark in marks.items():
+            if (place, path) not in self._unkept:
+                yield from self._records(place, path, mark)
 
     # What the board tells
 
@@ -113,7 +179,7 @@ class Deliveries:
     def names_changed(self, job: Job, touches: Mapping[bytes, Touch]) -> None:
         """What was written, made or removed is to be delivered again."""
         self._news.add(job.place)
-        if job.place in self._marks:
+        if job.place in self._marks or job.place in self._earlier:
             self.forget(job.place, (path for path, touch in touches.items() if touch))
 
     def names_removed(self, job: Job) -> None:
@@ -121,10 +187,10 @@ class Deliveries:
         self._news.add(job.place)
 
     def anything_changed(self, job: Job) -> None:
-        """Everything is announced again, and so delivered again."""
+        """Everything is announced again, and so delivered again; until then what was kept counts."""
         self._news.add(job.place)
-        self._marks.pop(job.place, None)
-        self._due.pop(job.place, None)
+        for known in (self._marks, self._due, self._earlier):
+            known.pop(job.place, None)
 
 
 def _packed(seen: Fingerprint, bits: int) -> bytes:

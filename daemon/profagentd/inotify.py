@@ -65,7 +65,7 @@ class Notice(NamedTuple):
 
 @lru_cache
 def _touch(mask: int) -> Touch:
-    touch = Touch.WRITTEN if mask & (_MODIFY | _CLOSE_WRITE) else Touch.HINT
+    touch = Touch.WRITTEN if mask & _MODIFY else Touch.CLOSED if mask & _CLOSE_WRITE else Touch.HINT
     touch |= Touch.MADE if mask & _MADE else Touch.HINT
     touch |= Touch.REMADE if mask & _REMADE else Touch.HINT
     touch |= Touch.DELETED if mask & _DELETE else Touch.HINT

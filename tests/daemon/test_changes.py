@@ -88,7 +88,7 @@ def test_what_was_made_and_stayed_is_taken_if_it_is_wanted_oldest_first() -> Non
         b"moved": Touch.MADE | Touch.WRITTEN | Touch.MOVED,
         b"hint": Touch.HINT,
     }
-    made = {b"c": Touch.MADE, b"a": Touch.MADE | Touch.WRITTEN, b"b": Touch.MADE}
+    made = {b"c": Touch.MADE, b"a": Touch.MADE | Touch.WRITTEN, b"b": Touch.MADE | Touch.CLOSED}
     for path, touch in {**others, **made}.items():
         changes.note(path, touch)
     assert changes.take_made(2, lambda path, is_made: is_made and path != b"unwanted") == [b"c", b"a"]

@@ -15,6 +15,7 @@ from profagentd.board import Board, Job
 from profagentd.cleaning import RETRY_S, SWEEP_S, Cleaner
 from profagentd.deleted import Deleted
 from profagentd.delivery import SETTLE_S, Deliveries
+from profagentd.kept_deliveries import KeptDeliveries
 from profagentd.losses import KeptLosses
 from profagentd.opening import Place, fingerprint
 from profagentd.removal import NotOurs
@@ -44,7 +45,7 @@ class Bench:
         self.root = os.fsencode(disk)
         self.clock = FakeClock()
         self.board = Board(self.clock, QUIET_S)
-        self.deliveries = Deliveries(policy.retain_for)
+        self.deliveries = Deliveries(policy.retain_for, KeptDeliveries(None))
         self.board.add_listener(self.deliveries)
         self.deleted = Deleted(None)
         self.kept = KeptLosses(None)

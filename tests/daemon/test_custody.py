@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
+from profagentd.custody import KEEP_S
+from profagentd.delivery import SETTLE_S
+from profagentd.losses import FILE_NAME
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job, running
 from tests.daemon.wire_client import Client, connect, digest, following
 from tests.fakes.small_disk import small_disk
@@ -47,6 +51,12 @@ async def until_written(file: Path) -> None:
             return
         await asyncio.sleep(0.05)
     raise AssertionError(file)
+
+
+def lost_logs(state: Path) -> list[int]:
+    """Of each loss that is kept."""
+    file = state / FILE_NAME
+    return [json.loads(loss)["lost_logs"] for loss in file.read_text("ascii").splitlines()] if file.exists() else []
 
 
 async def copied(client: Client, job: Path, consumer: str) -> None:
@@ -123,6 +133,28 @@ async def test_what_goes_while_a_client_is_asked_about_it_is_lost_once(tmp_path:
             (loss,) = client.losses
             assert (loss.reason, loss.lost_logs) == ("deleted-undelivered", 2)
             assert loss.lost_bytes == 1024 + len(AICORE_DONE % 1024)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("consumers", ["ab", "a"])
+async def test_what_every_consumer_has_is_no_loss_after_a_restart(
+    tmp_path: Path, end: signal.Signals, consumers: str
+) -> None:
+    policy = (*ROOM, "--retain-for", "a", "--retain-for", "b", "--state", tmp_path / "state")
+    with small_disk(tmp_path / "board", DISK_BYTES) as disk:
+        job = complete_job(disk)
+        with running("--root", disk, *policy) as daemon:
+            for consumer in consumers:
+                async with following(daemon.address) as client:
+                    await copied(client, job, consumer)
+            if end is signal.SIGKILL:
+                await asyncio.sleep(2 * (SETTLE_S + KEEP_S))
+            daemon.process.send_signal(end)
+            daemon.process.wait(20)
+        (disk / "fill").write_bytes(bytes(DISK_BYTES * 6 // 10))
+        with running("--root", disk, *policy):
+            await until_gone(job)
+    assert lost_logs(tmp_path / "state") == ([2] if consumers == "a" else [])
 
 
 async def test_after_a_restart_what_a_client_holds_is_delivered_again_without_its_bytes(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from profagentd.changes import Touch
 from profagentd.custody import Custody
 from profagentd.deleted import FILE_NAME, JOBS_LIMIT, LOST_LIMIT, SERIES_LIMIT, Deleted
 from profagentd.events import StartReason
+from profagentd.kept_deliveries import KeptDeliveries
 from profagentd.log import Log
 from profagentd.logs import LogKind
 from profagentd.losses import KeptLosses
@@ -101,7 +102,7 @@ async def test_losses_are_known_file_by_file_until_they_prove_to_stand() -> None
 async def test_of_a_file_that_is_made_under_the_name_of_a_lost_one_no_loss_is_kept(*, is_sure: bool) -> None:
     deleted, clock = Deleted(None), FakeClock()
     board = Board(clock, 60.0)
-    Custody(Policy(), Roots(()), clock, board, KeptLosses(None), deleted, has_npu=False)
+    Custody(Policy(), Roots(()), clock, board, KeptLosses(None), deleted, KeptDeliveries(None), has_npu=False)
     board.found(PLACE, 1, 1, is_scanned=False)
     for place in (PLACE, OTHER):
         deleted.lose(place, [path(0), path(1)])

@@ -10,6 +10,7 @@ import pytest
 from profagentd.board import Board, Job
 from profagentd.changes import Touch
 from profagentd.delivery import SETTLE_S, Deliveries
+from profagentd.kept_deliveries import KeptDeliveries
 from profagentd.opening import Fingerprint, Place
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import make_job
@@ -26,7 +27,7 @@ class Bench:
 
     def __init__(self, root: Path) -> None:
         self.board = Board(FakeClock(), 60.0)
-        self.deliveries = Deliveries(("a", "b"))
+        self.deliveries = Deliveries(("a", "b"), KeptDeliveries(None))
         self.board.add_listener(self.deliveries)
         self.place = Place(os.fsencode(root), os.fsencode(make_job(root).name))
         self.board.found(self.place, WALL_US, WALL_US, is_scanned=False)
@@ -95,7 +96,7 @@ def test_it_is_asked_for_this_very_file(bench: Bench) -> None:
 
 
 def test_where_no_consumer_is_named_anyone_counts(bench: Bench) -> None:
-    deliveries = Deliveries(())
+    deliveries = Deliveries((), KeptDeliveries(None))
     assert not deliveries.has(bench.place, DATA, SEEN)
     deliveries.delivered("whoever", bench.place, DATA, SEEN, NOW)
     assert deliveries.has(bench.place, DATA, SEEN)

@@ -364,6 +364,26 @@ async def test_a_removed_log_that_was_never_seen_is_a_loss(tmp_path: Path) -> No
                 await client.until(lambda: client.copy(NAME).is_removed)
 
 
+@pytest.mark.parametrize("late", [b"", RECORD], ids=["whole", "written to"])
+async def test_a_log_that_is_closed_and_removed_is_a_loss_when_something_was_written_since_it_was_read(
+    tmp_path: Path, late: bytes
+) -> None:
+    job = make_job(tmp_path)
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(holds(client, job))
+            with (job / "data" / NAME).open("wb", buffering=0) as file:
+                file.write(RECORD)
+                await client.until(holds(client, job))
+                file.write(late)
+            (job / "data" / NAME).unlink()
+            await client.until(lambda: client.copy(NAME).is_removed)
+            is_whole = bytes(client.copy(NAME).data) == RECORD + late
+            assert [loss.reason for loss in client.losses] == ([] if is_whole else ["removed-unread"])
+            assert is_whole or late
+
+
 async def test_ten_thousand_files_are_copied_through_the_window(tmp_path: Path) -> None:
     job = make_job(tmp_path)
     for number in range(5_000):

@@ -35,7 +35,8 @@ def test_notices_are_read_one_after_the_other() -> None:
     ("mask", "touch"),
     [
         (0x2, Touch.WRITTEN),
-        (0x8, Touch.WRITTEN),
+        (0x8, Touch.CLOSED),
+        (0xA, Touch.WRITTEN),
         (0x4, Touch.HINT),
         (0x100, Touch.MADE),
         (0x80, Touch.MADE),

@@ -68,6 +68,15 @@ def endless_losses(talk: Talk) -> Iterator[Message]:
         )
 
 
+def endless_empty_losses(talk: Talk) -> Iterator[Message]:
+    """Messages that are full of losses which say nothing: a million of them are smaller than a message may be."""
+    yield from greeted(talk)
+    one = wire.Batch(events=[wire.Event(loss=wire.Loss())]).SerializeToString()
+    full = Message(batch=wire.Batch.FromString(one * 1_000_000))
+    while True:
+        yield full
+
+
 def endless_tables(talk: Talk) -> Iterator[Message]:
     """Models without end, each with a table of as many layers as there may be."""
     yield from greeted(talk)
@@ -184,6 +193,7 @@ ENDLESS: dict[str, Script] = {
     "log": endless_log,
     "jobs": endless_jobs,
     "losses": endless_losses,
+    "empty losses": endless_empty_losses,
     "tables": endless_tables,
     "bad paths": endless_bad_paths,
     "models": endless_models,

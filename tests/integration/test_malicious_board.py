@@ -155,6 +155,7 @@ def damaged(event: wire.Event) -> wire.Event:
 
 LOGS = [b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(5000)]
 MANY = [announced(*LOGS[first : first + 1000], first=first + 1) for first in range(0, 5000, 1000)]
+LOSS = wire.Event(loss=wire.Loss())
 STRAY = wire.AnnouncedLog(handle=1, job=9, path=b"a", kind=wire.LOG_KIND_DATA)
 BREACHES: dict[str, tuple[Script, str]] = {
     "a message before Welcome": (after_open(listed()), "came before Welcome"),
@@ -168,6 +169,8 @@ BREACHES: dict[str, tuple[Script, str]] = {
     "a kind of log that is none": (after_select(announced(b"data/a", kind=77)), "kind 77"),
     "a path of 1,025 bytes": (after_select(announced(b"a/" * 512 + b"b")), "path of 1025 bytes"),
     "a page of 1,001 logs": (after_select(announced(*(b"%d" % n for n in range(1001)))), "1,001 entries"),
+    "a batch of 1,001 events": (after_select(batch(*[LOSS] * 1001)), "1,001 entries"),
+    "1,001 released logs": (after_select(Message(released=wire.Released(handles=range(1, 1002)))), "1,001 entries"),
     "too many logs": (after_select(*MANY), "more than 4,096 logs"),
     "two logs of one path": (after_select(announced(GOOD, GOOD)), "two handles"),
     "a handle used twice": (after_log(announced(b"data/other")), "announced twice"),

@@ -9,7 +9,7 @@ import pytest
 
 from profagent.commands.boards_file import BoardEntry, BoardsFile
 from profagent.commands.keys import Keys
-from tests.integration.board import running, simulated
+from tests.integration.board import content, running, simulated
 from tests.integration.host import Ended, profagent
 
 IDENTITY = "0f0e0d0c-0b0a-4000-8000-000102030405"
@@ -84,6 +84,30 @@ def test_another_certificate_under_a_name_is_refused(root: Path, tmp_path: Path)
         assert ended.code == 3
         assert made.certificate.fingerprint in ended.err
         assert "ab" * 32 in ended.err
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["certificate", "boards.toml"])
+def test_another_board_cannot_write_over_ones_history(root: Path, tmp_path: Path, *, is_told: bool) -> None:
+    keys = Keys(tmp_path / "profagent" / "keys")
+    keys.init("lab-3")
+    own, others = (
+        keys.issue_board(name, ("0.0.0.0",), identity=identity if is_told else "")
+        for name, identity in (("euler", IDENTITY), ("other", "another"))
+    )
+    simulated(tmp_path / "other", 7)
+    for made, directory, code in ((own, root, 0), (others, tmp_path / "other", 3)):
+        tls = [f"--tls-{name}={made.folder / file}" for name, file in FILES.items()]
+        claimed = ("--root", directory, "--quiet-after", "1", "--identity", IDENTITY)
+        with running(*claimed, *tls, listen="0.0.0.0:0") as board:
+            address = f"0.0.0.0:{board.address.rpartition(':')[2]}"
+            ended = record(tmp_path, address)
+            assert ended.code == code, ended.err
+            assert code == 0 or "says that it is" in ended.err
+        if code == 0 and not is_told:
+            know(tmp_path, BoardEntry("euler", address, uuid=IDENTITY, fingerprint=own.certificate.fingerprint))
+    (mirror,) = (tmp_path / "ws" / "mirror").iterdir()
+    assert content(next(mirror.glob("JOB*"))) == content(next(root.glob("JOB*")))
+    assert not list((tmp_path / "ws").glob("superseded/**/*.*"))
 
 
 FILES = {"cert": "board.pem", "key": "board.key", "ca": "ca.pem"}

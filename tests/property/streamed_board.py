@@ -16,6 +16,7 @@ from profagentd.changes import Touch
 from profagentd.clock import US_PER_S, Moment
 from profagentd.deleted import Deleted
 from profagentd.delivery import SETTLE_S, Deliveries
+from profagentd.kept_deliveries import KeptDeliveries
 from profagentd.message_size import SMALL_BYTES
 from profagentd.opening import Place
 from profagentd.removal import remove
@@ -51,7 +52,7 @@ class StreamedBoard:
         self.client_minor = UNASKED_MINOR  # the version that clients speak
         self._stream: Stream | None = None
         self._looking: tuple[Names, Page] | None = None  # a look that is under way, and what it will tell
-        self._deliveries = Deliveries((CONSUMER,))
+        self._deliveries = Deliveries((CONSUMER,), KeptDeliveries(None))
         self._deleted = Deleted(None)
 
     @property

@@ -85,15 +85,16 @@ def issue() -> None:
 @click.option(
     "--address", "addresses", multiple=True, metavar="IP|NAME", help="What hosts call it by; may be repeated."
 )
+@click.option("--identity", default="", metavar="UUID", help="The board's own; hosts refuse any other with these keys.")
 @keys_folder
 @days
 @options.as_json
-def board(*, name: str, addresses: tuple[str, ...], keys: Path | None, days: int, as_json: bool) -> None:
+def board(*, name: str, addresses: tuple[str, ...], identity: str, keys: Path | None, days: int, as_json: bool) -> None:
     """Issue a board's certificate: a folder to copy to it.
 
     Example: profagent keys issue board euler --address 192.168.1.20 --address euler.local
     """
-    made = _keys(keys).issue_board(name, addresses, days)
+    made = _keys(keys).issue_board(name, addresses, days, identity)
     _show_made(
         made,
         "copy that folder to the board, and start there: profagentd --listen 0.0.0.0:50151 --tls-cert board.pem"

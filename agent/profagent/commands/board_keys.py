@@ -25,7 +25,9 @@ class BoardKeys:
     files: Mapping[str, bytes]
 
 
-def board_keys(folder: Path, name: str, host: str, installed: str | None, tell: Callable[[str], None]) -> BoardKeys:
+def board_keys(
+    folder: Path, name: str, host: str, identity: str, installed: str | None, tell: Callable[[str], None]
+) -> BoardKeys:
     """Keys for the board that hosts call `host`; a workshop is made where there is none. Raises UsageError.
 
     `installed` is the certificate (PEM) that the board has together with its key.
@@ -37,11 +39,11 @@ def board_keys(folder: Path, name: str, host: str, installed: str | None, tell: 
     files = {each: _content(folder / each) for each in (CA, REVOKED) if (folder / each).exists()}
     if CA not in files:
         raise UsageError(f"{folder} has no {CA}", hint="name the folder of `profagent keys init` with --keys")
-    if installed is not None and (found := _fitting(keys, installed.encode(), host)):
+    if installed is not None and (found := _fitting(keys, installed.encode(), host, identity)):
         return BoardKeys(found.fingerprint, {**files, BOARD_CERT: installed.encode()})
     handed_out = folder / "boards" / name
-    if not (handed_out / BOARD_KEY).exists() or not _fitting(keys, _content(handed_out / BOARD_CERT), host):
-        keys.issue_board(name, (host,))
+    if not (handed_out / BOARD_KEY).exists() or not _fitting(keys, _content(handed_out / BOARD_CERT), host, identity):
+        keys.issue_board(name, (host,), identity=identity)
     own = {each: _content(handed_out / each) for each in (BOARD_CERT, BOARD_KEY)}
     return BoardKeys(Certificate.read(own[BOARD_CERT], handed_out).fingerprint, {**files, **own})
 
@@ -51,13 +53,14 @@ def workshop_certificate(folder: Path) -> bytes | None:
     return _content(folder / CA) if (folder / CA).exists() else None
 
 
-def _fitting(keys: Keys, pem: bytes, host: str) -> Certificate | None:
-    """The certificate, when the workshop's hosts take it of the board at that host name or address."""
+def _fitting(keys: Keys, pem: bytes, host: str, identity: str) -> Certificate | None:
+    """The certificate, when the workshop's hosts take it of the board with that identity at that host."""
     try:
         found = Certificate.read(pem, BOARD_CERT)
     except UsageError:
         return None
-    return found if host in found.addresses and keys.takes(found) else None
+    is_its = host in found.addresses and found.identity in ("", identity)
+    return found if is_its and keys.takes(found) else None
 
 
 def _content(path: Path) -> bytes:

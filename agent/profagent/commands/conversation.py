@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Messages that wait between the link and the disk; each is at most 256 KiB of a log.
 QUEUED_MESSAGES = 32
+# What came before a wish to stop is taken for so long; then the board has it still.
+STOP_S = 0.25
 CLOCK_INTERVAL_S = 60.0
 
 
@@ -35,6 +37,7 @@ class Conversation:
         # What came, in order; last an error when the stream has ended, or None when the capture is stopped.
         self._queue: asyncio.Queue[ServerMessage | UnreachableError | None] = asyncio.Queue(QUEUED_MESSAGES)
         self._welcomed = asyncio.Event()
+        self._stop_at = float("inf")
 
     async def run(self) -> None:
         """Converse until the link waits or is closed; raises what ends the stream before."""
@@ -105,11 +108,16 @@ class Conversation:
 
     async def _watch_stop(self) -> None:
         await self._capture.stop.wait()
+        self._stop_at = asyncio.get_running_loop().time() + STOP_S
         await self._queue.put(None)
 
     async def _work(self) -> None:
         """Take messages one at a time; hand on what has gathered when its time has come."""
+        now = asyncio.get_running_loop().time
         while self._link.has_stream:
+            if now() >= self._stop_at:
+                await self.take(None)
+                return
             try:
                 async with asyncio.timeout_at(self._link.due):
                     message = await self._queue.get()

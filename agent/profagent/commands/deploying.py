@@ -180,7 +180,8 @@ def _keys(options: DeployOptions, visit: Visit, tell: Callable[[str], None]) -> 
     # A copy's key is the other board's.
     has_own = visit.facts.has_key and visit.copied_from is None
     installed = visit.facts.files.get(f"{options.layout.keys}/{BOARD_CERT}") if has_own else None
-    return board_keys(options.keys, visit.entry.name, visit.settings.host(visit.remote.host), installed, tell)
+    host = visit.settings.host(visit.remote.host)
+    return board_keys(options.keys, visit.entry.name, host, visit.entry.uuid, installed, tell)
 
 
 async def _agreed(options: DeployOptions, visit: Visit, replaced: Sequence[str], show: Callable[[str], None]) -> None:

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from profagent.errors import UsageError
-from profagent.link.certificate import ROLE_URI
+from profagent.link.certificate import IDENTITY_URI, ROLE_URI
 
 # Boards without a battery wake up here.
 SINCE = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,9 +40,17 @@ def new_workshop(name: str, now: datetime) -> Issued:
     return _issued(builder, key, key)
 
 
-def issue_board(authority: Issued, name: str, addresses: tuple[str, ...], *, days: int, now: datetime) -> Issued:
-    """A certificate for a daemon that is reached by these IP addresses and host names. Raises UsageError."""
-    return _issue(authority, name, [alternative_name(each) for each in addresses], days, now, is_board=True)
+def issue_board(
+    authority: Issued, name: str, addresses: tuple[str, ...], *, days: int, now: datetime, identity: str = ""
+) -> Issued:
+    """A certificate for a daemon that is reached by these IP addresses and host names. Raises UsageError.
+
+    With an identity, no board of another one can have it.
+    """
+    alternatives = [alternative_name(each) for each in addresses]
+    if identity:
+        alternatives.append(x509.UniformResourceIdentifier(IDENTITY_URI + quote(identity, safe="")))
+    return _issue(authority, name, alternatives, days, now, is_board=True)
 
 
 def issue_host(authority: Issued, name: str, role: str, *, days: int, now: datetime) -> Issued:

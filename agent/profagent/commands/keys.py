@@ -84,11 +84,12 @@ class Keys:
         write_folder_atomically(self.folder, {**files, **record})
         return Made(certificate, self.folder)
 
-    def issue_board(self, name: str, addresses: tuple[str, ...], days: int = DAYS) -> Made:
-        """A board's certificate. Raises UsageError."""
+    def issue_board(self, name: str, addresses: tuple[str, ...], days: int = DAYS, identity: str = "") -> Made:
+        """A board's certificate, for the one with this identity alone if it is given. Raises UsageError."""
         if not addresses:
             raise UsageError("a board's certificate needs an address", hint="--address for each that hosts call it by")
-        issued = issue_board(self._authority(), _checked(name), addresses, days=days, now=self._now)
+        authority = self._authority()
+        issued = issue_board(authority, _checked(name), addresses, days=days, now=self._now, identity=identity)
         return self._hand_out("board", name, issued, {BOARD_CERT: issued.certificate, BOARD_KEY: issued.key})
 
     def issue_host(self, name: str, role: str, days: int = DAYS) -> Made:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TypeVar
+from urllib.parse import unquote
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -21,6 +22,8 @@ T = TypeVar("T", bound=x509.ExtensionType)
 ROLE_URI = "profagent:role:"
 ROLES = ("viewer", "operator")
 VIEWER = ROLES[0]
+# Another one, in a board's: whose it is, where that was known when it was issued.
+IDENTITY_URI = "profagent:board:"
 LONGEST_TEXT = 253
 
 
@@ -37,6 +40,8 @@ class Certificate:
     until: datetime
     addresses: tuple[str, ...]
     """Host names and IP addresses that it is for."""
+    identity: str
+    """The one that a board with it has; empty: not told."""
     issuer: str
     parsed: x509.Certificate = field(repr=False)
 
@@ -46,6 +51,7 @@ class Certificate:
         kind = _kind(parsed)
         names = _extension(parsed, x509.SubjectAlternativeName) or x509.SubjectAlternativeName([])
         uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+        identities = [uri.removeprefix(IDENTITY_URI) for uri in uris if uri.startswith(IDENTITY_URI)]
         roles = [role for role in ROLES if ROLE_URI + role in uris]
         addresses = (*names.get_values_for_type(x509.DNSName), *names.get_values_for_type(x509.IPAddress))
         return cls(
@@ -56,6 +62,7 @@ class Certificate:
             since=parsed.not_valid_before_utc,
             until=parsed.not_valid_after_utc,
             addresses=tuple(_shown(str(address)) for address in addresses),
+            identity=_shown(unquote(identities[0])) if identities else "",
             issuer=_common_name(parsed.issuer),
             parsed=parsed,
         )

@@ -68,13 +68,14 @@ class Stream:
 
     def __init__(
         self,
-        board: KnownBoard,
+        address: str,
         call: grpc.aio.StreamStreamCall[bytes, bytes],
+        check_identity: Callable[[str], None],
         ask: Callable[[bytes], Awaitable[object]],
     ) -> None:
         """`ask` opens a stream once more with this one's first message, and fails with what the board says to it."""
-        self._board = board
-        self._address = board.shown
+        self._address = address
+        self._check_identity = check_identity
         self._call = call
         self._ask = ask
         self._opening = b""
@@ -117,7 +118,7 @@ class Stream:
                 raise UnreachableError.at(self._address, str(error)) from error
             value = from_wire(message)
             if isinstance(value, Welcome):
-                self._board.check_identity(value.board.identity)
+                self._check_identity(value.board.identity)
             if value is not None:
                 return value
 
@@ -142,9 +143,10 @@ class Stream:
 class Channel:
     """Calls to one board."""
 
-    def __init__(self, board: KnownBoard, channel: grpc.aio.Channel) -> None:
-        self.address = board.shown
-        self._board = board
+    def __init__(self, address: str, channel: grpc.aio.Channel, check_identity: Callable[[str], None]) -> None:
+        """`check_identity` is told who the board says that it is; it raises RefusedError when that cannot be."""
+        self.address = address
+        self._check_identity = check_identity
         # The generated types have a name of their own for a stub on an asyncio channel.
         self._stub = cast("board_pb2_grpc.BoardAsyncStub", board_pb2_grpc.BoardStub(channel))
         # Bytes both ways: what a codec of gRPC's raises is not told to whoever reads.
@@ -157,7 +159,7 @@ class Channel:
         except grpc.aio.AioRpcError as error:
             raise _translated(error, self.address) from error
         board = board_from_wire(self._undamaged(description))
-        self._board.check_identity(board.identity)
+        self._check_identity(board.identity)
         return board
 
     async def examine(self) -> Examination:
@@ -186,7 +188,7 @@ class Channel:
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[Stream]:
         """A Follow stream; it is ended when the context is left."""
-        stream = Stream(self._board, self._follow(), self._ask_why)
+        stream = Stream(self.address, self._follow(), self._check_identity, self._ask_why)
         try:
             yield stream
         finally:
@@ -226,24 +228,26 @@ async def connected(board: str, access: Access = BY_ADDRESS) -> AsyncIterator[Ch
     """
     known = access.named(board)
     try:
-        opened = await _opened(known, access)
+        opened, shown = await _opened(known, access)
     except UsageError as error:
         raise RefusedError(str(error), hint=error.hint) from error
     async with opened as channel:
-        yield Channel(known, channel)
+        yield Channel(known.shown, channel, lambda identity: access.check_identity(known, identity, shown))
 
 
-async def _opened(board: KnownBoard, access: Access) -> grpc.aio.Channel:
+async def _opened(board: KnownBoard, access: Access) -> tuple[grpc.aio.Channel, Certificate | None]:
+    """A channel, and the certificate that the board has shown."""
     target = board.address
     credentials = await asyncio.to_thread(access.credentials, board)
     if credentials is None:
-        return grpc.aio.insecure_channel(target, options=_OPTIONS)
+        return grpc.aio.insecure_channel(target, options=_OPTIONS), None
     # The board's own certificate is all that is trusted, so what was proven of it holds for this channel too.
     proven = await proven_certificate(board, credentials)
-    board.check_fingerprint(Certificate.read(proven, board.place).fingerprint)
+    shown = Certificate.read(proven, board.place)
+    board.check_fingerprint(shown.fingerprint)
     tls = grpc.ssl_channel_credentials(proven, credentials.key_pem, credentials.own_pem)
     named = (("grpc.ssl_target_name_override", board.tls_name),) if board.tls_name else ()
-    return grpc.aio.secure_channel(target, tls, options=(*_OPTIONS, ("grpc.enable_http_proxy", 0), *named))
+    return grpc.aio.secure_channel(target, tls, options=(*_OPTIONS, ("grpc.enable_http_proxy", 0), *named)), shown
 
 
 def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from profagent.errors import UsageError
+from profagent.errors import RefusedError, UsageError
 from profagent.link.certificate import Certificate
 from profagent.link.known import KnownBoard
 from profagent.link.revocation import revoked_fingerprints
@@ -125,6 +125,31 @@ class Access:
                 " 50151:127.0.0.1:50151 BOARD, and --board 127.0.0.1; --insecure goes without (see docs/security.md)",
             )
         return self._read(default_keys())
+
+    def check_identity(self, board: KnownBoard, identity: str, shown: Certificate | None) -> None:
+        """Raises RefusedError when a board is not who it says: by its name, or by the certificate that it has shown.
+
+        In plain text none is: nothing tells one board from another there.
+        """
+        board.check_identity(identity)
+        if shown is None:
+            return
+        if shown.identity not in ("", identity):
+            raise RefusedError(
+                f"the board at {board.place} says that it is {identity}, and its certificate is that of"
+                f" {shown.identity}",
+                hint="see which board has the address now; a board that got another identity wants another certificate",
+            )
+        known = {each.fingerprint: each.name for each in self.known.values() if identity and each.uuid == identity}
+        known.pop("", None)
+        if known and shown.fingerprint not in known:
+            name = next(iter(known.values()))
+            raise RefusedError(
+                f"the board at {board.place} says that it is {name}, and shows another certificate than {name}: its"
+                f" SHA-256 is {shown.fingerprint}",
+                hint="give each board an identity of its own (identity in profagentd.toml); if it is that board with a"
+                f" new certificate, `profagent boards remove {name}` and add it again",
+            )
 
     def _read(self, folder: Path) -> Credentials:
         if (folder / REVOKED).exists():

@@ -34,13 +34,14 @@ if TYPE_CHECKING:
     from profagent.link.messages import AnnouncedLog, Holding, LogEvent
 
 LARGEST_LOGS = 4096
-LARGEST_ENTRIES = 1000
 LARGEST_PATH_BYTES = 1024
 LARGEST_CHUNK_BYTES = 256 << 10
 LARGEST_OFFSET = 2**63 - 1
 # More than any board's disk holds; sums of what is lost stay numbers of the database.
 LARGEST_SIZE = 2**48
 LARGEST_JOBS = 100_000
+# A daemon keeps 1,000, and may come by others while a stream lasts.
+LARGEST_KEPT_LOSSES = 5_000
 LONGEST_SHOWN_BYTES = 256
 # Boards of this protocol version and later leave out the check values of chunks.
 CRC_LESS = (1, 2)
@@ -98,6 +99,7 @@ class Session:
         self.jobs: dict[int, JobStatus] = {}
         self._logs: dict[int, FollowedLog] = {}
         self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each of them
+        self._kept_losses: set[int] = set()  # their numbers
         self._unasked: set[int] = set()  # handles of those that come as if the host held nothing of them
         # Those of them that are passed over, as that is not so; with the name of the JOB if it is to come again.
         self._contested: dict[int, str] = {}
@@ -113,13 +115,11 @@ class Session:
             case JobStatus():
                 return [self._job(message)]
             case Announced():
-                self._check_entries(message.logs)
                 return [Announcement(tuple(self._announced(log) for log in message.logs))]
             case Batch():
                 happened = [event for event in map(self._event, message.events) if event is not None]
                 return [*happened, *self._settled()]
             case Released():
-                self._check_entries(message.handles)
                 for handle in message.handles:
                     self._forget(handle)
                 return [message, *self._settled()]
@@ -176,10 +176,6 @@ class Session:
         self.jobs.update((status.handle, status) for status in settled)
         return settled
 
-    def _check_entries(self, entries: tuple[object, ...]) -> None:
-        if len(entries) > LARGEST_ENTRIES:
-            self._refuse(f"it sent a message of {len(entries):,} entries, more than {LARGEST_ENTRIES:,}")
-
     def _announced(self, log: AnnouncedLog) -> FollowedLog:
         job = self.jobs.get(log.job)
         if job is None or log.handle == 0 or log.handle in self._logs:
@@ -210,6 +206,10 @@ class Session:
         if event is None:
             return None
         log = self._logs.get(event.handle)
+        if isinstance(event, Loss) and event.id:
+            self._kept_losses.add(event.id)
+            if len(self._kept_losses) > LARGEST_KEPT_LOSSES:
+                self._refuse(f"it told of more than {LARGEST_KEPT_LOSSES:,} kept losses")
         if isinstance(event, Loss) and (log is None or log.held is None):
             job = self.jobs.get(event.job)
             return Happened(job.name if job else "", None, event)

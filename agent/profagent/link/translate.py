@@ -5,7 +5,7 @@ Texts of a board are shown to people: they are cut to a length, and nothing in t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from profagent.errors import ProtocolError
 from profagent.formats.names import display_text
@@ -15,8 +15,11 @@ from profagent_wire.v1 import board_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+T = TypeVar("T")
+
 LONGEST_TEXT = 1000
 LONGEST_LIST = 64
+LARGEST_ENTRIES = 1000
 # A database's integer has 63 bits, and the difference of two clocks must be one.
 LARGEST_TIME_US = 2**62
 
@@ -189,12 +192,22 @@ def _welcome(welcome: pb.Welcome) -> m.Welcome:
     return m.Welcome(board_from_wire(welcome.description), welcome.heartbeat_us, role)
 
 
+def _entries(said: Sequence[T]) -> Sequence[T]:
+    """What a message lists, counted before it is made anything of. Raises ProtocolError for too many."""
+    if len(said) > LARGEST_ENTRIES:
+        raise ProtocolError(
+            f"the board broke the protocol: it sent a message of {len(said):,} entries, more than {LARGEST_ENTRIES:,}",
+            hint="upgrade profagent on both ends",
+        )
+    return said
+
+
 def _announced_page(page: pb.Announced) -> m.Announced:
-    return m.Announced(tuple(_announced(log) for log in page.logs))
+    return m.Announced(tuple(_announced(log) for log in _entries(page.logs)))
 
 
 def _batch(batch: pb.Batch) -> m.Batch:
-    events = (_event(event) for event in batch.events)
+    events = (_event(event) for event in _entries(batch.events))
     return m.Batch(tuple(event for event in events if event is not None))
 
 
@@ -204,7 +217,7 @@ _READERS: dict[str, Callable[[Any], m.ServerMessage]] = {
     "jobs_listed": lambda _: m.JobsListed(),
     "announced": _announced_page,
     "batch": _batch,
-    "released": lambda released: m.Released(tuple(released.handles)),
+    "released": lambda released: m.Released(tuple(_entries(released.handles))),
     "heartbeat": _heartbeat,
     "goodbye": lambda goodbye: m.Goodbye(_text(goodbye.reason), goodbye.retry_after_us),
 }

@@ -11,10 +11,17 @@ from profagent.commands.keys import Keys
 from profagent.errors import UsageError
 
 HOST = "192.0.2.2"
+IDENTITY = "0f0e0d0c-0b0a-4000-8000-000102030405"
 
 
-def given(folder: Path, installed: str | None = None, host: str = HOST, told: list[str] | None = None) -> BoardKeys:
-    return board_keys(folder, "euler", host, installed, (told if told is not None else []).append)
+def given(
+    folder: Path,
+    installed: str | None = None,
+    host: str = HOST,
+    told: list[str] | None = None,
+    identity: str = IDENTITY,
+) -> BoardKeys:
+    return board_keys(folder, "euler", host, identity, installed, (told if told is not None else []).append)
 
 
 def test_where_there_is_no_workshop_one_is_made_and_told(tmp_path: Path) -> None:
@@ -33,6 +40,17 @@ def test_a_certificate_that_fits_stays_and_its_key_is_not_sent(tmp_path: Path) -
     again = given(tmp_path / "keys", made.files["board.pem"].decode())
     assert again.fingerprint == made.fingerprint
     assert "board.key" not in again.files
+
+
+def test_it_is_for_the_board_of_that_identity_and_one_without_any_stays(tmp_path: Path) -> None:
+    given(tmp_path / "keys")
+    (board,) = (each.certificate for each in Keys(tmp_path / "keys").entries() if each.certificate.kind == "board")
+    assert board.identity == IDENTITY
+    with pytest.raises(UsageError, match="board euler has a certificate"):
+        given(tmp_path / "keys", identity="another")
+    Keys(tmp_path / "older").init()
+    made = Keys(tmp_path / "older").issue_board("euler", (HOST,))
+    assert given(tmp_path / "older").fingerprint == made.certificate.fingerprint
 
 
 def test_one_that_was_issued_before_is_given_again(tmp_path: Path) -> None:
@@ -66,7 +84,7 @@ def test_a_folder_without_an_authority_can_issue_nothing(tmp_path: Path) -> None
     given(tmp_path / "keys")
     (tmp_path / "keys" / "ca.key").unlink()
     with pytest.raises(UsageError, match=r"ca\.key"):
-        board_keys(tmp_path / "keys", "other", HOST, None, print)
+        board_keys(tmp_path / "keys", "other", HOST, IDENTITY, None, print)
     (tmp_path / "keys" / "ca.pem").unlink()
     with pytest.raises(UsageError, match=r"ca\.pem"):
         given(tmp_path / "keys")

@@ -11,7 +11,7 @@ import pytest
 
 from profagent.commands import conversation
 from profagent.commands.capture import Capture
-from profagent.commands.conversation import Conversation
+from profagent.commands.conversation import QUEUED_MESSAGES, Conversation
 from profagent.errors import ProfagentError, ProtocolError, StoreError, UnreachableError, UnsupportedBoardError
 from profagent.ingest.changes import JobChanges
 from profagent.link import following, pulse
@@ -34,6 +34,7 @@ from profagent.link.messages import (
     Holdings,
     JobsListed,
     JobStatus,
+    Loss,
     Open,
     Profiling,
     Select,
@@ -61,6 +62,10 @@ class _Stream:
     def say(self, *messages: ServerMessage | ProfagentError) -> None:
         for message in messages:
             self._to_come.put_nowait(message)
+
+    @property
+    def has_more(self) -> bool:
+        return not self._to_come.empty()
 
     async def ready(self) -> None:
         return
@@ -93,6 +98,8 @@ class _Sink:
         self.clock_error: ProfagentError | None = None
         self.refused: dict[str, UnsupportedBoardError] = {}
         self.jobs_listed: list[str] | None = None
+        self.may_take = asyncio.Event()
+        self.may_take.set()
 
     async def begin(self, board: Board, address: str) -> None:
         self.seen.append(("begin", board.identity, address))
@@ -110,6 +117,7 @@ class _Sink:
     async def take(self, events: Sequence[Happened], acknowledge: Any) -> Sequence[JobChanges]:
         if self.fails is not None:
             raise self.fails
+        await self.may_take.wait()
         self.batches.append(list(events))
         self.seen.append("take")
         await acknowledge([Acknowledgement(1, 1, 4, complete=False)])
@@ -308,6 +316,23 @@ async def test_what_came_before_the_end_of_the_stream_is_taken_before() -> None:
         await talk.running
     assert talk.capture.link.state is State.WAITING
     assert any(seen[0] == "unlinked" and "goodbye" in seen[1] for seen in talk.observer.seen)
+
+
+async def test_a_wish_to_stop_does_not_wait_for_all_that_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "STOP_S", 0.0)
+    async with talking() as talk:
+        talk.sink.may_take.clear()
+        loss = Batch((Loss(0, 1, "unreadable", "no permission", 0),))
+        talk.stream.say(_job(), *LISTED, *[loss] * QUEUED_MESSAGES)
+        async with asyncio.timeout(30):
+            while talk.stream.has_more:  # noqa: ASYNC110 - nothing tells that the queue is full
+                await asyncio.sleep(0.01)
+        talk.stop.set()
+        await asyncio.sleep(0.01)
+        talk.sink.may_take.set()
+        await talk.end()
+    assert sum(map(len, talk.sink.batches)) < QUEUED_MESSAGES
+    assert talk.capture.link.state is State.CLOSED
 
 
 async def test_how_far_behind_the_board_is_is_told() -> None:

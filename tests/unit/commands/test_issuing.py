@@ -42,6 +42,13 @@ def test_a_board_is_known_by_its_addresses(workshop: Issued) -> None:
     assert (board.since, board.until) == (BIRTH, NOW + timedelta(days=10))
     assert board.is_issued_by(read(workshop))
     assert not board.is_issued_by(read(new_workshop("lab", NOW)))
+    assert board.identity == ""
+
+
+def test_a_board_is_known_by_the_identity_that_it_was_issued_for(workshop: Issued) -> None:
+    for identity in ("0f0e0d0c-0b0a-4000-8000-000102030405", "euler / \u00e9"):
+        issued = issue_board(workshop, "euler", ("192.168.1.20",), days=10, now=NOW, identity=identity)
+        assert read(issued).identity == identity
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])

@@ -15,7 +15,6 @@ from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.link.channel import Channel, Stream, connected
 from profagent.link.credentials import DEFAULT_PORT, full_address
 from profagent.link.examination import NpuFacts
-from profagent.link.known import KnownBoard
 from profagent.link.messages import JobsListed, Open
 from profagent_wire.seal import sealed
 from profagent_wire.v1 import board_pb2 as pb
@@ -229,6 +228,6 @@ async def test_a_daemon_that_is_not_trusted_is_refused(credentials: grpc.ServerC
     try:
         async with grpc.aio.secure_channel(f"127.0.0.1:{port}", grpc.ssl_channel_credentials()) as opened:
             with pytest.raises(RefusedError, match="do not trust each other"):
-                await Channel(KnownBoard("there", "there:1"), opened).describe()
+                await Channel("there", opened, print).describe()
     finally:
         await server.stop(None)

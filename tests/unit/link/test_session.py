@@ -21,7 +21,15 @@ from profagent.link.messages import (
     Started,
     Welcome,
 )
-from profagent.link.session import LARGEST_CHUNK_BYTES, LARGEST_LOGS, Announcement, Happened, Session, chunk_crc
+from profagent.link.session import (
+    LARGEST_CHUNK_BYTES,
+    LARGEST_KEPT_LOSSES,
+    LARGEST_LOGS,
+    Announcement,
+    Happened,
+    Session,
+    chunk_crc,
+)
 from tests.unit.link.board import BOARD, JOB, STATUS, batch, chunk, listed, log, started, unasked
 
 if TYPE_CHECKING:
@@ -112,8 +120,8 @@ def test_the_first_message_is_welcome() -> None:
         Announced((log(0),)),
         Announced((log(8), log(8))),
         Announced((log(8, b"x" * 1025),)),
-        Announced(tuple(log(handle) for handle in range(100, 1101))),
-        Released(tuple(range(1001))),
+        Announced(tuple(log(handle) for handle in range(100, 100 + LARGEST_LOGS))),
+        batch(*(Loss(0, 1, "disk-full", "", 0, number) for number in range(1, LARGEST_KEPT_LOSSES + 2))),
     ],
     ids=[
         "welcome twice",
@@ -123,7 +131,7 @@ def test_the_first_message_is_welcome() -> None:
         "twice",
         "long path",
         "many logs",
-        "many handles",
+        "many kept losses",
     ],
 )
 def test_a_message_that_breaks_the_contract_is_refused(message: ServerMessage) -> None:

@@ -121,6 +121,20 @@ def test_a_kind_of_log_that_is_not_known_is_refused() -> None:
         from_wire(wire)
 
 
+@pytest.mark.parametrize(
+    "wire",
+    [
+        pb.ServerMessage(announced=pb.Announced(logs=[pb.AnnouncedLog()] * 1001)),
+        pb.ServerMessage(batch=pb.Batch(events=[pb.Event()] * 1001)),
+        pb.ServerMessage(released=pb.Released(handles=[1] * 1001)),
+    ],
+    ids=["announced", "batch", "released"],
+)
+def test_a_message_of_too_many_entries_is_refused(wire: pb.ServerMessage) -> None:
+    with pytest.raises(ProtocolError, match="1,001 entries, more than 1,000"):
+        from_wire(wire)
+
+
 def test_what_a_board_deletes_and_a_client_may_do() -> None:
     retention = pb.Retention(
         policy=pb.RETENTION_POLICY_MIN_FREE, retain_for=["a", "b"], min_free_bytes=9, may_delete_undelivered=True
