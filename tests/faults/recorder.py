@@ -1,7 +1,7 @@
 """A process that records from two scripted boards at once, and ends itself by SIGKILL at a step, if it is told to.
 
-Arguments: workspace, seed, and `BATCH:STEP` or `-`. Batches count over both boards. What it acknowledges is written to
-`acknowledged` at once.
+Arguments: workspace, seed, `BATCH:STEP` or `-`, and files that the boards have no longer. Batches count over both
+boards. What it acknowledges is written to `acknowledged` at once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Killer:
         self._times[step] += 1
 
 
-async def record(folder: Path, seed: int, when: str) -> None:
+async def record(folder: Path, seed: int, when: str, gone: Sequence[str] = ()) -> None:
     workspace, killer = Workspace(folder), Killer(when)
     with workspace.locked(), (folder / "acknowledged").open("a", encoding="utf-8") as told:
         async with Store(workspace.database) as store:
@@ -56,14 +56,15 @@ async def record(folder: Path, seed: int, when: str) -> None:
             recordings = [Recording(workspace, store, options, reached=killer.reached) for _ in IDENTITIES]
             async with asyncio.TaskGroup() as group:
                 for number, recording in enumerate(recordings):
-                    group.create_task(record_board(recording, IDENTITIES[number], seed + 1000 * number, told))
+                    group.create_task(record_board(recording, IDENTITIES[number], seed + 1000 * number, told, gone))
             # A session that has ended does not go on: none ends before the other board is done.
             for recording in recordings:
                 await recording.end()
 
 
-async def record_board(recording: Recording, identity: str, seed: int, told: TextIO) -> None:
-    board, paths = ScriptedBoard(SMALL_JOB, EARLIER, seed), list(SMALL_JOB)
+async def record_board(recording: Recording, identity: str, seed: int, told: TextIO, gone: Sequence[str]) -> None:
+    files = {path: data for path, data in SMALL_JOB.items() if path not in gone}
+    board, paths = ScriptedBoard(files, EARLIER, seed), list(files)
 
     async def acknowledge(logs: Sequence[Acknowledgement]) -> None:
         told.writelines(
@@ -79,4 +80,4 @@ async def record_board(recording: Recording, identity: str, seed: int, told: Tex
 
 
 if __name__ == "__main__":
-    asyncio.run(record(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    asyncio.run(record(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]))

@@ -16,18 +16,20 @@ import pytest
 
 from profagent.ingest.commit import Step
 from tests.daemon.daemon_process import environment
-from tests.fakes.dumps import Dump, check, dump, imported
+from tests.fakes.dumps import Dump, check, dump, files_of, imported
 from tests.fakes.small_job import SMALL_JOB
 from tests.faults.scripted_board import IDENTITIES, JOB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 ROOT = Path(__file__).parents[2]
 VARIABLES = environment("protos", "agent", ".")
 KILLS = 24
 LOGS = "SELECT identity, path, generation, offset, complete FROM log JOIN job USING (job) JOIN board USING (board)"
 RECORD_BYTES = {"aicore": 256, "aicpu": 128}
+# An import of the mirror has the same; it cannot tell which files went before their end.
+ROWS = ("layers", "segments", "inferences", "op_records", "aicpu_records", "api_records")
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +39,14 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Dump:
     return {table: sorted(rows * len(IDENTITIES), key=repr) for table, rows in once.items()}
 
 
-def command(workspace: Path, seed: int, when: str) -> list[str]:
-    return [sys.executable, "-m", "tests.faults.recorder", str(workspace), str(seed), when]
+def command(workspace: Path, seed: int, when: str, gone: Iterable[str] = ()) -> list[str]:
+    return [sys.executable, "-m", "tests.faults.recorder", str(workspace), str(seed), when, *gone]
 
 
-def recorded(workspace: Path, seed: int, when: str = "-") -> int:
+def recorded(workspace: Path, seed: int, when: str = "-", gone: Iterable[str] = ()) -> int:
     """Run a recorder; its exit code, which is negative for a signal."""
-    return subprocess.run(command(workspace, seed, when), env=VARIABLES, cwd=ROOT, timeout=100, check=False).returncode
+    started = command(workspace, seed, when, gone)
+    return subprocess.run(started, env=VARIABLES, cwd=ROOT, timeout=100, check=False).returncode
 
 
 def check_what_is_left(workspace: Path) -> None:
@@ -115,6 +118,38 @@ def test_a_kill_at_a_step_of_a_batch(tmp_path: Path, expected: Dump, batch: int,
     check_what_is_left(tmp_path)
     assert recorded(tmp_path, batch + 100) == 0
     check_the_end(tmp_path, expected)
+
+
+@pytest.mark.parametrize(("batch", "step"), [(3, Step.MIRRORED), (9, Step.SYNCED), (16, Step.COMMITTED)])
+def test_what_goes_from_the_board_after_a_kill_is_the_same_in_mirror_and_rows(
+    tmp_path: Path, batch: int, step: Step
+) -> None:
+    """Data that was never committed is a loss, and stands aside; a `.done` and its like came whole, and is taken."""
+    workspace = tmp_path / "workspace"
+    assert recorded(workspace, batch, f"{batch}:{step.value}") == -signal.SIGKILL
+    arrived = {board: files_of(workspace / "mirror" / board / JOB) for board in IDENTITIES}
+    gone = {path for files in arrived.values() for path in files}
+    # What one finds that dies at once, the next one finds as well.
+    assert recorded(workspace, 1, "0:mirrored", gone) == -signal.SIGKILL
+    assert recorded(workspace, 2, "-", gone) == 0
+    rows: Dump = {}
+    for board, files in arrived.items():
+        mirrored = files_of(workspace / "mirror" / board / JOB)
+        assert SMALL_JOB.keys() - gone <= mirrored.keys()
+        for path in files.keys() - mirrored.keys():
+            assert ("loss", "removed") in told_of(workspace, board, path)
+            assert (workspace / "superseded" / board / JOB / f"{path}.uncommitted").read_bytes() == files[path]
+        for table, of_board in imported(tmp_path / board / JOB, mirrored).items():
+            rows[table] = sorted(rows.get(table, []) + of_board, key=repr)
+    found = dump(workspace / "profagent.db")
+    assert {table: found[table] for table in ROWS} == {table: rows[table] for table in ROWS}
+
+
+def told_of(workspace: Path, board: str, path: str) -> list[tuple[str, str]]:
+    """Grades and reasons of the entries of a board's file."""
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        sql = "SELECT grade, reason FROM ledger JOIN sessions USING (session) WHERE board = ? AND log = ?"
+        return connection.execute(sql, (board, path)).fetchall()
 
 
 def test_kills_at_every_step_one_after_the_other(tmp_path: Path, expected: Dump) -> None:

@@ -362,9 +362,8 @@ class LinkMachine(RuleBasedStateMachine):
 
     def _generations_aside(self, path: str) -> list[int]:
         root = self.host.workspace.root / "superseded" / "streamed" / JOB
-        return [
-            int(file.suffix[1:]) for file in root.glob(f"{path}.*") if file.name[: -len(file.suffix)] == Path(path).name
-        ]
+        numbers = (file.name.removeprefix(f"{Path(path).name}.") for file in root.glob(f"{path}.*"))
+        return [int(number) for number in numbers if number.isdecimal()]
 
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
         return self.runner.run(self.host.store.query(sql))
@@ -498,4 +497,15 @@ def test_what_was_vouched_for_comes_back_though_its_file_was_made_anew_and_never
     machine.make_anew(DATA[0], 1, 5)
     machine.die()
     machine.remove_job(heard)
+    machine.teardown()
+
+
+def test_a_table_that_was_not_committed_is_read_with_committed_records_alone() -> None:
+    machine = LinkMachine()
+    machine.grow(DATA[0], 257, 19)
+    machine.die()
+    machine.grow(DATA[0], 256, 0)
+    machine.run_out_of_disk(Step.MIRRORED)
+    machine.rewrite(SNAPSHOTS[1], b"0", 2)
+    machine.grow(DATA[0], 1000, 9)
     machine.teardown()

@@ -11,9 +11,11 @@ from profagent.commands.passing import WANTED_AGAIN, PassingLogs
 from profagent.commands.vouched import VouchedLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.ingest.changes import Chosen, LinkLedger, LogAdvanced, LogRemoved
+from profagent.ingest.local_stream import growing_kind
 from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
-from profagent.ingest.mirror import checked_path, digest_of, logs_set_aside
+from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of, logs_set_aside
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
+from profagent.store.stored_session import HeldLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
     from profagent.link.session import FollowedLog, Happened
-    from profagent.store.stored_session import CommittedLog, HeldLog
+    from profagent.store.stored_session import CommittedLog
 
+NOTHING_HELD = HeldLog(0, 0, complete=False)
 # A file that was copied before is not the one that is there now.
 _ANOTHER_FILE = frozenset({"different", "recreated"})
 
@@ -69,6 +72,37 @@ class BoardMirrors:
             self._jobs.of(job).mirror.restore(path, generation, offset)
             if grows:
                 self._dropping.arrives(job, path)
+
+    def begun(self, job: str, paths: Iterable[str], held: Mapping[str, HeldLog]) -> list[Change]:
+        """Which of a batch's data logs have more in the mirror than is held: it is to come again. Raises StoreError."""
+        mirror = self._jobs.of(job).mirror
+        changes: list[Change] = []
+        for path in filter(growing_kind, paths):
+            known = held.get(path, NOTHING_HELD)
+            if mirror.is_beyond(path, known.generation, known.offset):
+                offset, digest = known.offset, known.digest
+                changes.append(LogAdvanced(path, known.generation, offset, digest=digest, base=known.base))
+        return changes
+
+    def arrived(self, job: str, paths: Iterable[str], held: Mapping[str, HeldLog]) -> list[Change]:
+        """What a batch's snapshots mean that are not as they are held: they are whole, and no earlier ones are there.
+
+        Data logs are restored before. Raises StoreError.
+        """
+        mirror = self._jobs.of(job).mirror
+        changes: list[Change] = []
+        for path in paths:
+            known, size = held.get(path, NOTHING_HELD), None if growing_kind(path) else mirror.size(path)
+            digest = None if size is None else mirror.prefix_digest(path, size)
+            if size is None or digest is None or (size, digest) == (known.offset, known.digest):
+                continue
+            content, generation = mirror.read(path, LARGEST_CONTENT_BYTES) or b"", max(known.generation, 1)
+            try:
+                changes += self._jobs.of(job).decoder.snapshot(path, generation, content, digest, size=size)
+            except UnsupportedBoardError as error:
+                self.refused[job], entry = refusal(job, error)
+                changes.append(LinkLedger(None, entry))
+        return changes
 
     def compare(
         self, job: str, by_path: Mapping[str, FollowedLog], held: Mapping[str, HeldLog]

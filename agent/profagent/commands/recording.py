@@ -10,6 +10,7 @@ from profagent.commands.clocks import clock_difference
 from profagent.commands.event_batch import EventBatch
 from profagent.commands.job_remarks import MOST_REMARKS, JobRemarks
 from profagent.commands.mirroring import BoardMirrors
+from profagent.commands.open_batch import OpenBatch
 from profagent.commands.to_the_end import to_the_end
 from profagent.commands.unoffered import UnofferedLogs
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
@@ -20,12 +21,13 @@ from profagent.ingest.commit import commit
 from profagent.ingest.disk import has_room
 from profagent.ingest.loss import open_removal, taken_back, unseen_removal
 from profagent.ingest.mirror import checked_path
-from profagent.link.messages import ENDED_STATES, REMOVED, Acknowledgement, Holding
+from profagent.link.messages import ENDED_STATES, OPEN, REMOVED, Acknowledgement, Holding
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from profagent.commands.open_batch import LeftLogs
     from profagent.commands.recording_options import RecordingOptions
     from profagent.commands.workspace import Workspace
     from profagent.ingest.changes import Change
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board, Profiling
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.store import Store
-    from profagent.store.stored_session import HeldJob, StoredSession
+    from profagent.store.stored_session import HeldJob, HeldLog, StoredSession
 
 
 class Recording:
@@ -55,6 +57,7 @@ class Recording:
         self._reached = reached
         self._identity = ""
         self._opened: BoardMirrors | None = None
+        self._names: OpenBatch | None = None
         self._session: StoredSession | None = None
         self._jobs = JobRemarks()
         self._unoffered = UnofferedLogs()
@@ -82,6 +85,7 @@ class Recording:
         self._opened = BoardMirrors(
             self._workspace, identity, counter_map, keeping=options.keeping, drops=options.drops
         )
+        self._names = OpenBatch(self._workspace.open_batch(identity))
         self._session = await self._store.begin(start)
         self._begun_jobs = await self._session.begun_jobs()
         await self._restore()
@@ -89,10 +93,24 @@ class Recording:
 
     async def _restore(self) -> None:
         """Undo what was written to the mirrors and never committed: what is gone meanwhile does not come again."""
+        left = await asyncio.to_thread(self._open_batch.left)
+        await self._tell_left(left, self._mirrors.begun)
         aside = await asyncio.to_thread(self._mirrors.set_aside)
         logs = [*await self.session.unfinished_logs(), *await self.session.committed_logs(aside)]
         await to_the_end(self._mirrors.restore, logs)
+        await self._tell_left(left, self._mirrors.arrived)
         self._is_torn = False
+
+    async def _tell_left(
+        self,
+        left: Sequence[LeftLogs],
+        meaning: Callable[[str, Sequence[str], Mapping[str, HeldLog]], Sequence[Change]],
+    ) -> None:
+        """Write what a batch that was not committed left of its logs; their JOBs go on."""
+        for job, directory, paths in left:
+            held = await self.session.held(job, paths)
+            if changes := await to_the_end(meaning, job, paths, held):
+                await self.session.apply([JobChanges(job, directory, changes, OPEN)])
 
     @property
     def refused(self) -> Mapping[str, UnsupportedBoardError]:
@@ -257,9 +275,13 @@ class Recording:
 
     async def write(self, events: Sequence[Happened]) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
-        by_job, reached = await to_the_end(self._mirrors.take, events)
+        by_job, reached = await to_the_end(self._take, events)
         batches = [JobChanges(job, self._jobs.directory(job), changes) for job, changes in by_job.items()]
         return [*self._jobs.take(), *batches], reached
+
+    def _take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
+        self._open_batch.begin(events, self._jobs.directory)
+        return self._mirrors.take(events)
 
     async def sync(self) -> None:
         """Make the mirrors durable."""
@@ -285,6 +307,11 @@ class Recording:
     def _mirrors(self) -> BoardMirrors:
         assert self._opened is not None, "begin() comes first"
         return self._opened
+
+    @property
+    def _open_batch(self) -> OpenBatch:
+        assert self._names is not None, "begin() comes first"
+        return self._names
 
     def note(self, job: str, entry: Entry) -> None:
         """Write an entry about a JOB with what is written next."""

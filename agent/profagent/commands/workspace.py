@@ -61,6 +61,10 @@ class Workspace:
         incoming = self.root / "incoming" / board.name / job
         return JobMirror(board / job, incoming=incoming, superseded=self.superseded(identity) / job)
 
+    def open_batch(self, identity: str) -> Path:
+        """The file that names what a board's batch at hand writes."""
+        return self.root / "incoming" / f"{self.board_mirror(identity).name}.batch"
+
     def readable_database(self) -> Path:
         """The database, for whoever reads; one of an earlier profagent is brought up to date first, as by a writer.
 

@@ -1,8 +1,8 @@
 """The rule that makes a capture survive: mirror, sync, transaction, acknowledgement, in this order and no other.
 
 What is in the database is in the mirror, durably; what was acknowledged is in the database. A process that ends
-between two steps leaves bytes in the mirror that no row speaks of: they are cut when their log is begun again. So a
-restart finds no record lost and none twice, whichever step it died at.
+between two steps leaves bytes in the mirror that no row speaks of: they are undone before the next stream. So a restart
+finds no record lost and none twice, whichever step it died at.
 """
 
 from __future__ import annotations

@@ -158,11 +158,25 @@ class JobMirror:
         with self._trying(f"cannot read {path} in the mirror"):
             return content(self._aside(path), LARGEST_CONTENT_BYTES)
 
+    def is_beyond(self, path: str, generation: int, offset: int) -> bool:
+        """Whether anything of a data file came after `offset` bytes of a generation were committed."""
+        size = self.size(path)
+        with self._trying(f"cannot look for {path} in the mirror"):
+            return bool(self._kept_from(path, generation)) or (size is not None and (not generation or size > offset))
+
     def restore(self, path: str, generation: int, offset: int) -> None:
-        """Undo what was done to a data file after `offset` bytes of a generation were committed."""
+        """Undo what was done to a data file after `offset` bytes of a generation were committed.
+
+        Of generation 0 nothing was: what came is set aside, and comes again or is gone.
+        """
         self.take_back(path, generation)
         with self._trying(f"cannot cut {path} in the mirror"):
-            self._cut(path, offset)
+            if generation > 0:
+                self._cut(path, offset)
+            elif stands(file := Path(self._file(path))):
+                aside = Path(self._below(self._superseded, f"{path}.uncommitted"))
+                aside.parent.mkdir(parents=True, exist_ok=True)
+                file.replace(aside)
 
     def remove(self, path: str) -> None:
         """Remove a mirrored file, where there is one."""
@@ -174,6 +188,17 @@ class JobMirror:
         """At most `size` bytes of a mirrored file from `start` on; None when there is no such file."""
         with self._trying(f"cannot read {path} in the mirror"):
             return content(self._file(path), size, start)
+
+    def size(self, path: str) -> int | None:
+        """How many bytes a mirrored file has; None when there is none."""
+        with self._trying(f"cannot read {path} in the mirror"):
+            handle = opened(self._file(path), os.O_RDONLY)
+            if handle is None:
+                return None
+            try:
+                return os.fstat(handle).st_size
+            finally:
+                os.close(handle)
 
     def names(self) -> list[str]:
         """Paths of all mirrored files of this JOB."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 PROTOCOL = (1, 3)
+OPEN = "open"
 REMOVED = "removed"
 ENDED_STATES = frozenset({"finished", "quiet", REMOVED})
 

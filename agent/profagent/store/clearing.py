@@ -22,12 +22,24 @@ __all__ = [
 ]
 
 _RECORDS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
-# Rows of a JOB, those first that others are found by. Logs that the ledger speaks of stay, and which samples came.
+_AS_NEW = (
+    "generation = 0, offset = 0, complete = 2, digest = NULL, kept = 1, base = 0, lost_size = NULL, lost_digest = NULL"
+)
+# Rows of a JOB, those first that others are found by. Logs that the ledger speaks of stay, as if nothing of them had
+# come yet, and which samples came. What was said stays as it is, whatever comes of the JOB later.
 _ROWS = (
     "DELETE FROM segment WHERE log IN (SELECT log FROM log WHERE job = ?)",
     "DELETE FROM part WHERE log IN (SELECT log FROM log WHERE job = ?)",
     "DELETE FROM inference WHERE model IN (SELECT model FROM model WHERE job = ?)",
     "DELETE FROM log WHERE job = ? AND log NOT IN (SELECT log FROM ledger_entry WHERE log IS NOT NULL)",
+    f"UPDATE log SET {_AS_NEW} WHERE job = ?",  # noqa: S608 - a constant
+    "DELETE FROM counter_check WHERE job = ?",
+    "UPDATE ledger_entry SET origin = 'cleared' WHERE job = ? AND origin <> 'board'",
+)
+# A JOB that came again is the next session's, though it may have no whole record.
+_FETCHED = (
+    "SELECT session, job FROM fetched_jobs UNION SELECT min(session), job FROM session_job"
+    " WHERE session NOT IN (SELECT session FROM cleared_session) GROUP BY job"
 )
 
 
@@ -53,7 +65,7 @@ def held_sessions(connection: sqlite3.Connection) -> list[HeldSession]:
     """The sessions that have not been cleared, oldest first."""
     sizes = dict(connection.execute("SELECT job, sum(offset) FROM log GROUP BY job").fetchall())
     jobs: dict[int, set[int]] = {}
-    for session, job in connection.execute("SELECT session, job FROM fetched_jobs"):
+    for session, job in connection.execute(_FETCHED):
         jobs.setdefault(session, set()).add(job)
     rows = connection.execute(
         "SELECT session, identity, started_us, ended_us IS NOT NULL FROM session JOIN board USING (board)"
@@ -80,12 +92,11 @@ def clear_sessions(connection: sqlite3.Connection, sessions: Sequence[HeldSessio
 
 
 def cleared_jobs(connection: sqlite3.Connection) -> list[JobMirrored]:
-    """The JOBs of which every session that fetched them was cleared: nothing of them is wanted in the mirror."""
+    """The JOBs that were cleared and of which nothing has come since: nothing of them is wanted in the mirror."""
     rows = connection.execute(
         "SELECT b.identity, j.name FROM job j JOIN board b USING (board)"
         " WHERE EXISTS (SELECT 1 FROM session_job JOIN cleared_session USING (session) WHERE session_job.job = j.job)"
-        " AND NOT EXISTS (SELECT 1 FROM fetched_jobs f WHERE f.job = j.job"
-        " AND f.session NOT IN (SELECT session FROM cleared_session))"
+        " AND NOT EXISTS (SELECT 1 FROM log WHERE log.job = j.job AND generation > 0)"
     )
     return list(map(JobMirrored._make, rows))
 

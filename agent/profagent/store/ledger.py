@@ -82,7 +82,9 @@ class LedgerRows:
 
     def void(self, row: LogRow) -> None:
         """Remove what followed from a log's bytes."""
-        self._connection.execute("DELETE FROM ledger_entry WHERE log = ? AND origin <> 'link'", (row.log,))
+        self._connection.execute(
+            "DELETE FROM ledger_entry WHERE log = ? AND origin NOT IN ('link', 'cleared')", (row.log,)
+        )
         row.entries = {}
 
     def take_back(self, reason: str, *, of_logs: bool = False) -> None:

@@ -26,15 +26,16 @@ PATHS_PER_QUERY = 500
 # A log that is gone from the board keeps the digest that the board vouched for.
 _UNSETTLED = (
     "SELECT path FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete <> 1 AND digest IS NULL"
-    " AND kind IN ('aicore', 'aicpu', 'acl_api')"
+    " AND generation > 0 AND kind IN ('aicore', 'aicpu', 'acl_api')"
 )
 _UNJUDGED = (
     "SELECT DISTINCT l.path FROM job JOIN model m USING (job) JOIN inference i USING (model) JOIN segment g"
     " USING (inference) JOIN log l USING (log) WHERE board = ? AND job.name = ? AND i.figures = 'pending'"
 )
 _ORPHANS = (
-    "SELECT d.path FROM log d JOIN job USING (job) WHERE board = ? AND job.name = ? AND d.kind = 'done' AND NOT EXISTS"
-    " (SELECT 1 FROM log x WHERE x.job = d.job AND x.path = substr(d.path, 1, length(d.path) - 5))"
+    "SELECT d.path FROM log d JOIN job USING (job) WHERE board = ? AND job.name = ? AND d.kind = 'done'"
+    " AND d.generation > 0 AND NOT EXISTS (SELECT 1 FROM log x"
+    " WHERE x.job = d.job AND x.path = substr(d.path, 1, length(d.path) - 5) AND x.generation > 0)"
 )
 _UNTIMED = (
     "SELECT path FROM log l JOIN job USING (job) WHERE board = ? AND job.name = ? AND kept"
@@ -62,7 +63,7 @@ _AT_PATH = (
 # As the board's daemon sees it (format page 1): calls that are complete tell an unloading, empty logs are no matter.
 _FINISHED = (
     "WITH l AS (SELECT kind, model, offset, complete = 1 AS is_complete FROM log JOIN job USING (job)"
-    " WHERE board = ? AND job.name = ? AND kind IN ('aicore', 'aicpu', 'acl_api', 'net_info'))"
+    " WHERE board = ? AND job.name = ? AND generation > 0 AND kind IN ('aicore', 'aicpu', 'acl_api', 'net_info'))"
     " SELECT EXISTS (SELECT 1 FROM l WHERE kind = 'acl_api' AND is_complete)"
     " AND NOT EXISTS (SELECT 1 FROM l WHERE kind <> 'net_info' AND NOT is_complete AND (offset > 0 OR"
     " kind = 'acl_api' AND model IN (SELECT model FROM l WHERE kind = 'net_info')))"

@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from profagent.errors import DiskFullError
+from profagent.ingest.commit import Step
 from profagent.link.messages import Loss
 from profagent.link.session import Happened
 from tests.unit.commands.link import JOB
@@ -16,6 +20,12 @@ GONE = (
     "removed",
     "removed from the board while nobody followed it: what was written after 256 bytes is not here",
 )
+
+
+def full_at_once(step: Step) -> None:
+    """Nothing is committed."""
+    if step is Step.MIRRORED:
+        raise DiskFullError("full", hint="make room")
 
 
 async def told(kept: Kept) -> list[tuple[Any, ...]]:
@@ -83,3 +93,31 @@ async def test_what_the_board_deleted_itself_its_kept_loss_counts(tmp_path: Path
         await kept.recording.change_state(JOB, "quiet", caught_up=True)
         assert await told(kept) == []
         assert await kept.rows("SELECT complete FROM log WHERE kind = 'aicore'") == [(2,)]
+
+
+async def test_a_log_of_which_nothing_was_committed_is_a_loss_when_it_is_not_offered_again(tmp_path: Path) -> None:
+    async with keeping(tmp_path, reached=full_at_once) as kept:
+        for path in (aicore_path(), aicore_path(1)):
+            with pytest.raises(DiskFullError):
+                await kept.sender.send(path, records(700))
+            await kept.sender.open()
+        assert [file.name for file in kept.job.rglob("*") if file.is_file()] == []
+        await kept.sender.offer(aicore_path())
+        await kept.recording.change_state(JOB, "finished", caught_up=True)
+        losses = "SELECT log, reason FROM ledger WHERE grade = 'loss'"
+        assert await kept.rows(losses) == [(aicore_path(1), "removed")]
+
+
+async def test_what_a_whole_log_had_more_is_a_loss_when_it_was_not_committed_and_is_not_offered_again(
+    tmp_path: Path,
+) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700))
+        await kept.recording.change_state(JOB, "finished", caught_up=True)
+    async with keeping(tmp_path, reached=full_at_once) as kept:
+        with pytest.raises(DiskFullError):
+            await kept.sender.send(aicore_path(), records(700, 1400))
+        await kept.sender.open()
+        assert (kept.job / aicore_path()).read_bytes() == records(700)
+        await kept.recording.change_state(JOB, "finished", caught_up=True)
+        assert await told(kept) == [GONE]
