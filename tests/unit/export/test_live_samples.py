@@ -14,9 +14,11 @@ def path(count: int, end: str = "") -> str:
     return f"data/aicore.0.m.3.0.1.1.{count}{end}"
 
 
-def seen(*counts: int, interval: int | None = 10) -> LiveSamples:
+def seen(*counts: int, interval: int | None = 10, listed: bool = True) -> LiveSamples:
     samples = LiveSamples()
     samples.tell(JOB, interval)
+    if listed:
+        samples.list(JOB)
     for count in counts:
         samples.take(JOB, LogAdvanced(path(count), 1, 0))
         samples.take(JOB, LogAdvanced(path(count, ".done"), 1, 0))
@@ -34,6 +36,15 @@ def test_figures_grow_with_the_files_that_come_in_any_order() -> None:
         "interval": 10,
         "interval_from": "acl.json",
     }
+
+
+def test_what_was_due_is_not_known_until_the_files_of_the_job_are_listed() -> None:
+    samples = seen(0, 20, listed=False)
+    assert samples.of_model(JOB, name_of(path(0))) == {"sampled": 2, "due": None}
+    assert (samples.in_all()["sampled"], samples.in_all()["due"], samples.in_all()["interval"]) == (2, None, 10)
+    samples.list(JOB)
+    assert samples.of_model(JOB, name_of(path(0))) == {"sampled": 2, "due": 3}
+    assert samples.in_all()["due"] == 3
 
 
 def test_without_an_acl_json_the_interval_is_inferred() -> None:
@@ -89,8 +100,7 @@ def test_other_files_are_no_samples() -> None:
 
 def test_figures_of_models_that_are_compared_no_longer_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("profagent.export.live_samples.REMEMBERED_MODELS", 2)
-    samples = LiveSamples()
-    samples.tell(JOB, 10)
+    samples = seen()
     for model in "abcd":
         for count in (0, 20):
             samples.take(JOB, LogAdvanced(f"data/aicore.0.{model}.3.0.1.1.{count}", 1, 0))

@@ -17,6 +17,8 @@ INFERENCE: dict[str, Any] = {
     "start_us": 1_795_230_382_123_456,
     "total_us": 3412.4,
     "records": 83,
+    "figures": "final",
+    "why": None,
     "slowest": [
         {"layer_name": "conv+relu+mul", "layer_type": "x", "duration_us": 202.0, "share": 0.064},
         {"layer_name": None, "layer_type": None, "duration_us": 100.0, "share": None},
@@ -52,6 +54,14 @@ def test_an_inference_is_one_line() -> None:
 def test_a_time_that_is_none_or_none_of_this_world_is_shown_as_unknown(start_us: int | None) -> None:
     line = line_of({**INFERENCE, "start_us": start_us, "total_us": None, "slowest": [], "ledger": []})
     assert line == "--:--:--.---  yolo.2 picture 6  N/A  83 records"
+
+
+@pytest.mark.parametrize("state", ["pending", "partial"])
+def test_an_inference_says_why_its_figures_are_not_known(state: str) -> None:
+    unknown = {"start_us": None, "total_us": None, "slowest": [], "figures": state, "why": "the log is torn"}
+    assert line_of({**INFERENCE, **unknown}) == (
+        f"--:--:--.---  yolo.2 picture 6  N/A  83 records  figures are {state}: the log is torn  note: sequence-gap (2)"
+    )
 
 
 def test_an_inference_says_when_samples_before_it_never_came() -> None:

@@ -146,6 +146,7 @@ def test_a_file_made_anew_voids_its_rows(copy: JobCopy, tmp_path: Path) -> None:
 def test_a_done_that_cannot_be_read_any_more_takes_back_what_it_said(copy: JobCopy) -> None:
     copy.send(PLAIN, SMALL_JOB[PLAIN])
     copy.snapshot(PLAIN + ".done", SMALL_JOB[PLAIN + ".done"])
+    copy.complete(PLAIN)
     assert copy.query("SELECT start_us IS NULL, complete FROM inference") == [(0, 1)]
     copy.snapshot(PLAIN + ".done", b"file_len:10")
     assert copy.query("SELECT start_us IS NULL, complete FROM inference") == [(1, 0)]

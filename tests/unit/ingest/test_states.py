@@ -9,9 +9,10 @@ import pytest
 
 from profagent.errors import StoreError
 from profagent.formats.names import LogName, parse_log_name
-from profagent.ingest.changes import Change, InferenceTimed, Redecoded, SegmentRecords
+from profagent.ingest.changes import Change, InferenceTimed, LogJudged, Redecoded, SegmentRecords
 from profagent.ingest.states import LogStates
-from tests.fakes.small_job import ALIKE, CALLS, PLAIN, RELOADED, SMALL_JOB, aicore_done
+from tests.encoders import done_text
+from tests.fakes.small_job import ALIKE, CALLS, EMPTY, ON_CPU, PLAIN, RELOADED, SMALL_JOB, TORN, UNENDED, aicore_done
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ def test_a_log_that_begins_says_nothing(states: LogStates) -> None:
 
 def test_a_log_in_use_goes_on_as_it_is(states: LogStates) -> None:
     _, log = drained(states.at(PLAIN, name_of(PLAIN), 0))
-    assert kinds(list(states.grow(log, SMALL_JOB[PLAIN][:300]))) == [SegmentRecords, InferenceTimed]
+    assert kinds(list(states.grow(log, SMALL_JOB[PLAIN][:300]))) == [SegmentRecords]
     changes, same = drained(states.at(PLAIN, name_of(PLAIN), 300))
     assert (changes, same is log) == ([], True)
     assert kinds(list(states.grow(log, SMALL_JOB[PLAIN][300:]))) == [SegmentRecords]
@@ -161,8 +162,75 @@ def test_the_done_speaks_of_the_last_inference(states: LogStates) -> None:
     _, log = drained(states.at(RELOADED, name_of(RELOADED), 0))
     first = list(states.grow(log, SMALL_JOB[RELOADED][:768]))
     second = list(states.grow(log, SMALL_JOB[RELOADED][768:]))
-    timed = [(each.stretch, each.done is not None) for each in [*first, *second] if isinstance(each, InferenceTimed)]
-    assert timed == [(0, True), (0, False), (1, True)]
+    assert times([*first, *second]) == [(0, False)]
+    changes, _ = drained(states.judged(log))
+    assert times(changes) == [(1, True)]
+    assert changes[-1] == LogJudged(RELOADED, 2, "")
+
+
+def times(changes: list[Change]) -> list[tuple[int, bool]]:
+    """Of which inferences the changes tell times, and whether they know them."""
+    return [(each.stretch, each.done is not None) for each in changes if isinstance(each, InferenceTimed)]
+
+
+@pytest.mark.parametrize(
+    ("path", "judged"),
+    [
+        (PLAIN, [LogJudged(PLAIN, 1, "")]),
+        (ALIKE, [LogJudged(ALIKE, 2, "")]),
+        (TORN, [LogJudged(TORN, 0, "the .done announces 512 bytes, 228 are there")]),
+        (EMPTY, [LogJudged(EMPTY, 0, "the .done announces 768 bytes, 0 are there")]),
+        (CALLS, []),
+        (UNENDED, []),
+    ],
+)
+def test_a_log_is_judged_by_its_done_and_the_bytes_that_are_there(
+    path: str, judged: list[LogJudged], states: LogStates
+) -> None:
+    _, log = drained(states.at_end(path, name_of(path)))
+    changes, _ = drained(states.judged(log))
+    assert [change for change in changes if isinstance(change, LogJudged)] == judged
+
+
+@pytest.mark.parametrize(
+    ("file_len", "size", "fault"),
+    [(228, 228, "the last one is torn"), (0, 0, "there are none"), (0, 256, ""), (128, 256, "")],
+)
+def test_a_log_may_end_within_a_record_or_hold_none(
+    file_len: int, size: int, fault: str, states: LogStates, files: Files
+) -> None:
+    files[TORN] = SMALL_JOB[ON_CPU][:size]
+    files[TORN + ".done"] = done_text(file_len=file_len, start_time=1, end_time=2)
+    _, log = drained(states.at_end(TORN, name_of(TORN)))
+    changes, _ = drained(states.judged(log))
+    assert isinstance(changes[-1], LogJudged)
+    assert changes[-1].fault == fault
+
+
+def test_a_log_that_went_on_waits_for_the_board_and_for_a_done_written_anew(states: LogStates) -> None:
+    _, log = drained(states.at_end(RELOADED, name_of(RELOADED)))
+    states.goes_on(RELOADED)
+    assert drained(states.judged(log)) == ([], log)
+    states.growing.discard(RELOADED)
+    assert drained(states.judged(log)) == ([], log), "its .done speaks of the inference before"
+    states.renew_done(RELOADED, is_rewritten=True)
+    assert kinds(drained(states.judged(log))[0]) == [InferenceTimed, LogJudged]
+
+
+def test_a_done_written_anew_waits_for_the_bytes_that_it_speaks_of(states: LogStates) -> None:
+    _, log = drained(states.at_end(RELOADED, name_of(RELOADED)))
+    states.renew_done(RELOADED, is_rewritten=True)
+    assert drained(states.judged(log)) == ([], log)
+    states.goes_on(RELOADED)
+    states.growing.discard(RELOADED)
+    assert kinds(drained(states.judged(log))[0]) == [InferenceTimed, LogJudged]
+
+
+def test_what_has_ended_is_judged_as_it_is(states: LogStates) -> None:
+    _, log = drained(states.at_end(RELOADED, name_of(RELOADED)))
+    states.goes_on(RELOADED)
+    states.settle(RELOADED)
+    assert kinds(drained(states.judged(log))[0]) == [InferenceTimed, LogJudged]
 
 
 def test_a_done_that_cannot_be_read_is_none(states: LogStates, files: Files) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from profagent.formats.done import Done
-from profagent.ingest.changes import Change, FrequencyKnown, InferenceTimed, LogAdvanced, LogReset
+from profagent.ingest.changes import (
+    Change,
+    FrequencyKnown,
+    InferenceTimed,
+    LogAdvanced,
+    LogAnnounced,
+    LogJudged,
+    LogReset,
+)
 from profagent.store.inferences import REMEMBERED_INFERENCES, InferenceRows, integer_to_sql
 from tests.unit.store.rows import AICORE, AICPU, Rows, aicore, aicpu, name_of
 
@@ -14,6 +22,11 @@ DONE = Done(512, 1_000, 2_000, cache_hit=3, cache_miss=1)
 
 def timed(path: str = AICORE, stretch: int = 0, done: Done | None = DONE) -> InferenceTimed:
     return InferenceTimed(name_of(path), stretch, done)
+
+
+def whole(path: str = AICORE) -> LogJudged:
+    """All records of a log's first inference are here."""
+    return LogJudged(path, 1, "")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +79,8 @@ def placed(rows: Rows) -> list[tuple[object, ...]]:
 
 def test_segments_stand_one_after_the_other_between_the_units(rows: Rows) -> None:
     changes = [aicore(ticks=(7, 14), net=0), aicore(ticks=(21,), first=2, net=2, ordinals=(1,))]
-    rows.apply(FrequencyKnown(700), *changes, aicpu([(1_005, 1_010)], (1_004, 1_012)), timed())
+    cpu = aicpu([(1_005, 1_010)], (1_004, 1_012))
+    rows.apply(FrequencyKnown(700), *changes, cpu, timed(), whole(), whole(AICPU))
     # 7 ticks at 700 MHz are 1 µs.
     assert placed(rows) == [("aicore", 0, 1_000, 1_003), ("aicpu", 1, 1_004, 1_012), ("aicore", 2, 1_012, 1_015)]
     assert rows.query("SELECT start_us, duration_us FROM op_records ORDER BY segment, sequence") == [
@@ -76,13 +90,15 @@ def test_segments_stand_one_after_the_other_between_the_units(rows: Rows) -> Non
     ]
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2), (2, 0, 3, 1)])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5), (5, 4, 3, 2, 1, 0), (1, 3, 5, 0, 2, 4), (2, 5, 0, 4, 3, 1)])
 def test_placing_waits_for_what_it_needs(rows: Rows, order: tuple[int, ...]) -> None:
     changes: list[Change] = [
         FrequencyKnown(700),
         aicore(ticks=(7,), net=2),
         aicpu([(1_005, 1_010)], (1_004, 1_012)),
         timed(),
+        whole(),
+        whole(AICPU),
     ]
     later = [changes[number] for number in order]
     # A time that comes before its records is told again with them, as decoding does.
@@ -91,14 +107,25 @@ def test_placing_waits_for_what_it_needs(rows: Rows, order: tuple[int, ...]) -> 
     assert placed(rows) == [("aicpu", 1, 1_004, 1_012), ("aicore", 2, 1_000, 1_001)]
 
 
+def test_segments_are_not_placed_while_a_log_that_was_announced_has_not_come(rows: Rows) -> None:
+    rows.apply(LogAnnounced(AICORE), LogAnnounced(AICPU))
+    rows.apply(FrequencyKnown(700), aicore(ticks=(7,)), timed(), whole())
+    assert placed(rows) == [("aicore", 0, None, None)]
+    assert rows.query("SELECT figures, why FROM inferences") == [("pending", "aicpu records have not all come yet")]
+    rows.apply(aicpu([(1_005, 1_010)], (1_004, 1_012)), whole(AICPU))
+    assert placed(rows) == [("aicore", 0, 1_000, 1_001), ("aicpu", 1, 1_004, 1_012)]
+    assert rows.query("SELECT figures, why FROM inferences") == [("final", None)]
+
+
 def test_a_time_that_is_taken_back_takes_the_places_with_it(rows: Rows) -> None:
-    rows.apply(FrequencyKnown(700), aicore(ticks=(7,)), timed())
+    rows.apply(FrequencyKnown(700), aicore(ticks=(7,)), timed(), whole())
+    assert placed(rows) == [("aicore", 0, 1_000, 1_001)]
     rows.apply(timed(done=None))
     assert placed(rows) == [("aicore", 0, None, None)]
 
 
 def test_another_frequency_places_everything_anew(rows: Rows) -> None:
-    rows.apply(FrequencyKnown(700), aicore(ticks=(7,)), timed())
+    rows.apply(FrequencyKnown(700), aicore(ticks=(7,)), timed(), whole())
     rows.apply(FrequencyKnown(350))
     assert placed(rows) == [("aicore", 0, 1_000, 1_002)]
     statements: list[str] = []
