@@ -85,6 +85,7 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 @click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop at N or more, of each board.")
 @click.option("--until-finished", is_flag=True, help="Stop when every JOB seen is finished or quiet, on each board.")
 @click.option("--backlog", is_flag=True, help="Take JOBs that are finished already, too.")
+@click.option("--from-now", is_flag=True, help="Of a JOB that stands already, take only what begins from now on.")
 @click.option("--new", is_flag=True, help="Begin a new session even when one of this board is unfinished.")
 @click.option(
     "--label",
@@ -116,7 +117,7 @@ def command(
 
     Takes JOBs that are open or appear later. A record that was killed goes on with its session. Of several boards, one
     that is away is waited for and holds up no other. Exit code 3: a board was never reached; 4: bytes or records that
-    existed are missing, the summary says which.
+    existed are missing, or a JOB was not copied to its end; the summary says which.
 
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
     """
@@ -169,4 +170,7 @@ def several_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def _verdict(summary: dict[str, Any]) -> str:
+    if summary.get("not_copied"):
+        left = (f"{count or 'some'} inferences of {job} not copied" for job, count in summary["not_copied"].items())
+        return f"stopped early: {'; '.join(left)}"
     return "complete" if summary["complete"] else "INCOMPLETE"

@@ -31,6 +31,8 @@ class Beginnings:
         self._in_past: set[str] = set()
         self._returning: set[str] = set()
         self._shown: dict[str, dict[_Model, int]] = {}
+        # How far each model's inferences were passed over.
+        self._passed: dict[str, dict[_Model, int]] = {}
         # Inferences that had begun when what the JOB held was passed over, and the units that had no `.done` yet.
         self._straddling: dict[str, dict[InferenceKey, set[LogKind]]] = {}
 
@@ -64,10 +66,16 @@ class Beginnings:
     def passes_over(self, job: str, name: LogName) -> bool:
         """Whether a log is from before the beginning, or of an inference that began before."""
         straddling = self._straddling.setdefault(job, {})
+        passed = self._passed.setdefault(job, {})
+        model = (display_text(name.model or ""), name.model_id, name.device, name.stream)
         if name.inference is None or name.kind is LogKind.CONT:
             return self.is_in_past(job)
         if not self.is_in_past(job):
-            return name.inference in straddling
+            is_offered_again = job in self._returning and name.inference.current_pic_count <= passed.get(model, -1)
+            return is_offered_again or name.inference in straddling
+        passed[model] = max(name.inference.current_pic_count, passed.pop(model, -1))
+        if len(passed) > REMEMBERED_MODELS:
+            del passed[next(iter(passed))]
         # A `.done` is told after the data of its inference.
         units = straddling.pop(name.inference, set())
         units = units - {name.kind} if name.is_done else units | {name.kind}

@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from profagent.commands.backlog import Backlog
+from profagent.commands.beginnings import Beginnings
 from profagent.commands.capture import Capture
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.commands.job_ends import JobEnds
@@ -20,6 +22,7 @@ from profagent.export.sampling_text import keeping_line
 from profagent.formats.schedule import US_PER_S
 from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss
 from profagent.link.credentials import BY_ADDRESS
+from profagent.store.summaries import STOPPED_EARLY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +41,6 @@ GATHER_S = 0.1
 # A daemon keeps no more.
 TOLD_LOSSES = 1_000
 TELL_KEPT_S = 5.0
-STOPPED_EARLY = Entry("note", "stopped-early", "the capture was stopped before all that the board held had come")
 # The ledger's reason for a JOB of another SoC.
 _REFUSED = "unsupported-soc"
 
@@ -48,6 +50,7 @@ class RecordOptions:
     """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all.
 
     Deliveries are counted by `consumer` on the board; without it the host's name is in it.
+    `from_now`: of JOBs that stand already only what begins after that is taken.
     `keeping` and `drops` are those of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
     """
 
@@ -66,6 +69,7 @@ class RecordOptions:
     consumer: str | None = None
     source: str = "record"
     made: MadeJobs | None = None
+    from_now: bool = False
 
 
 def exit_code_of(summary: Mapping[str, Any]) -> int:
@@ -78,8 +82,16 @@ def exit_code_of(summary: Mapping[str, Any]) -> int:
 class RecordView:
     """The observer of a recording: remarks to `tell`, and the end conditions."""
 
-    def __init__(self, address: str, options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> None:
+    def __init__(
+        self,
+        address: str,
+        options: RecordOptions,
+        tell: Callable[[str], None],
+        stop: asyncio.Event,
+        backlog: Backlog,
+    ) -> None:
         self._address = address
+        self._backlog = backlog
         self._options = options
         self._tell = tell
         self._stop = stop
@@ -87,6 +99,7 @@ class RecordView:
         self._has_waited = False
         self._ends = JobEnds(tell, self._end_if_over, awaits=options.until_finished)
         self._kept_losses: dict[int, KeptLoss] = {}
+        self.beginnings = Beginnings(from_start=False) if options.from_now else None
         self.jobs: Sequence[JobStatus] = ()
         # What was last said of a link that is not there.
         self.away: ProfagentError | None = None
@@ -107,6 +120,8 @@ class RecordView:
         self.away = error
         if self._options.made is not None:
             self._options.made.unlinked()
+        if self.beginnings is not None:
+            self.beginnings.link_is_new()
         self._tell(link_gone(error, wait_s))
 
     def remark(self, text: str) -> None:
@@ -146,8 +161,18 @@ class RecordView:
         elif not jobs and not self._has_waited:
             self._has_waited = True
             self._tell("no open JOB yet: waiting for a program that records")
+        for job in jobs:
+            if job.caught_up:
+                self._backlog.catch_up(job.name)
+                if self.beginnings is not None:
+                    self.beginnings.caught_up(job.name)
         self._ends.show(jobs)
         self._end_if_over()
+
+    @property
+    def has_all_asked(self) -> bool:
+        """Whether as many inferences came as were asked for."""
+        return self._options.inferences is not None and len(self._inferences) >= self._options.inferences
 
     def close(self) -> None:
         """Wait for nothing any more."""
@@ -167,7 +192,8 @@ class BoardRecord:
         self._is_alone = len(options.addresses) == 1
         self._tell = tell if self._is_alone else lambda text: tell(f"{address}: {text}")
         self._stop = asyncio.Event()
-        self._view = RecordView(address, options, self._tell, self._stop)
+        self._backlog = Backlog(address, options.access, self._tell, self._copied_bytes)
+        self._view = RecordView(address, options, self._tell, self._stop, self._backlog)
         self._recording = (Recording if options.made is None else RunRecording)(
             options.workspace,
             store,
@@ -180,6 +206,7 @@ class BoardRecord:
                 always_new=options.new,
                 keeping=options.keeping,
                 drops=options.drops,
+                beginnings=self._view.beginnings,
             ),
         )
         self._error: ProfagentError | None = None
@@ -194,7 +221,7 @@ class BoardRecord:
         What speaks against this board ends it and no other: it is told, and kept for the outcome. Where it is the only
         one, it is raised. Raises StoreError.
         """
-        telling = asyncio.create_task(self._tell_kept())
+        telling = [asyncio.create_task(each) for each in (self._tell_kept(), self._backlog.run())]
         try:
             await self._capture().run()
         except (SameBoardError, UnreachableError, UnsupportedBoardError) as error:
@@ -202,9 +229,10 @@ class BoardRecord:
             if not self._is_alone:
                 self._tell(f"{error}; {error.hint}")
         finally:
-            telling.cancel()
+            for task in telling:
+                task.cancel()
             self._view.close()
-            await asyncio.wait([telling])
+            await asyncio.wait(telling)
         if self._is_alone and isinstance(self._error, UnreachableError):
             raise self._error
         await self._end()
@@ -242,11 +270,26 @@ class BoardRecord:
         self._view.tell_surplus()
         for job in self._view.jobs:
             if not job.caught_up and job.state != "removed":
-                self._recording.note(job.name, STOPPED_EARLY)
+                await self._note_early(job.name)
             elif not job.has_ended and self._options.made is not None and self._options.made.has_ended:
                 # Its program is gone, which the board finds out later.
                 await self._recording.change_state(job.name, "quiet", caught_up=True)
         await self._recording.end()
+
+    async def _note_early(self, job: str) -> None:
+        """A JOB was not copied to its end; where that was asked for, it is told and no more."""
+        held = await self._backlog.measure(job)
+        left = None if held is None else max(0, held.inferences - await self._recording.session.final_inferences(job))
+        if self._options.from_now:
+            left = None  # those from before were not to be copied
+        count = "some" if left is None else f"{left:,}"
+        self._tell(f"stopped early: {count} inferences of {job} not copied")
+        if not self._view.has_all_asked:
+            detail = f"the capture was stopped before all that the board held had come: {count} inferences not copied"
+            self._recording.note(job, Entry("note", STOPPED_EARLY, detail, first=left))
+
+    async def _copied_bytes(self, job: str) -> int:
+        return await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0
 
     def _capture(self) -> Capture:
         return Capture(
@@ -265,4 +308,8 @@ class BoardRecord:
         """Whether a JOB is captured: it runs, appears later, was begun by the session before, or is of the backlog."""
         if self._options.made is not None:
             return self._options.made.wants(job, listed)
+        if self._view.beginnings is not None:
+            return self._view.beginnings.wants(job, listed)
+        if listed and not job.has_ended:
+            self._backlog.find(job.name)
         return self._options.backlog or not listed or not job.has_ended or self._recording.has_begun(job.name)

@@ -10,7 +10,7 @@ from profagent.store.logs import path_from_sql, path_to_sql
 from profagent.store.rings import note_full_rings
 from profagent.store.sampling import note_samples, sampling_of
 from profagent.store.sessions import remove_job
-from profagent.store.summaries import session_summary
+from profagent.store.summaries import final_inferences, session_summary
 from profagent.store.tick_checks import note_ticks
 
 if TYPE_CHECKING:
@@ -173,6 +173,16 @@ class StoredSession:
             rows = await self._store.query(_AT_PATH, (self.board, job, path_to_sql(path)))
             found += [CommittedLog(job, path, *committed) for _, _, *committed in rows]
         return found
+
+    async def final_inferences(self, job: str) -> int:
+        """How many inferences of a JOB have come whole, whoever fetched them."""
+        return await self._store.run(final_inferences, self.board, job)
+
+    async def copied_bytes(self, job: str) -> int:
+        """How many bytes of a JOB's logs are here."""
+        sql = "SELECT ifnull(sum(offset), 0) FROM log JOIN job USING (job) WHERE board = ? AND job.name = ?"
+        ((size,),) = await self._store.query(sql, (self.board, job))
+        return int(size)
 
     async def begun_jobs(self) -> set[str]:
         """JOBs of which this session holds a part."""
