@@ -137,7 +137,7 @@ async def test_a_client_of_another_major_version_is_refused_with_both_versions(t
             version = wire.ProtocolVersion(major=2, minor=7)
             await call.write(wire.ClientMessage(open=wire.Open(protocol=version, consumer="test", client="test")))
             assert await call.code() is grpc.StatusCode.FAILED_PRECONDITION
-            assert await call.details() == "the client speaks protocol 2.7, this daemon 1.2"
+            assert await call.details() == "the client speaks protocol 2.7, this daemon 1.3"
 
 
 @pytest.mark.parametrize("verb", ["watch", "record"])
@@ -151,10 +151,10 @@ def test_a_command_refuses_a_daemon_of_another_major_version(verb: str, tmp_path
     with malicious(later) as board:
         ended = profagent(verb, "--board", board.address, *where)
     assert ended.code == 3
-    assert "the board speaks protocol 2.7, this profagent 1.2" in ended.err
+    assert "the board speaks protocol 2.7, this profagent 1.3" in ended.err
     assert "upgrade profagent on both ends" in ended.err
 
 
 def test_a_daemon_of_another_major_version_is_refused_with_both_versions() -> None:
-    with pytest.raises(ProtocolError, match=r"the board speaks protocol 2\.7, this profagent 1\.2"):
+    with pytest.raises(ProtocolError, match=r"the board speaks protocol 2\.7, this profagent 1\.3"):
         Session().receive(Welcome(replace(BOARD, protocol=(2, 7)), 4_000_000))
