@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from profagentd.clock import Moment
     from profagentd.log import Log
     from profagentd.losses import KeptLoss
+    from profagentd.measure import Measure
     from profagentd.profiling import Profiling
     from profagentd.retention import Policy
     from profagentd.roles import Role
@@ -117,6 +118,11 @@ def kept_losses(losses: Iterable[KeptLoss], job_handle: Callable[[str], int]) ->
     events = [wire.Event(loss=_kept_loss(loss, job_handle(loss.job))) for loss in losses]
     for start in range(0, len(events), _BATCH_EVENTS):
         yield wire.Batch(events=events[start : start + _BATCH_EVENTS])
+
+
+def job_measure(measure: Measure) -> wire.JobMeasure:
+    """How much a JOB holds."""
+    return wire.JobMeasure(logs=measure.logs, bytes=measure.bytes, inferences=measure.inferences, is_all=measure.is_all)
 
 
 def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention:

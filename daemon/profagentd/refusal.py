@@ -13,6 +13,7 @@ class Fault(enum.Enum):
     INCOMPATIBLE = "incompatible"  # another major version
     DAMAGED = "damaged"  # a message was damaged on the way
     SILENT = "silent"  # no sign of life
+    NOT_FOUND = "not found"  # what it asks about is not there
     UNTRUSTED = "untrusted"  # its certificate is revoked
 
 

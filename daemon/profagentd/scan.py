@@ -77,7 +77,7 @@ class DirectoryScan:
         before, self._recent = self._recent, {}
         self._newest_ns = max(self._newest_ns or 0, since_ns) if since_ns else 0
         touches: dict[bytes, Touch] = {}
-        for name, status in _files(descriptor, self._without):
+        for name, status in entries(descriptor, self._without):
             if status.st_ctime_ns < since_ns:
                 continue
             self._newest_ns = max(self._newest_ns, status.st_ctime_ns)
@@ -123,9 +123,10 @@ class JobScan:
         return Scanned(touches, is_all, names_changed, time.thread_time() - begun_s)
 
 
-def _files(descriptor: int, without: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
-    with os.scandir(descriptor) as entries:
-        for entry in entries:
+def entries(descriptor: int, without: bytes = b"") -> Iterator[tuple[bytes, os.stat_result]]:
+    """What stands in a directory, all but a subdirectory of the name `without`."""
+    with os.scandir(descriptor) as found:
+        for entry in found:
             try:
                 status = entry.stat(follow_symlinks=False)
             except OSError:

@@ -17,6 +17,7 @@ from profagentd.admission import Admission, address_of
 from profagentd.budget import Budgets
 from profagentd.clock import US_PER_S, Clock, moment
 from profagentd.conversation import STOPPING, Conversation
+from profagentd.measure import Measurer
 from profagentd.refusal import Fault, Refusal
 from profagentd.retention import Retain
 from profagentd.roles import caller_of
@@ -36,7 +37,7 @@ _LOGGER = logging.getLogger(__name__)
 
 _JOBS_PAGE = 1000
 # What a client may use beyond protocol 1.0.
-_CAPABILITIES = ("retention", "kept-losses", "profiling", "roles", "examine", "announced-order")
+_CAPABILITIES = ("retention", "kept-losses", "profiling", "roles", "examine", "announced-order", "measure")
 
 _CODES = {
     Fault.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
@@ -44,6 +45,7 @@ _CODES = {
     Fault.INCOMPATIBLE: grpc.StatusCode.FAILED_PRECONDITION,
     Fault.DAMAGED: grpc.StatusCode.DATA_LOSS,
     Fault.SILENT: grpc.StatusCode.DEADLINE_EXCEEDED,
+    Fault.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Fault.UNTRUSTED: grpc.StatusCode.UNAUTHENTICATED,
 }
 
@@ -75,6 +77,7 @@ class Servicer(BoardServicer):
         self._left = asyncio.Event()  # a conversation is over
         self._is_draining = False
         self._admission = Admission(clock)
+        self._measurer = Measurer(clock)
         self.budgets = Budgets()
 
     @property
@@ -145,6 +148,17 @@ class Servicer(BoardServicer):
         try:
             with self._admission.call():
                 return await self._examiner.examine()
+        except Refusal as refusal:
+            await context.abort(_CODES[refusal.fault], str(refusal))
+            raise
+
+    async def MeasureJob(self, request: wire.MeasureJobRequest, context: Any) -> wire.JobMeasure:
+        """How much a JOB holds."""
+        try:
+            with self._admission.call():
+                await self._watch.ready.wait()
+                job = next((each for each in self.board.jobs if each.name == request.name), None)
+                return messages.job_measure(await self._measurer.measure(job))
         except Refusal as refusal:
             await context.abort(_CODES[refusal.fault], str(refusal))
             raise

@@ -77,6 +77,9 @@ class _Servicer(BoardServicer):
     def Examine(self, request: wire.ExamineRequest, context: grpc.ServicerContext) -> wire.Examination:
         return wire.Examination()
 
+    def MeasureJob(self, request: wire.MeasureJobRequest, context: grpc.ServicerContext) -> wire.JobMeasure:
+        return wire.JobMeasure()
+
     def SyncClock(self, request: wire.SyncClockRequest, context: grpc.ServicerContext) -> wire.SyncClockReply:
         return wire.SyncClockReply(received=self._clocks, sent=self._clocks)
 

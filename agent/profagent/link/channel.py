@@ -16,7 +16,7 @@ from profagent.link.credentials import BY_ADDRESS
 from profagent.link.examination import examination_from_wire
 from profagent.link.handshake import proven_certificate
 from profagent.link.messages import Welcome
-from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, to_wire
+from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, measure_from_wire, to_wire
 from profagent_wire.seal import DamagedError, is_sealed, sealed, unsealed
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from profagent.link.credentials import Access
     from profagent.link.examination import Examination
     from profagent.link.known import KnownBoard
-    from profagent.link.messages import Board, ClientMessage, Clocks, ServerMessage
+    from profagent.link.messages import Board, ClientMessage, Clocks, JobMeasure, ServerMessage
 
 M = TypeVar("M")
 
@@ -60,6 +60,8 @@ _REFUSED_HANDSHAKE = re.compile(
 )
 # gRPC's words for a message over LARGEST_MESSAGE_BYTES, and for bytes that are no message.
 _BROKEN = re.compile(r"message larger than max|deserializing", re.IGNORECASE)
+# What is asked about is not there, or nothing that could answer.
+_UNTOLD_CODES = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED)
 _FINAL_CODES = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
 
 
@@ -169,6 +171,16 @@ class Channel:
         except grpc.aio.AioRpcError as error:
             raise _translated(error, self.address) from error
         return examination_from_wire(self._undamaged(examination))
+
+    async def measure(self, job: str) -> JobMeasure | None:
+        """How much a JOB holds; None when it is not there, or the daemon cannot tell. Raises UnreachableError."""
+        try:
+            reply = await self._stub.MeasureJob(pb.MeasureJobRequest(name=job), timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            if error.code() in _UNTOLD_CODES:
+                return None
+            raise _translated(error, self.address) from error
+        return measure_from_wire(self._undamaged(reply))
 
     async def clocks(self) -> tuple[Clocks, Clocks]:
         """The board's clocks at the request's arrival and at the reply's leaving. Raises UnreachableError."""

@@ -70,6 +70,16 @@ class Board:
 
 
 @dataclass(frozen=True, slots=True)
+class JobMeasure:
+    """How much a JOB holds on the board's disk; at least so much, where it is not `is_all`."""
+
+    logs: int
+    bytes: int
+    inferences: int
+    is_all: bool
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """A JOB and its state: open, finished, quiet, removed, or unknown; `profiling` where the board can read it."""
 

@@ -87,6 +87,11 @@ def board_from_wire(description: pb.Description) -> m.Board:
     )
 
 
+def measure_from_wire(said: pb.JobMeasure) -> m.JobMeasure:
+    """How much a JOB holds."""
+    return m.JobMeasure(said.logs, said.bytes, said.inferences, said.is_all)
+
+
 def clocks_from_wire(clocks: pb.Clocks) -> m.Clocks:
     """A pair of clocks. Raises ProtocolError for times that no clock shows."""
     latest = max(clocks.wall_us, clocks.monotonic_us)

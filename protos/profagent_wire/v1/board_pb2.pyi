@@ -205,7 +205,8 @@ global___StartReason = StartReason
 @typing.final
 class ProtocolVersion(google.protobuf.message.Message):
     """A protocol version. This file is 1.3: 1.0 had no retention, roles, profiling settings, kept losses
-    and check values of messages, 1.1 no logs that come unasked, 1.2 no order of what is announced.
+    and check values of messages, 1.1 no logs that come unasked, 1.2 no order of what is announced,
+    and no MeasureJob.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -282,7 +283,7 @@ class Description(google.protobuf.message.Message):
     def capabilities(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of optional parts that this daemon has beyond protocol 1.0: `retention` (Description.retention),
         `kept-losses` (Loss.id), `profiling` (JobStatus.profiling), `roles` (Welcome.role), `examine` (Examine),
-        `announced-order` (Announced). A client ignores names that it does not know.
+        `announced-order` (Announced), `measure` (MeasureJob). A client ignores names that it does not know.
         """
 
     @property
@@ -809,6 +810,49 @@ class DaemonFacts(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["capabilities", b"capabilities", "pid", b"pid", "settings_file", b"settings_file", "uid", b"uid"]) -> None: ...
 
 global___DaemonFacts = DaemonFacts
+
+@typing.final
+class MeasureJobRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """`JOB` and 29 letters A to Z."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+
+global___MeasureJobRequest = MeasureJobRequest
+
+@typing.final
+class JobMeasure(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LOGS_FIELD_NUMBER: builtins.int
+    BYTES_FIELD_NUMBER: builtins.int
+    INFERENCES_FIELD_NUMBER: builtins.int
+    IS_ALL_FIELD_NUMBER: builtins.int
+    logs: builtins.int
+    """Regular files, and the sum of their sizes."""
+    bytes: builtins.int
+    inferences: builtins.int
+    """Inferences that have an aicore or an aicpu data log, or both."""
+    is_all: builtins.bool
+    """False when counting was cut off after 5 s, or the JOB cannot be read: it holds at least so much."""
+    def __init__(
+        self,
+        *,
+        logs: builtins.int = ...,
+        bytes: builtins.int = ...,
+        inferences: builtins.int = ...,
+        is_all: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "inferences", b"inferences", "is_all", b"is_all", "logs", b"logs"]) -> None: ...
+
+global___JobMeasure = JobMeasure
 
 @typing.final
 class ListJobsRequest(google.protobuf.message.Message):

@@ -39,6 +39,11 @@ class BoardStub(object):
                 request_serializer=profagent__wire_dot_v1_dot_board__pb2.ExamineRequest.SerializeToString,
                 response_deserializer=profagent__wire_dot_v1_dot_board__pb2.Examination.FromString,
                 )
+        self.MeasureJob = channel.unary_unary(
+                '/profagent_wire.v1.Board/MeasureJob',
+                request_serializer=profagent__wire_dot_v1_dot_board__pb2.MeasureJobRequest.SerializeToString,
+                response_deserializer=profagent__wire_dot_v1_dot_board__pb2.JobMeasure.FromString,
+                )
 
 
 class BoardServicer(object):
@@ -100,6 +105,14 @@ class BoardServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MeasureJob(self, request, context):
+        """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask. (Since 1.3,
+        capability `measure`.)
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BoardServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -127,6 +140,11 @@ def add_BoardServicer_to_server(servicer, server):
                     servicer.Examine,
                     request_deserializer=profagent__wire_dot_v1_dot_board__pb2.ExamineRequest.FromString,
                     response_serializer=profagent__wire_dot_v1_dot_board__pb2.Examination.SerializeToString,
+            ),
+            'MeasureJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.MeasureJob,
+                    request_deserializer=profagent__wire_dot_v1_dot_board__pb2.MeasureJobRequest.FromString,
+                    response_serializer=profagent__wire_dot_v1_dot_board__pb2.JobMeasure.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -220,5 +238,22 @@ class Board(object):
         return grpc.experimental.unary_unary(request, target, '/profagent_wire.v1.Board/Examine',
             profagent__wire_dot_v1_dot_board__pb2.ExamineRequest.SerializeToString,
             profagent__wire_dot_v1_dot_board__pb2.Examination.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def MeasureJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/profagent_wire.v1.Board/MeasureJob',
+            profagent__wire_dot_v1_dot_board__pb2.MeasureJobRequest.SerializeToString,
+            profagent__wire_dot_v1_dot_board__pb2.JobMeasure.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

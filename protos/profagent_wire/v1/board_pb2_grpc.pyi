@@ -92,6 +92,14 @@ class BoardStub:
     `examine`.)
     """
 
+    MeasureJob: grpc.UnaryUnaryMultiCallable[
+        profagent_wire.v1.board_pb2.MeasureJobRequest,
+        profagent_wire.v1.board_pb2.JobMeasure,
+    ]
+    """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask. (Since 1.3,
+    capability `measure`.)
+    """
+
 class BoardAsyncStub:
     Describe: grpc.aio.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.DescribeRequest,
@@ -145,6 +153,14 @@ class BoardAsyncStub:
     ]
     """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask. (Since 1.1, capability
     `examine`.)
+    """
+
+    MeasureJob: grpc.aio.UnaryUnaryMultiCallable[
+        profagent_wire.v1.board_pb2.MeasureJobRequest,
+        profagent_wire.v1.board_pb2.JobMeasure,
+    ]
+    """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask. (Since 1.3,
+    capability `measure`.)
     """
 
 class BoardServicer(metaclass=abc.ABCMeta):
@@ -210,6 +226,16 @@ class BoardServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[profagent_wire.v1.board_pb2.Examination, collections.abc.Awaitable[profagent_wire.v1.board_pb2.Examination]]:
         """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask. (Since 1.1, capability
         `examine`.)
+        """
+
+    @abc.abstractmethod
+    def MeasureJob(
+        self,
+        request: profagent_wire.v1.board_pb2.MeasureJobRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[profagent_wire.v1.board_pb2.JobMeasure, collections.abc.Awaitable[profagent_wire.v1.board_pb2.JobMeasure]]:
+        """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask. (Since 1.3,
+        capability `measure`.)
         """
 
 def add_BoardServicer_to_server(servicer: BoardServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

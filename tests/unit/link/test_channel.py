@@ -15,7 +15,7 @@ from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.link.channel import Channel, Stream, connected
 from profagent.link.credentials import DEFAULT_PORT, full_address
 from profagent.link.examination import NpuFacts
-from profagent.link.messages import JobsListed, Open
+from profagent.link.messages import JobMeasure, JobsListed, Open
 from profagent_wire.seal import sealed
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
@@ -41,6 +41,11 @@ class ScriptedBoard(board_pb2_grpc.BoardServicer):
 
     async def Examine(self, request: pb.ExamineRequest, context: Any) -> pb.Examination:
         return pb.Examination(npu=pb.NpuFacts(has_device=True))
+
+    async def MeasureJob(self, request: pb.MeasureJobRequest, context: Any) -> pb.JobMeasure:
+        if self.refusal is not None:
+            await context.abort(*self.refusal)
+        return pb.JobMeasure(logs=len(request.name), bytes=2, inferences=1)
 
     async def SyncClock(self, request: pb.SyncClockRequest, context: Any) -> pb.SyncClockReply:
         clocks = pb.Clocks(wall_us=1_000, monotonic_us=10)
@@ -76,6 +81,24 @@ async def test_a_board_describes_itself_and_tells_its_clocks() -> None:
         received, sent = await channel.clocks()
         assert (received.wall_us, sent.wall_us) == (1_000, 1_001)
         assert (await channel.examine()).npu == NpuFacts(has_device=True)
+
+
+async def test_a_board_tells_how_much_a_job_holds() -> None:
+    async with serving(ScriptedBoard()) as address, connected(address) as channel:
+        assert await channel.measure("JOB") == JobMeasure(logs=3, bytes=2, inferences=1, is_all=False)
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED])
+async def test_of_a_job_that_is_not_there_and_by_an_older_board_nothing_is_told(code: grpc.StatusCode) -> None:
+    async with serving(ScriptedBoard((code, "no"))) as address, connected(address) as channel:
+        assert await channel.measure("JOB") is None
+
+
+async def test_a_board_that_does_not_measure_for_another_reason_is_not_reached() -> None:
+    busy = ScriptedBoard((grpc.StatusCode.RESOURCE_EXHAUSTED, "busy"))
+    async with serving(busy) as address, connected(address) as channel:
+        with pytest.raises(UnreachableError, match="busy"):
+            await channel.measure("JOB")
 
 
 async def test_a_stream_skips_messages_of_newer_versions_and_tells_its_end() -> None:
