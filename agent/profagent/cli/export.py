@@ -10,7 +10,7 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.ledger import ledger_lines
 from profagent.cli.running import tell
-from profagent.cli.targets import choice_options, chosen_inferences, find_target, target_options
+from profagent.cli.targets import choice_options, chosen_inferences, find_target, target_options, tell_unrecorded
 from profagent.commands.export import NO_CHOICE, SummaryOptions, export_summary, export_timeline
 from profagent.commands.job_folder import write_log
 from profagent.export.provenance import not_final_lines
@@ -49,7 +49,7 @@ def timeline(
     last: int | None,
     inference: int | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Write task_time and acl timelines for chrome://tracing and Perfetto.
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100
@@ -64,6 +64,7 @@ def timeline(
     )
     _report(target, exported, as_json=as_json)
     _tell_if_absent(exported, "task_time", inference)
+    return _unrecorded(target, exported)
 
 
 @command.command("summary")
@@ -84,7 +85,7 @@ def summary(  # noqa: PLR0913 - one parameter an option
     sheet_format: SheetFormat,
     aggregate: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Write op_summary, op_statistic and acl_statistic tables.
 
     Example: profagent export summary -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --format csv
@@ -96,12 +97,19 @@ def summary(  # noqa: PLR0913 - one parameter an option
     )
     _report(target, exported, as_json=as_json)
     _tell_if_absent(exported, "op_", inference)
+    return _unrecorded(target, exported)
 
 
 def _tell_if_absent(exported: Sequence[Exported], prefix: str, inference: int | None) -> None:
     """Say that no inference has the picture count that was asked for."""
     if inference is not None and not any(name.startswith(prefix) for job in exported for name in job.files):
         tell(f"no inference has the picture count {inference}")
+
+
+def _unrecorded(target: Target, exported: Sequence[Exported]) -> int:
+    """Say why a JOB has no files; the exit code."""
+    is_without = any(not job.files for job in exported)
+    return tell_unrecorded(target.database, target.session, target.job) if is_without else 0
 
 
 def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> None:

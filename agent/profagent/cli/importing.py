@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -12,6 +12,7 @@ from profagent.cli import options
 from profagent.cli.ledger import ledger_lines
 from profagent.cli.record import summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
+from profagent.cli.targets import tell_unrecorded
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.importing import import_job
 from profagent.commands.job_folder import write_log
@@ -19,6 +20,7 @@ from profagent.commands.told import read_acl_json
 from profagent.commands.workspace import Workspace
 from profagent.commands.workspace_import import NO_BOARD, WorkspaceImport, import_into
 from profagent.errors import IncompleteError, UsageError
+from profagent.store.database import FILE_NAME
 from profagent.store.queries import open_reader
 from profagent.store.summaries import session_summary
 
@@ -56,7 +58,8 @@ def command(
     """Import a JOB directory into the database in its sqlite/ folder, made anew each time.
 
     With --workspace it is copied into that workspace and becomes what `record` would have made of it; what is there
-    already is not copied again. Exit code 4: records that existed are missing; the summary says which.
+    already is not copied again. Exit code 4: records that existed are missing; the summary says which. Exit code 1 also
+    where there is no record at all: it says why.
 
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     """
@@ -68,7 +71,7 @@ def command(
     wanted = WorkspaceImport(directory, Workspace(workspace), identity_of(board), maps, told)
     summary = run_until_stopped(lambda stop: import_into(wanted, stop))
     click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
-    return 0 if summary["complete"] else IncompleteError.exit_code
+    return _exit_code(summary, workspace / FILE_NAME)
 
 
 def identity_of(board: str | None) -> str:
@@ -93,4 +96,9 @@ def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | None, *,
         click.echo(f"imported {imported.files} files{mark}: {records}\n  database: {imported.database}")
         for line in (*lines, *summary["implausible"]):
             tell(f"  {line}")
-    return 0 if summary["complete"] else IncompleteError.exit_code
+    return _exit_code(summary, imported.database)
+
+
+def _exit_code(summary: dict[str, Any], database: Path) -> int:
+    empty = tell_unrecorded(database, summary["session"])
+    return empty if summary["complete"] else IncompleteError.exit_code

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.targets import choice_options, chosen_inferences, find_target, target_options
+from profagent.cli.targets import choice_options, chosen_inferences, find_target, target_options, tell_unrecorded
 from profagent.commands.export import export_timeline
 from profagent.commands.job_folder import write_log
 from profagent.commands.show import LAST_INFERENCE, show, shown_as_document, shown_as_text
@@ -33,7 +33,7 @@ def command(
     last: int | None,
     inference: int | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Print the four tables: AA core metric, Op statistic, Acl statistic, Frequency.
 
     Like the vendor's command it leaves sqlite/, log/ and timeline/ in a JOB directory.
@@ -48,7 +48,9 @@ def command(
         write_log(directory, ["show"])
     if as_json:
         click.echo(msgspec.json.encode([shown_as_document(each) for each in found]))
-        return
-    for each in found:
-        for line in shown_as_text(each):
-            click.echo(line)
+    else:
+        for each in found:
+            for line in shown_as_text(each):
+                click.echo(line)
+    is_without = any(not each.known_inferences for each in found)
+    return tell_unrecorded(target.database, target.session, target.job) if is_without else 0

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.targets import named_target
+from profagent.cli.targets import named_target, tell_unrecorded
 from profagent.commands.stats import StatsBy, StatsOptions, stats
 from profagent.errors import UsageError
 from profagent.export.provenance import doubt_line, likely_counters, provenance_lines
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from profagent.commands.stats import Stats
 
 BY = [name for part in get_args(StatsBy) for name in (get_args(part) or (part,))]
+
+# What of acl.json has it recorded.
+SWITCHES = {"api": "acl_api", "aicpu": "aicpu"}
 
 
 @click.command("stats")
@@ -50,7 +53,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     top: int | None,
     as_json: bool,
     as_csv: bool,
-) -> None:
+) -> int:
     """Tell what takes the time, over all inferences of a session or of a JOB directory.
 
     What takes longer at the beginning of a load, its warm-up, is left out, and said.
@@ -64,7 +67,13 @@ def command(  # noqa: PLR0913 - one parameter an option
     rows = sorted_rows(by, answer.rows, sort)[:top]
     if as_json:
         click.echo(msgspec.json.encode(_document(answer, rows, skip)))
-        return
+    else:
+        _print(answer, rows, skip, as_csv=as_csv)
+    return 0 if answer.rows else tell_unrecorded(found.database, found.session, found.job)
+
+
+def _print(answer: Stats, rows: Sequence[Row], skip: int | None, *, as_csv: bool) -> None:
+    by = answer.by
     likely = likely_counters(answer.provenance)
     columns, cells = stats_columns(by, answer.unit), [stats_cells(by, row, likely) for row in rows]
     if as_csv:
@@ -89,7 +98,8 @@ def _heading(answer: Stats) -> str:
 def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[str]:
     """What the figures are of, and what is missing."""
     if not answer.rows and not any(each.left_out for each in answer.left_out):
-        yield f"nothing was recorded that could be told by {answer.by}"
+        switch = f': "{SWITCHES[answer.by]}" of acl.json must be exactly "on"' if answer.by in SWITCHES else ""
+        yield f"nothing was recorded that could be told by {answer.by}{switch}"
     if len(rows) < len(answer.rows):
         yield f"{len(rows)} of {len(answer.rows)} rows shown; shares are of all"
     if answer.unit == "ticks":

@@ -98,6 +98,18 @@ def named_target(target: str, job: str | None, workspace: Path | None, maps: Cou
     return _job_target(Path(target), maps)
 
 
+def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:
+    """Say of JOBs without layers why they have none; the exit code, 1 where there is no record of any kind."""
+    from profagent.cli.running import tell  # noqa: PLC0415 - verbs that only read start faster
+    from profagent.commands.unrecorded import unrecorded_jobs  # noqa: PLC0415 - as above
+
+    found, is_empty = unrecorded_jobs(database, session, job)
+    for each in found:
+        tell(f"{each.job}: {each.why}")
+        tell(f"  {each.remedy}")
+    return int(is_empty)
+
+
 def _job_target(directory: Path, maps: CounterMaps) -> Target:
     """A JOB directory's; it is imported first when needed."""
     database = fresh_database(directory, maps) or _imported(directory, maps)

@@ -23,6 +23,11 @@ MOST_RATIO, SLACK_US = 1.02, 2.0
 # Below that share the NPU idled, or ticks are longer than is believed.
 LEAST_RATIO = 0.25
 _BUILD = "build the model with atc … --online_model_type=2, and load it after profiling is on"
+_NO_METRICS = '"aic_metrics" of acl.json is missing or not exactly "ArithmeticUtilization"'
+_SETTINGS = (
+    'write in acl.json: "aic_metrics": "ArithmeticUtilization", "aicpu": "on", "acl_api": "on";'
+    " `profagent doctor --acl-json FILE` looks at it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +60,42 @@ def measure(path: str, data: bytes, done: Done, frequency_mhz: int, *, has_cpu_p
 def job_data(files: Mapping[str, int]) -> Iterator[Finding]:
     """There are layers; `files` are sizes by paths inside the JOB. Else the likely reason (format page 9)."""
     check = "job-data"
-    names = {path: name for path in files if (name := parse_log_name(path)) is not None}
-    unprofiled = list(_unprofiled(names, files))
-    for name in unprofiled:
-        yield bad(check, f"model {_shown(name)} left an empty log of calls: it is not built for profiling", _BUILD)
+    names = _names(files)
+    unprofiled = _unprofiled(names, files)
+    for model in unprofiled:
+        yield bad(check, _empty_log(model), _BUILD)
     layers = [name for path, name in names.items() if name.kind is LogKind.AICORE and name.is_data and files[path]]
     if layers:
         models = {(name.model, name.model_id) for name in layers}
         yield good(check, f"{len(layers)} inferences of {len(models)} models have layers")
         yield from _sampled(layers)
-    elif any(name.kind is LogKind.LAYER_INFO for name in names.values()):
-        yield bad(
-            check,
-            "a model was loaded that profiles, and no layer was recorded: no inference ran, or aic_metrics is not"
-            " exactly ArithmeticUtilization",
-            "run an inference; and profagent doctor --acl-json FILE",
+    elif not unprofiled or _recorded(names, files) or _has_tables(names):
+        yield bad(check, *why_no_layers(files))
+
+
+def why_no_layers(files: Mapping[str, int]) -> tuple[str, str]:
+    """Why a JOB is likely to have none, by what else it has, and what to do; `files` as of `job_data`.
+
+    That there is a JOB says that profiling was on: with another switch than "on" the runtime makes none.
+    """
+    names = _names(files)
+    recorded = _recorded(names, files)
+    if LogKind.AICPU in recorded:
+        return f"layers on the CPU were recorded, and none on the NPU: {_NO_METRICS}", _SETTINGS
+    if LogKind.ACL_API in recorded:
+        return f"calls were recorded, and no layers: no inference has ended, or {_NO_METRICS}", _SETTINGS
+    if _has_tables(names):
+        why = f'{_NO_METRICS}, and "acl_api" is missing or not exactly "on"'
+        return (
+            f"a model was loaded that profiles, and nothing was recorded: no inference has ended, or {why}",
+            f"run an inference to its end; {_SETTINGS}",
         )
-    elif not unprofiled:
-        yield bad(
-            check,
-            "a JOB without data: no model that is built for profiling was loaded after it was on, or AIISP is enabled",
-            _BUILD,
-        )
+    if unprofiled := _unprofiled(names, files):
+        return "; ".join(map(_empty_log, unprofiled)), _BUILD
+    return (
+        "a JOB without data: no model that is built for profiling was loaded after it was on, or AIISP is enabled",
+        _BUILD,
+    )
 
 
 def job_clock(frequency_mhz: int | None, error: str) -> Finding:
@@ -132,13 +151,33 @@ def _is_short(each: Measured) -> bool:
     return each.layers_us < each.window_us * LEAST_RATIO and not each.may_have_cpu_part
 
 
-def _unprofiled(names: Mapping[str, LogName], files: Mapping[str, int]) -> Iterator[LogName]:
+def _names(files: Mapping[str, int]) -> dict[str, LogName]:
+    return {path: name for path in files if (name := parse_log_name(path)) is not None}
+
+
+def _recorded(names: Mapping[str, LogName], files: Mapping[str, int]) -> set[LogKind]:
+    """Of which kinds there are records."""
+    return {name.kind for path, name in names.items() if name.is_data and files[path]}
+
+
+def _has_tables(names: Mapping[str, LogName]) -> bool:
+    return any(name.kind is LogKind.LAYER_INFO for name in names.values())
+
+
+def _unprofiled(names: Mapping[str, LogName], files: Mapping[str, int]) -> list[LogName]:
     """Models that were loaded and are not built for profiling: an empty acl_api, no `.done`, no tables of layers."""
     tables = {(name.model, name.model_id) for name in names.values() if name.kind is LogKind.LAYER_INFO}
-    for path, name in names.items():
-        is_empty_log = name.kind is LogKind.ACL_API and not name.is_done and not files[path]
-        if is_empty_log and f"{path}.done" not in names and (name.model, name.model_id) not in tables:
-            yield name
+    return [
+        name
+        for path, name in names.items()
+        if name.kind is LogKind.ACL_API
+        and not (name.is_done or files[path] or f"{path}.done" in names)
+        and (name.model, name.model_id) not in tables
+    ]
+
+
+def _empty_log(name: LogName) -> str:
+    return f"model {_shown(name)} left an empty log of calls: it is not built for profiling"
 
 
 def _sampled(layers: Sequence[LogName]) -> Iterator[Finding]:

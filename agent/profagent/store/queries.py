@@ -33,9 +33,11 @@ __all__ = [
     "count_inferences",
     "earliest_call_us",
     "find_session",
+    "has_records",
     "jobs_of",
     "layers_of",
     "ledger_of",
+    "log_sizes",
     "open_reader",
     "open_readers",
     "unknown_figures",
@@ -177,6 +179,19 @@ def jobs_of(connection: sqlite3.Connection, session: int, name: str | None = Non
     if name is not None and not jobs:
         raise UsageError(f"session {session} has no {name}", hint="leave the JOB out to take all of the session's")
     return jobs
+
+
+def has_records(connection: sqlite3.Connection, job: int, *kinds: str) -> bool:
+    """Whether a JOB has bytes of logs of these kinds, whoever fetched them."""
+    marks = ", ".join("?" * len(kinds))
+    query = f"SELECT 1 FROM log WHERE job = ? AND kind IN ({marks}) AND offset > 0 LIMIT 1"  # noqa: S608 - marks
+    return connection.execute(query, (job, *kinds)).fetchone() is not None
+
+
+def log_sizes(connection: sqlite3.Connection, job: int) -> dict[str, int]:
+    """The sizes of a JOB's logs by path."""
+    rows = connection.execute("SELECT path, offset FROM log WHERE job = ?", (job,))
+    return {os.fsdecode(path): offset for path, offset in rows}
 
 
 def count_inferences(connection: sqlite3.Connection, scope: Scope) -> int:

@@ -87,7 +87,7 @@ class DatabaseBuilder:
         return self.insert("inference", session=session, model=model, current_pic_count=pic, **row)
 
     def log(self, job: int, model: int, kind: str, path: str | bytes) -> int:
-        values = {"generation": 1, "offset": 0, "complete": 1}
+        values = {"generation": 1, "offset": 1, "complete": 1}
         return self.insert("log", job=job, model=model, kind=kind, path=path, shown_path=path, **values)
 
     def part(self, session: int, log: int, first_record: int = 0) -> int:
