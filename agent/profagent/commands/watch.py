@@ -166,7 +166,8 @@ class WatchView:
         while True:
             await asyncio.sleep(PATIENCE_S / 8)
             for event in self.events.waited(self._now_s()):
-                self._show(event)
+                if not self.beginnings.is_in_past(event["job"]):
+                    self._show(event)
 
     async def mind_silence(self) -> None:
         """Say that nothing comes, when a JOB has not finished and no inference comes."""

@@ -92,8 +92,9 @@ class LiveEvents:
     def _tell(self, name: str, job: LiveJob, inferences: Iterable[tuple[OpenInference, Verdict]]) -> Iterator[Event]:
         for inference, verdict in inferences:
             if self._with_records and verdict.state is not FigureState.PENDING:
-                for record in inference.records:
+                for record in inference.records[inference.told_records :]:
                     yield self._record(name, job, inference, record)
+                inference.told_records = len(inference.records)
             yield self._inference(name, job, inference, verdict)
 
     def pass_over(self, batch: JobChanges, now_s: float) -> None:
@@ -172,9 +173,11 @@ class LiveEvents:
             )
 
     def _inference(self, job_name: str, job: LiveJob, inference: OpenInference, verdict: Verdict) -> Event:
-        self.inferences += verdict.state is not FigureState.PENDING
+        if verdict.state is not FigureState.PENDING and not inference.is_counted:
+            self.inferences += 1
+            inference.is_counted = True
         fields = inference.fields(verdict, job.us_per_tick, job.table(inference.name))
-        doubts = self._doubts(has_counters=any(record.ratios is not None for record in inference.records[:1]))
+        doubts = self._doubts(has_counters=any(record.ratios is not None for record in inference.records))
         return self._event("inference", job_name, **fields, **doubts, **self.samples.of_model(job_name, inference.name))
 
     def _doubts(self, *, has_counters: bool) -> dict[str, list[str]]:
@@ -182,7 +185,7 @@ class LiveEvents:
         return {"likely": list(self.likely)} if self.likely and has_counters else {}
 
     def _entry(self, job_name: str, job: LiveJob, path: str | None, entry: Entry) -> Iterator[Event]:
-        """A ledger entry that was not told: with its inference while that is open, else on its own."""
+        """A ledger entry that was not told: with its inference while that is to be told, else on its own."""
         key = (job_name, path, entry.reason)
         if self._told.get(key) == entry:
             return
@@ -192,7 +195,7 @@ class LiveEvents:
             self._told.popitem(last=False)
         self.ledger[entry.grade] += entry.count - (known.count if known is not None else 0)
         open_inferences = [] if path is None else job.of_log(parse_log_name(path))
-        if open_inferences:
+        if open_inferences and open_inferences[-1].told is not FigureState.PARTIAL:
             open_inferences[-1].entries[entry.reason] = entry
             return
         yield self._event(

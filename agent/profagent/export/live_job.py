@@ -33,6 +33,7 @@ from profagent.ingest.changes import (
     LogRemoved,
     LogReset,
 )
+from profagent.ingest.decode import DEVICE_INFO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,11 +170,12 @@ class LiveJob:
                 yield from self._told_now(key, number, now_s)
             self._forget_if_told(key)
         while len(self._files) > OPEN_INFERENCES:
-            key, files = self._files.popitem(last=False)
-            for inference in files.inferences.values():
-                self.open_records -= len(inference.records)
+            key, files = next(iter(self._files.items()))
+            for number in sorted(files.inferences):
+                inference = self._close(key, number)
                 if inference.told is not FigureState.PARTIAL:
                     yield inference, TOO_MANY
+            del self._files[key]
 
     def waited(self, now_s: float) -> Iterator[tuple[OpenInference, Verdict]]:
         """Inferences that have waited for long enough: they are told as pending, and again when that is over."""
@@ -206,7 +208,7 @@ class LiveJob:
         time = self._verdict(files, number, Figure.TIME)
         was_told = inference.told is time.state
         inference.told = time.state
-        if time.state is FigureState.FINAL or self._ended:
+        if time.state is FigureState.FINAL:
             self._close(key, number)
         if not was_told:
             yield inference, time
@@ -215,9 +217,7 @@ class LiveJob:
         parts = {part: log_part(part, files.logs.get(kind), number, self._ended) for kind, part in _UNITS.items()}
         parts[Part.CLOCK] = clock_part(self._frequency_mhz, has_come=self._has_clock_file, ended=self._ended)
         is_awaited = _model(files.name) in self._awaited_tables and not self._ended
-        parts[Part.LAYERS] = (
-            Has(Share.COMING, "the table of layers has not come yet") if is_awaited else Has(Share.NONE)
-        )
+        parts[Part.LAYERS] = AWAITED_TABLE if is_awaited else Has(Share.NONE)
         return state_of(figure, parts)
 
     def _close(self, key: InferenceKey, number: int) -> OpenInference:
@@ -308,7 +308,7 @@ class LiveJob:
         name = parse_log_name(change.path)
         if name is None:
             return
-        if name.kind is LogKind.INFO_JSON:
+        if change.path == DEVICE_INFO:
             self._has_clock_file |= change.complete
             self._touch_all()
         if not name.is_data or name.kind not in _UNITS or name.inference is None:
@@ -318,12 +318,18 @@ class LiveJob:
             self._told.pop(name.inference, None)
         logs = self._of(name).logs
         known = logs.get(name.kind, UnitLog())
-        whole, fault = (known.whole, known.fault) if change.offset else (0, "")
+        # An empty log that is complete has been judged.
+        whole, fault = (known.whole, known.fault) if change.offset or change.complete else (0, "")
         logs[name.kind] = UnitLog(whole, change.complete, fault)
 
     def _remove(self, path: str) -> None:
         name = parse_log_name(path)
-        if name is not None and name.is_data and name.kind in _UNITS:
+        if name is None:
+            return
+        if name.kind is LogKind.LAYER_INFO and _model(name) in self._awaited_tables:
+            del self._awaited_tables[_model(name)]
+            self._touch_all()
+        elif name.is_data and name.kind in _UNITS:
             logs = self._of(name).logs
             logs[name.kind] = logs.get(name.kind, UnitLog())._replace(is_gone=True)
 

@@ -119,7 +119,7 @@ class LogStates:
 
     def timed(self, log: DataLog) -> Iterator[Change]:
         """The `.done` speaks about the last inference of its file only; while that grows, nobody knows which it is."""
-        is_open = log.path in self.growing or log.path in self.stale
+        is_open = log.done is not None and (log.path in self.growing or log.path in self.stale)
         if log.name.kind is LogKind.AICORE and log.records and not is_open:
             yield InferenceTimed(log.name, log.last_stretch, log.done)
 

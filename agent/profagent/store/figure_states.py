@@ -10,11 +10,12 @@ from profagent.store.logs import path_from_sql, path_to_sql
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from profagent.formats.figure_states import Has
     from profagent.formats.names import LogName
     from profagent.store.inferences import InferenceRows
+    from profagent.store.logs import LogRows
 
 # Of `inference i`, for `:clockless` JOBs as well: without a clock, figures in ticks are known of whole inferences.
 KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
@@ -38,14 +39,11 @@ _CLOCK = (
 class FigureRows:
     """The states of one JOB's inferences. Those whose logs were touched are judged by `flush`."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, job: int, inferences: InferenceRows, model: Callable[[LogName], int]
-    ) -> None:
-        """`model` gives the number of the model that a log's name speaks of."""
+    def __init__(self, connection: sqlite3.Connection, job: int, inferences: InferenceRows, logs: LogRows) -> None:
         self._connection = connection
         self._job = job
         self._inferences = inferences
-        self._model = model
+        self._rows = logs
         self._touched: dict[str, LogName] = {}  # by the path of the aicore log
 
     def touch(self, path: str) -> None:
@@ -79,7 +77,8 @@ class FigureRows:
                 self._judge(name, {Part.AICORE: logs.get(path), Part.AICPU: logs.get(path_beside(path))}, clock, ended)
 
     def _judge(self, name: LogName, logs: Mapping[Part, UnitLog | None], clock: Has, ended: str) -> None:
-        for inference, number, *before in self._inferences.of_file(self._model(name), name):
+        model = self._rows.model(name.model, name.model_id)
+        for inference, number, *before in self._inferences.of_file(model, name):
             parts = {part: log_part(part, log, number, ended) for part, log in logs.items()}
             records = state_of(Figure.RECORDS, parts)
             time = state_of(Figure.TIME, {**parts, Part.CLOCK: clock})

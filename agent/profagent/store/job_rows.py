@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
 
-    from profagent.formats.names import LogName
     from profagent.ingest.changes import Change
     from profagent.store.logs import LogRow
 
@@ -58,7 +57,7 @@ class JobRows:
         self._inferences = InferenceRows(connection)
         self._checks = CounterCheckRows(connection, job, peak_bytes_per_s)
         self._records = RecordRows(connection, session, self._inferences, self._checks)
-        self._figures = FigureRows(connection, job, self._inferences, self._model_of)
+        self._figures = FigureRows(connection, job, self._inferences, self._logs)
         self._advanced: dict[int, tuple[int, int, int, bytes | None, int, int]] = {}
 
     def apply(self, changes: Sequence[Change]) -> None:
@@ -76,9 +75,6 @@ class JobRows:
         """Nothing more comes, for this reason: figures of which something is missing stay unknown."""
         self._figures.settle(ended)
         self._inferences.place(self._frequency())
-
-    def _model_of(self, name: LogName) -> int:
-        return self._logs.model(name.model, name.model_id)
 
     def _frequency(self) -> int | None:
         found = self._connection.execute("SELECT frequency_mhz FROM job WHERE job = ?", (self.job,)).fetchone()

@@ -12,7 +12,16 @@ from profagent.commands.counter_maps import BUILT_IN
 from profagent.commands.remembered_files import REMEMBERED_FILES, Arriving, RememberedFiles
 from profagent.commands.watching import FORGOTTEN, REMEMBERED_JOBS, Watching
 from profagent.formats.names import parse_log_name
-from profagent.ingest.changes import ApiRecords, InferenceTimed, LinkLedger, Redecoded, SegmentRecords
+from profagent.ingest.changes import (
+    ApiRecords,
+    InferenceTimed,
+    LinkLedger,
+    LogAnnounced,
+    LogJudged,
+    LogRemoved,
+    Redecoded,
+    SegmentRecords,
+)
 from profagent.link.messages import Acknowledgement, Chunk, JobStatus, Removed
 from profagent.link.session import FollowedLog, Happened, chunk_crc
 from tests.encoders import api_record
@@ -49,6 +58,37 @@ async def test_what_comes_is_decoded_and_acknowledged() -> None:
     assert sender.acknowledged[-1] == Acknowledgement(2, 1, 512, complete=True)
 
 
+def _but_announced(changes: Sequence[Change]) -> list[Change]:
+    return [change for change in changes if not isinstance(change, LogAnnounced)]
+
+
+async def test_logs_are_announced_before_their_bytes_come() -> None:
+    sender = await _sender()
+    await sender.offer(aicore_path(1))
+    await sender.offer(aicore_path(1) + ".done", snapshot=True)
+    changes = await sender.send(aicore_path(), records(700))
+    announced = [LogAnnounced(path) for path in (aicore_path(1), aicore_path(1) + ".done", aicore_path())]
+    assert changes[:3] == announced
+    assert _of(LogAnnounced, changes[3:]) == []
+
+
+async def test_what_is_not_wanted_is_not_announced() -> None:
+    sender = await _sender(Beginnings(from_start=False))
+    for path in (aicore_path(), b"../../etc/passwd", "data/core"):
+        await sender.offer(path)
+    changes = await sender.send("info.json.0", INFO_JSON, snapshot=True)
+    assert _of(LogAnnounced, changes) == [LogAnnounced("info.json.0")]
+
+
+async def test_a_log_is_judged_when_it_and_its_done_are_whole() -> None:
+    sender = await _sender()
+    assert _of(LogJudged, await sender.send(aicore_path(), records(700), complete=False)) == []
+    done = await sender.send(aicore_path() + ".done", aicore_done(256), snapshot=True)
+    assert _of(LogJudged, done) == []
+    changes = await sender.send(aicore_path(), records(700))
+    assert _of(LogJudged, changes) == [LogJudged(aicore_path(), 1, "")]
+
+
 async def test_nothing_is_held() -> None:
     sender = await _sender()
     await sender.send(aicore_path(), records(700))
@@ -81,10 +121,11 @@ async def test_a_simulated_board_brings_its_counter_map() -> None:
 async def test_batches_at_run_time_that_come_late_are_used() -> None:
     sender = await _sender()
     path = "data/aicore.0.m.3.0.2.3.0"
-    await sender.send(path, records(*range(100, 109)), complete=False)
+    await sender.send(path, records(*range(100, 109)))
     changes = await sender.send(path + ".done", aicore_done(9 * 256, batches="2,1"), snapshot=True)
     assert len(_of(Redecoded, changes)) == 1
-    assert len(_of(InferenceTimed, changes)) == 1
+    timed = [change for change in changes if isinstance(change, InferenceTimed)]
+    assert {change.done.online_batch_num for change in timed if change.done is not None} == {(2, 1)}
 
 
 async def test_calls_from_before_are_left_out_of_a_file_that_comes_whole() -> None:
@@ -120,7 +161,8 @@ async def test_an_older_call_of_another_thread_is_shown_while_the_link_holds() -
 
 async def test_a_removed_log_is_a_loss_of_what_was_not_sent() -> None:
     sender = await _sender()
-    (change,) = await sender.remove(aicore_path(), 256, 1024)
+    announced, removed, change = await sender.remove(aicore_path(), 256, 1024)
+    assert (announced, removed) == (LogAnnounced(aicore_path()), LogRemoved(aicore_path()))
     assert isinstance(change, LinkLedger)
     assert (change.entry.grade, change.entry.reason, change.entry.count) == ("loss", "removed", 768)
     assert sender.acknowledged == []
@@ -136,7 +178,7 @@ async def test_a_loss_of_no_log_is_passed_on() -> None:
 async def test_a_snapshot_that_is_not_small_is_told_and_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered_files, "LARGEST_CONTENT_BYTES", 8)
     sender = await _sender()
-    (change,) = await sender.send("info.json.0", INFO_JSON, snapshot=True)
+    (change,) = _but_announced(await sender.send("info.json.0", INFO_JSON, snapshot=True))
     assert isinstance(change, LinkLedger)
     assert change.entry.reason == "too-large"
 
@@ -158,7 +200,8 @@ async def test_small_files_that_come_of_several_jobs_are_bounded_together(monkey
     told = []
     for sender.job in (JOB, "JOB" + "O" * 29, "JOB" + "P" * 29):
         sender.sink.know_job(sender.job, f"/root/{sender.job}")
-        told.append(await sender.send("data/m.0.layer.info", b"1234", snapshot=True, complete=False))
+        changes = await sender.send("data/m.0.layer.info", b"1234", snapshot=True, complete=False)
+        told.append(_but_announced(changes))
     assert told[:2] == [[], []]
     (dropped,) = told[2]
     assert isinstance(dropped, LinkLedger)
@@ -169,7 +212,8 @@ async def test_a_small_file_that_is_gone_before_all_of_it_came_takes_no_room(mon
     monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 10)
     sender = await _sender()
     for handle in range(1, 4):
-        assert await sender.send("data/m.0.layer.info", b"12345678", snapshot=True, complete=False) == []
+        changes = await sender.send("data/m.0.layer.info", b"12345678", snapshot=True, complete=False)
+        assert _but_announced(changes) == []
         log = FollowedLog(handle, JOB, b"data/m.0.layer.info", snapshot=True, generation=1, offset=8)
         await sender.happen(Happened(JOB, log, Removed(handle, 1, 8, 8)))
 
@@ -187,7 +231,8 @@ async def test_data_that_is_not_kept_any_more_is_told_and_ends_nothing(monkeypat
     sender = await _sender()
     path = "data/aicore.0.m.3.0.2.3.0"
     await sender.send(path, records(*range(100, 109)), complete=False)
-    (change,) = await sender.send(path + ".done", aicore_done(9 * 256, batches="2,1"), snapshot=True)
+    done = await sender.send(path + ".done", aicore_done(9 * 256, batches="2,1"), snapshot=True)
+    (change,) = _but_announced(done)
     assert isinstance(change, LinkLedger)
     assert change.entry.reason == "too-large"
 
@@ -263,7 +308,7 @@ async def test_jobs_are_bounded_in_all_and_the_oldest_is_told(what: str, monkeyp
     data = records(700)
     grown = Chunk(log.handle, 1, len(data), data, chunk_crc(log.handle, 1, len(data), data))
     at = FollowedLog(log.handle, JOB, log.path, snapshot=False, generation=1, offset=2 * len(data))
-    gone, *_ = await sender.happen(Happened(JOB, at, grown))
+    gone, *_ = _but_announced(await sender.happen(Happened(JOB, at, grown)))
     assert isinstance(gone, LinkLedger)
     assert gone.entry.reason == "too-large"
     assert _of(SegmentRecords, await sender.send(aicore_path(1), data))

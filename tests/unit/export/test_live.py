@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from profagent.commands.counter_maps import simulated_map
 from profagent.export.live import REMEMBERED_JOBS, LiveEvents
-from profagent.export.live_job import OPEN_INFERENCES
-from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, SegmentRecords
+from profagent.formats.figure_states import JOB_ENDED
+from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogRemoved, SegmentRecords
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item
-from tests.unit.export.arriving_job import JOB, LAYERS, START_US, ArrivingJob, aicore_done, aicore_path, records
+from tests.unit.export.arriving_job import (
+    INFO_JSON,
+    JOB,
+    LAYERS,
+    START_US,
+    ArrivingJob,
+    aicore_done,
+    aicore_path,
+    records,
+)
 
 AICPU = "data/aicpu.0.m.3.0.1.1.0"
 CPU_SPAN = (START_US + 300, START_US + 340)
+TOO_MANY = ("partial", "more inferences are open than are remembered while watching")
 
 
 @pytest.fixture
@@ -31,7 +42,7 @@ def test_an_inference_is_told_when_its_done_and_its_records_are_there(job: Arriv
     assert event["event"] == "inference"
     assert (event["job"], event["model"], event["model_id"], event["current_pic_count"]) == (JOB, "m", 0, 0)
     assert (event["start_us"], event["end_us"]) == (START_US, START_US + 900)
-    assert (event["records"], event["total_us"], event["complete"]) == (3, 1300.0, True)
+    assert (event["records"], event["total_us"], event["figures"], event["why"]) == (3, 1300.0, "final", None)
     assert [layer["layer_name"] for layer in event["slowest"]] == ["fc", "pool", "conv"]
     assert [layer["share"] for layer in event["slowest"]] == [0.7692, 0.1538, 0.0769]
 
@@ -42,32 +53,185 @@ def test_a_done_before_its_data_waits_for_all_of_it(job: ArrivingJob) -> None:
     assert job.send(aicore_path(), data[:300]) == []
     assert job.send(aicore_path(), data[300:767]) == []
     (event,) = job.send(aicore_path(), data[767:])
-    assert (event["records"], event["complete"]) == (3, True)
+    assert (event["records"], event["figures"]) == (3, "final")
 
 
 def test_a_length_that_never_comes_ends_when_the_board_vouches(job: ArrivingJob) -> None:
     job.send(aicore_path(), records(700, 1400))
     assert job.send(aicore_path() + ".done", aicore_done(1_000_000)) == []
     (event,) = job.complete(aicore_path())
-    assert (event["event"], event["records"], event["complete"]) == ("inference", 2, True)
+    assert (event["event"], event["records"], event["total_us"]) == ("inference", 2, None)
+    why = "aicore records: the .done announces 1000000 bytes, 512 are there"
+    assert (event["figures"], event["why"]) == ("partial", why)
     assert [entry["reason"] for entry in event["ledger"]] == ["announced-length"]
 
 
-def test_the_part_on_the_cpu_is_waited_for_once_a_model_had_one(job: ArrivingJob) -> None:
-    cpu = aicpu_record(0, *CPU_SPAN, CPU_SPAN, 1)
-    job.send(AICPU, cpu)
-    job.send(aicore_path(), records(700))
-    (first,) = job.send(aicore_path() + ".done", aicore_done(256))
-    assert (first["aicpu_us"], first["total_us"]) == (40.0, 140.0)
-    job.send(aicore_path(1), records(700))
-    assert job.send(aicore_path(1) + ".done", aicore_done(256)) == []
-    (second,) = job.send(AICPU[:-1] + "1", cpu)
-    assert (second["current_pic_count"], second["total_us"]) == (1, 140.0)
+def send_cpu(job: ArrivingJob, path: str = AICPU) -> list[dict[str, Any]]:
+    """The part of an inference on the CPU, of 40 µs, and its `.done`."""
+    told = job.send(path, aicpu_record(0, *CPU_SPAN, CPU_SPAN, 1))
+    return told + job.send(path + ".done", done_text(file_len=128, start_time=CPU_SPAN[0], end_time=CPU_SPAN[1]))
+
+
+def send_aicore(job: ArrivingJob, path: str = aicore_path()) -> list[dict[str, Any]]:
+    """The part of an inference on the NPU, of 100 µs, and its `.done`."""
+    told = job.send(path, records(700))
+    return told + job.send(path + ".done", aicore_done(256))
+
+
+def test_the_part_on_the_cpu_is_waited_for_where_it_has_begun_to_come(job: ArrivingJob) -> None:
+    job.send(AICPU, aicpu_record(0, *CPU_SPAN, CPU_SPAN, 1))
+    assert send_aicore(job) == []
+    done = done_text(file_len=128, start_time=CPU_SPAN[0], end_time=CPU_SPAN[1])
+    (event,) = job.send(AICPU + ".done", done)
+    assert (event["aicpu_us"], event["total_us"], event["figures"]) == (40.0, 140.0, "final")
+
+
+def test_the_part_on_the_cpu_is_waited_for_where_it_was_announced(job: ArrivingJob) -> None:
+    job.announce(aicore_path(), AICPU)
+    assert send_aicore(job) == []
+    (waiting,) = job.wait(2.1)
+    assert (waiting["figures"], waiting["why"]) == ("pending", "aicpu records have not all come yet")
+    assert (waiting["total_us"], waiting["aicpu_us"], waiting["slowest"], waiting["records"]) == (None, None, [], 1)
+    assert job.events.inferences == 0
+    assert job.wait(60) == []
+    (event,) = [event for event in send_cpu(job) if event["event"] == "inference"]
+    assert (event["figures"], event["why"], event["aicpu_us"], event["total_us"]) == ("final", None, 40.0, 140.0)
+    assert job.events.inferences == 1
+
+
+def test_a_done_alone_announces_the_part_on_the_cpu(job: ArrivingJob) -> None:
+    job.announce(AICPU + ".done")
+    assert send_aicore(job) == []
+    (event,) = [event for event in send_cpu(job) if event["event"] == "inference"]
+    assert (event["figures"], event["total_us"]) == ("final", 140.0)
+
+
+def test_each_inference_waits_for_its_own_part_on_the_cpu(job: ArrivingJob) -> None:
+    job.announce(aicore_path(), AICPU, aicore_path(1))
+    assert send_aicore(job) == []
+    (other,) = send_aicore(job, aicore_path(1))
+    assert (other["current_pic_count"], other["figures"], other["total_us"]) == (1, "final", 100.0)
+
+
+def test_without_a_part_on_the_cpu_an_inference_is_final_at_once(job: ArrivingJob) -> None:
+    job.announce(aicore_path(), aicore_path() + ".done")
+    (event,) = send_aicore(job)
+    assert (event["figures"], event["aicpu_us"], event["total_us"]) == ("final", 0.0, 100.0)
+    assert job.wait(60) == []
+
+
+def test_an_inference_that_comes_in_time_is_never_told_as_pending(job: ArrivingJob) -> None:
+    job.announce(aicore_path(), AICPU)
+    send_aicore(job)
+    assert job.wait(1.9) == []
+    assert [event["figures"] for event in send_cpu(job) if event["event"] == "inference"] == ["final"]
+
+
+def test_what_ran_on_the_cpu_alone_waits_for_no_clock() -> None:
+    job = ArrivingJob()
+    event, *_ = [event for event in send_cpu(job) if event["event"] == "inference"]
+    assert (event["figures"], event["total_us"], event["records"]) == ("final", 40.0, 0)
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_part_that_is_removed_before_it_came_makes_an_inference_partial(job: ArrivingJob, is_sent: bool) -> None:
+    job.announce(aicore_path(), AICPU)
+    loss = LinkLedger(AICPU, Entry("loss", "removed", "gone", count=128))
+    if not is_sent:
+        job.feed([LogRemoved(AICPU), loss])
+    told = send_aicore(job)
+    if is_sent:
+        assert told == []
+        told = job.feed([LogRemoved(AICPU), loss])
+    (event,) = told
+    why = "aicpu records: their log was removed from the board before they had all come"
+    assert (event["figures"], event["why"], event["total_us"], event["aicpu_us"]) == ("partial", why, None, None)
+    assert [entry["reason"] for entry in event["ledger"]] == (["removed"] if is_sent else [])
+    assert job.wait(60) == []
+    assert [event["event"] for event in job.change_state("finished")] == ["job"]
+    assert (job.events.inferences, job.events.ledger["loss"]) == (1, 128)
+
+
+def test_a_part_that_is_removed_once_it_came_takes_nothing(job: ArrivingJob) -> None:
+    job.announce(aicore_path(), AICPU)
+    send_cpu(job)
+    job.feed([LogRemoved(AICPU)])
+    (event,) = send_aicore(job)
+    assert (event["figures"], event["total_us"]) == ("final", 140.0)
+
+
+def test_an_empty_log_that_the_board_vouches_for_makes_an_inference_partial(job: ArrivingJob) -> None:
+    job.announce(aicore_path(), AICPU)
+    send_aicore(job)
+    job.send(AICPU, b"")
+    job.send(AICPU + ".done", done_text(file_len=128, start_time=1, end_time=2))
+    (event,) = [event for event in job.complete(AICPU) if event["event"] == "inference"]
+    assert (event["figures"], event["why"]) == ("partial", "aicpu records: the .done announces 128 bytes, 0 are there")
+
+
+def test_data_before_the_clock_is_told_when_the_clock_is_known() -> None:
+    job = ArrivingJob()
+    assert send_aicore(job)[1:] == []
+    (waiting,) = job.wait(2.1)
+    why = "info.json, which tells the NPU's clock, has not come yet"
+    assert (waiting["figures"], waiting["why"], waiting["total_us"], waiting["slowest"]) == ("pending", why, None, [])
+    (event,) = [event for event in job.send("info.json.0", INFO_JSON) if event["event"] == "inference"]
+    assert (event["figures"], event["why"], event["total_us"]) == ("final", None, 100.0)
+
+
+def test_data_before_an_announced_table_is_told_with_the_names_of_its_layers() -> None:
+    job = ArrivingJob()
+    job.send("info.json.0", INFO_JSON)
+    job.announce("data/m.0.layer.info", aicore_path())
+    assert [event for event in send_aicore(job) if event["event"] == "inference"] == []
+    (waiting,) = job.wait(2.1)
+    assert (waiting["figures"], waiting["why"]) == ("pending", "the table of layers has not come yet")
+    told = job.send("data/m.0.layer.info", layer_item(0, b"conv\0", prof_layer_id=1))
+    (event,) = [event for event in told if event["event"] == "inference"]
+    assert (event["figures"], event["total_us"]) == ("final", 100.0)
+    assert [layer["layer_name"] for layer in event["slowest"]] == ["conv"]
+
+
+def test_a_table_of_another_model_is_not_waited_for(job: ArrivingJob) -> None:
+    job.announce("data/n.0.layer.info")
+    (event,) = send_aicore(job)
+    assert event["figures"] == "final"
+
+
+@pytest.mark.parametrize("how", ["cannot be read", "is removed"])
+def test_a_table_that_never_comes_leaves_times_without_names(how: str) -> None:
+    job = ArrivingJob()
+    job.send("info.json.0", INFO_JSON)
+    job.announce("data/m.0.layer.info")
+    send_aicore(job)
+    told = job.send("data/m.0.layer.info", b"\xff") if how == "cannot be read" else None
+    told = told or job.feed([LogRemoved("data/m.0.layer.info")])
+    (event,) = [event for event in told if event["event"] == "inference"]
+    assert (event["figures"], event["total_us"]) == ("final", 100.0)
+    assert [layer["layer_name"] for layer in event["slowest"]] == [None]
+
+
+def test_an_announced_table_that_has_not_come_when_the_job_ends_is_waited_for_no_longer() -> None:
+    job = ArrivingJob()
+    job.send("info.json.0", INFO_JSON)
+    job.announce("data/m.0.layer.info")
+    send_aicore(job)
+    event, _ = job.change_state("finished")
+    assert (event["figures"], event["total_us"]) == ("final", 100.0)
+
+
+def test_what_was_due_is_not_told_until_the_files_of_the_job_are_listed(job: ArrivingJob) -> None:
+    job.events.samples.tell(JOB, 1)
+    first, second = (event for pictures in (0, 2) for event in send_aicore(job, aicore_path(pictures)))
+    assert [(event["sampled"], event["due"]) for event in (first, second)] == [(1, None), (2, None)]
+    job.events.samples.list(JOB)
+    (third,) = send_aicore(job, aicore_path(3))
+    assert (third["sampled"], third["due"]) == (3, 4)
+    assert job.events.summary()["sampling"]["due"] == 4
 
 
 def test_a_late_part_of_a_told_inference_is_counted_and_not_told_again(job: ArrivingJob) -> None:
-    job.send(aicore_path(), records(700))
-    job.send(aicore_path() + ".done", aicore_done(256))
+    send_aicore(job)
     late = job.send(AICPU, aicpu_record(0, *CPU_SPAN, CPU_SPAN, 1))
     assert [event["reason"] for event in late] == ["no-layer"]
     assert job.events.summary()["records"] == {"aicore": 1, "aicpu": 1, "acl_api": 0}
@@ -109,9 +273,21 @@ def test_a_model_loaded_again_is_another_inference(job: ArrivingJob) -> None:
     assert job.send(aicore_path(), records(1400, 1400)) == []
     events = job.send(aicore_path() + ".done", aicore_done(512, START_US + 5_000))
     events += job.complete(aicore_path())
-    (event,) = (event for event in events if event["event"] == "inference")
+    (event,) = events
     assert (event["total_us"], event["start_us"]) == (400.0, START_US + 5_000)
-    assert [event["reason"] for event in events if event["event"] == "ledger"] == ["appended"]
+    assert [entry["reason"] for entry in event["ledger"]] == ["appended"]
+
+
+def test_a_model_loaded_again_waits_for_its_part_on_the_cpu_again(job: ArrivingJob) -> None:
+    job.announce(aicore_path(), AICPU)
+    send_cpu(job)
+    assert [event["total_us"] for event in send_aicore(job)] == [140.0]
+    job.send(aicore_path(), records(1400))
+    job.send(aicore_path() + ".done", aicore_done(256, START_US + 5_000))
+    assert job.complete(aicore_path()) == []
+    send_cpu(job)
+    (event,) = [event for event in job.complete(AICPU) if event["event"] == "inference"]
+    assert (event["total_us"], event["start_us"]) == (240.0, START_US + 5_000)
 
 
 def test_a_file_made_anew_is_told_anew(job: ArrivingJob) -> None:
@@ -132,7 +308,8 @@ def test_what_never_got_a_done_is_told_when_its_job_has_ended(job: ArrivingJob) 
     job.send(aicore_path(), records(700))
     job.send(aicore_path(1) + ".done", aicore_done(256))
     inference, state = job.change_state("quiet")
-    assert (inference["records"], inference["complete"], inference["start_us"]) == (1, False, None)
+    assert (inference["records"], inference["total_us"], inference["start_us"]) == (1, None, None)
+    assert (inference["figures"], inference["why"]) == ("partial", f"aicore records: {JOB_ENDED}")
     assert (state["event"], state["state"]) == ("job", "quiet")
 
 
@@ -142,17 +319,55 @@ def test_a_state_is_told_when_it_changes(job: ArrivingJob) -> None:
     assert [event["state"] for event in job.change_state("finished")] == ["finished"]
 
 
-def test_the_oldest_of_too_many_open_inferences_are_told_as_they_are(job: ArrivingJob) -> None:
-    events = [event for pictures in range(OPEN_INFERENCES + 2) for event in job.send(aicore_path(pictures), records(7))]
+def test_the_oldest_of_too_many_open_inferences_are_told_as_they_are(
+    job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profagent.export.live_job.OPEN_INFERENCES", 20)
+    events = [event for pictures in range(22) for event in job.send(aicore_path(pictures), records(7))]
     assert [event["current_pic_count"] for event in events] == [0, 1]
-    assert not any(event["complete"] for event in events)
+    assert {(event["figures"], event["why"]) for event in events} == {TOO_MANY}
+    late = job.send(aicore_path(), records(7)) + job.send(aicore_path() + ".done", aicore_done(512))
+    assert 0 not in [event["current_pic_count"] for event in late], "its first records are forgotten"
 
 
 def test_without_a_frequency_times_are_not_known() -> None:
     job = ArrivingJob()
-    job.send(aicore_path(), records(700))
-    (event,) = job.send(aicore_path() + ".done", aicore_done(256))
+    send_aicore(job)
+    event, _ = job.change_state("finished")
     assert (event["total_us"], event["records"], event["slowest"]) == (None, 1, [])
+    assert (event["figures"], event["why"]) == ("partial", "there is no info.json, which tells the NPU's clock")
+
+
+def test_a_device_file_without_a_frequency_leaves_times_unknown() -> None:
+    job = ArrivingJob()
+    job.send("info.json.0", b'{"DeviceInfo": [{}]}')
+    (event,) = [event for event in send_aicore(job) if event["event"] == "inference"]
+    assert (event["total_us"], event["figures"], event["why"]) == (
+        *(None, "partial"),
+        "info.json does not tell the NPU's clock",
+    )
+
+
+def test_what_is_odd_after_an_inference_was_told_is_told_by_itself(job: ArrivingJob) -> None:
+    job.send(aicore_path(), records(700))
+    job.send(aicore_path() + ".done", aicore_done(512))
+    (partial,) = job.complete(aicore_path())
+    assert partial["figures"] == "partial"
+    (event,) = job.feed([LinkLedger(aicore_path(), Entry("loss", "removed", "gone", count=256))])
+    assert (event["event"], event["log"], event["reason"]) == ("ledger", aicore_path(), "removed")
+
+
+def test_an_inference_that_becomes_known_after_it_was_partial_is_counted_once() -> None:
+    job = ArrivingJob(with_records=True)
+    job.begin()
+    job.send(aicore_path(), records(700))
+    job.send(aicore_path() + ".done", aicore_done(512))
+    told = job.complete(aicore_path())
+    told += job.send(aicore_path(), records(700, 1400)[256:])
+    told += job.send(aicore_path() + ".done", aicore_done(512, START_US + 1))
+    assert [event["figures"] for event in told if event["event"] == "inference"] == ["partial", "final"]
+    assert [event["duration_us"] for event in told if event["event"] == "record"] == [100.0, 200.0]
+    assert job.events.summary()["inferences"] == 1
 
 
 def test_a_ledger_entry_belongs_to_its_inference_while_that_is_open(job: ArrivingJob) -> None:
@@ -179,7 +394,11 @@ def test_other_ledger_entries_are_events_told_once(job: ArrivingJob) -> None:
 def test_a_loss_that_the_daemon_keeps_is_told_when_it_is_new_or_goes_on(job: ArrivingJob) -> None:
     loss = KeptLoss(3, Entry("loss", "disk-full", "no space", count=2), lost_logs=2)
     grown = replace(loss, entry=replace(loss.entry, count=5), lost_logs=5)
-    events = [event for told in (loss, loss, grown, grown) for event in job.events.feed(JobChanges("", "", (told,)))]
+    events = [
+        event
+        for told in (loss, loss, grown, grown)
+        for event in job.events.feed(JobChanges("", "", (told,)), job.now_s)
+    ]
     assert [(event["event"], event["job"], event["lost_logs"]) for event in events] == [
         ("kept_loss", None, 2),
         ("kept_loss", None, 5),
@@ -189,20 +408,24 @@ def test_a_loss_that_the_daemon_keeps_is_told_when_it_is_new_or_goes_on(job: Arr
 
 def test_a_name_for_people_has_no_control_characters() -> None:
     job = ArrivingJob()
+    job.send("info.json.0", INFO_JSON)
     path = aicore_path(model="caf\udce9\x1b[2J")
-    job.send(path, records(700))
-    (event,) = job.send(path + ".done", aicore_done(256))
+    (event,) = [event for event in send_aicore(job, path) if event["event"] == "inference"]
     assert event["model"] == "caf\\xe9\\x1b[2J"
 
 
 def test_records_are_events_of_their_own() -> None:
     job = ArrivingJob(with_records=True, counter_map=simulated_map())
     job.begin()
-    first, second = job.send(aicore_path(), records(700, 1400))
+    job.announce(aicore_path(), AICPU)
+    assert job.send(aicore_path(), records(700, 1400)) == [], "it is not known yet whether they are right"
+    assert job.send(aicore_path() + ".done", aicore_done(512)) == []
+    assert [event["event"] for event in job.wait(2.1)] == ["inference"]
+    first, second, cpu, inference = (event for event in send_cpu(job) if event["event"] != "ledger")
     assert (first["event"], first["unit"], first["segment"], first["sequence"]) == ("record", "aicore", 0, 0)
     assert (second["layer_name"], second["layer_type"], second["duration_us"]) == ("pool", "Convolution", 200.0)
     assert second["mac_busy"] == 0.0
-    (cpu,) = job.send(AICPU, aicpu_record(0, *CPU_SPAN, CPU_SPAN, 1))
+    assert (inference["event"], inference["total_us"]) == ("inference", 340.0)
     assert (cpu["unit"], cpu["duration_us"]) == ("aicpu", 40.0)
     assert "mac_busy" not in cpu
     assert first["bound_by"] == "unexplained"
@@ -214,6 +437,8 @@ def test_with_a_counter_map_each_layer_tells_what_bounds_it() -> None:
     job.begin()
     job.events.likely = ("wld",)
     busy = {0x08: 45_000, 0x0C: 52_500}
+    job.announce(aicore_path(), AICPU)
+    send_cpu(job)
     job.send(aicore_path(), aicore_record(0, 700, 0, busy) + aicore_record(1, 1400, 0, {0x20: 0xC000}))
     (event,) = job.send(aicore_path() + ".done", aicore_done(512))
     assert [layer["bound_by"] for layer in event["slowest"]] == ["DLD", "cube"]
@@ -260,8 +485,9 @@ def test_what_is_passed_over_is_not_counted_and_not_told_later(job: ArrivingJob)
         *job.decoder.begin(aicore_path(), 1, 0),
         *job.decoder.append(aicore_path(), 1, 0, records(700)),
         *job.decoder.snapshot(aicore_path() + ".done", 1, aicore_done(256), b""),
+        *job.decoder.complete(aicore_path(), 1, 256, b""),
     ]
-    job.events.pass_over(JobChanges(JOB, "/board", changes))
+    job.events.pass_over(JobChanges(JOB, "/board", changes), job.now_s)
     assert job.events.summary()["inferences"] == 0
     assert job.events.summary()["records"] == {"aicore": 0, "aicpu": 0, "acl_api": 0}
     assert job.change_state("finished") == [{"event": "job", "job": JOB, "state": "finished", "simulated": False}]
@@ -269,7 +495,8 @@ def test_what_is_passed_over_is_not_counted_and_not_told_later(job: ArrivingJob)
 
 def test_an_inference_under_way_while_it_is_passed_over_is_told_whole(job: ArrivingJob) -> None:
     changes = [*job.decoder.begin(aicore_path(), 1, 0), *job.decoder.append(aicore_path(), 1, 0, records(700, 700))]
-    job.events.pass_over(JobChanges(JOB, "/board", changes))
+    job.events.pass_over(JobChanges(JOB, "/board", changes), job.now_s)
+    job.files[aicore_path()] = records(700, 700)
     (event,) = job.send(aicore_path() + ".done", aicore_done(512))
     assert event["records"] == 2
 
@@ -287,7 +514,7 @@ def test_an_inference_whose_records_never_end_is_told_as_it_is(
     data = records(*range(1, 31))
     events = [event for at in range(0, len(data), 256) for event in job.send(aicore_path(), data[at : at + 256])]
     (event,) = [event for event in events if event["event"] == "inference"]
-    assert (event["records"], event["complete"]) == (11, False)
+    assert (event["records"], event["figures"], event["why"]) == (11, *TOO_MANY)
 
 
 def _segment(*ticks: int) -> SegmentRecords:
@@ -306,14 +533,14 @@ def test_open_records_of_all_jobs_are_bounded_together(monkeypatch: pytest.Monke
     live = LiveEvents()
     told = [
         [
-            (event["job"], event["records"], event["complete"])
-            for event in live.feed(JobChanges(name, "/root", [change]))
+            (event["job"], event["records"], event["figures"])
+            for event in live.feed(JobChanges(name, "/root", [change]), 0.0)
         ]
         for change in [_segment(*range(1, 5))]
         for name in _job_names(4)
     ]
     first, second, *_ = _job_names(4)
-    assert told == [[], [], [(first, 4, False)], [(second, 4, False)]]
+    assert told == [[], [], [(first, 4, "partial")], [(second, 4, "partial")]]
 
 
 def test_records_that_come_anew_are_counted_once(job: ArrivingJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,8 +553,8 @@ def test_what_was_not_told_of_the_oldest_of_too_many_jobs_is_told() -> None:
     live = LiveEvents()
     change = _segment(700)
     names = _job_names(REMEMBERED_JOBS + 1)
-    told = [event for name in names for event in live.feed(JobChanges(name, "/root", [change]))]
-    assert [(event["event"], event["job"], event["complete"]) for event in told] == [("inference", names[0], False)]
+    told = [event for name in names for event in live.feed(JobChanges(name, "/root", [change]), 0.0)]
+    assert [(event["event"], event["job"], event["figures"]) for event in told] == [("inference", names[0], "partial")]
 
 
 def test_tables_of_layers_are_bounded_by_their_layers(job: ArrivingJob, monkeypatch: pytest.MonkeyPatch) -> None:

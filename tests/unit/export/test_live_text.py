@@ -58,7 +58,13 @@ def test_a_time_that_is_none_or_none_of_this_world_is_shown_as_unknown(start_us:
 
 @pytest.mark.parametrize("state", ["pending", "partial"])
 def test_an_inference_says_why_its_figures_are_not_known(state: str) -> None:
-    unknown = {"start_us": None, "total_us": None, "slowest": [], "figures": state, "why": "the log is torn"}
+    unknown: dict[str, Any] = {
+        "start_us": None,
+        "total_us": None,
+        "slowest": [],
+        "figures": state,
+        "why": "the log is torn",
+    }
     assert line_of({**INFERENCE, **unknown}) == (
         f"--:--:--.---  yolo.2 picture 6  N/A  83 records  figures are {state}: the log is torn  note: sequence-gap (2)"
     )
