@@ -167,6 +167,13 @@ def test_what_cannot_be_imported_is_refused(tmp_path: Path) -> None:
     assert "Hi3519DV500" in refused.err
 
 
+def test_a_workspace_s_own_mirror_is_not_imported_into_it(tmp_path: Path) -> None:
+    job = made("small", tmp_path / "usb")
+    assert imported(job, tmp_path / "ws").code in (0, 4)
+    ended = imported(tmp_path / "ws" / "mirror" / "import" / job.name, tmp_path / "ws")
+    assert (ended.code, "own mirror" in ended.err) == (2, True)
+
+
 def test_another_counter_map_than_before_is_refused(tmp_path: Path) -> None:
     job = made("runtime-api", tmp_path / "root")
     imported(job, tmp_path / "workspace")

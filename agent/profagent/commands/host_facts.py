@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import socket
+import sqlite3
 import tempfile
+import time
 from typing import TYPE_CHECKING
 
 from profagent.doctor.network import Resolved
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
     from profagent.link.credentials import Access
 
 RESOLVE_S = 10.0
+# A large database is not looked at to its end.
+LONGEST_CHECK_S = 10.0
+STEPS_BETWEEN_LOOKS = 10_000
+MOST_ERRORS = 10
+DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 async def resolved(address: str) -> Resolved:
@@ -43,7 +51,7 @@ def workspace_facts(workspace: Workspace) -> WorkspaceFacts:
     root = workspace.root.absolute()
     stands = next(above for above in (root, *root.parents) if above.exists())
     usage = shutil.disk_usage(stands)
-    database_error = _database_error(workspace.database)
+    database_error, is_checked = _database_error(workspace.database)
     return WorkspaceFacts(
         root=str(root),
         exists=stands == root,
@@ -51,6 +59,7 @@ def workspace_facts(workspace: Workspace) -> WorkspaceFacts:
         database=str(workspace.database) if workspace.database.exists() else "",
         database_error=str(database_error or ""),
         database_hint=database_error.hint if database_error else "",
+        is_checked=is_checked,
         free_bytes=usage.free,
         total_bytes=usage.total,
     )
@@ -74,11 +83,27 @@ def _why_not_writable(directory: Path) -> str:
         return f"{directory}: {os.strerror(error.errno or 0)}"
 
 
-def _database_error(database: Path) -> StoreError | None:
+def _database_error(database: Path) -> tuple[StoreError | None, bool]:
+    """What is wrong with a database, and whether all of it was looked at."""
     if not database.exists():
-        return None
+        return None, True
+    until = time.monotonic() + LONGEST_CHECK_S
     try:
-        with open_reader(database):
-            return None
+        with open_reader(database) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
+            found = connection.execute(f"PRAGMA quick_check({MOST_ERRORS})").fetchone()[0]
     except StoreError as error:
-        return error
+        code = getattr(error.__cause__, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_INTERRUPT:
+            return None, False
+        return (_damaged(database, str(error.__cause__)) if code in DAMAGED else error), True
+    return (None if found == "ok" else _damaged(database, found.splitlines()[-1])), True
+
+
+def _damaged(database: Path, why: str) -> StoreError:
+    root, new = shlex.quote(str(database.parent)), shlex.quote(f"{database.parent}.new")
+    return StoreError(
+        f"{database} is damaged: {why}",
+        hint=f'for job in {root}/mirror/*/JOB*; do profagent import -dir "$job" --workspace {new} --board "$(basename'
+        ' "$(dirname "$job")")"; done  # makes it anew from the mirrors, without labels and baselines',
+    )

@@ -68,6 +68,9 @@ async def import_into(
         raise UsageError(
             f"{directory.name} is no JOB's name", hint="name a directory that is called JOB and 29 letters"
         )
+    if directory.is_relative_to(options.workspace.root.resolve() / "mirror"):
+        # Each file would be replaced while it is read.
+        raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
     listing = await asyncio.to_thread(list_job, directory)
     with options.workspace.locked():
         async with Store(options.workspace.database) as store:

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.doctor.finding import bad, good
+from profagent.doctor.finding import bad, good, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,10 @@ LEAST_FREE_BYTES = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceFacts:
-    """A workspace: why it, or its database, cannot be used, empty when they can; `database` is empty without one."""
+    """A workspace: why it, or its database, cannot be used, empty when they can; `database` is empty without one.
+
+    `is_checked`: the database was looked at to its end.
+    """
 
     root: str
     exists: bool
@@ -29,6 +32,7 @@ class WorkspaceFacts:
     database_hint: str
     free_bytes: int
     total_bytes: int
+    is_checked: bool = True
 
 
 def workspace_checks(facts: WorkspaceFacts) -> Iterator[Finding]:
@@ -43,8 +47,10 @@ def workspace_checks(facts: WorkspaceFacts) -> Iterator[Finding]:
     yield good("workspace", f"{facts.root} can be written" if facts.exists else f"{facts.root} can be made")
     if facts.database_error:
         yield bad("database", facts.database_error, facts.database_hint)
+    elif facts.database and not facts.is_checked:
+        yield unknown("database", f"{facts.database} can be read; it is large, and was not checked to the end")
     elif facts.database:
-        yield good("database", f"{facts.database} can be read")
+        yield good("database", f"{facts.database} can be read, and its pages fit each other")
     told = f"{facts.free_bytes / 1e9:,.1f} of {facts.total_bytes / 1e9:,.1f} GB are free for {facts.root}"
     if facts.free_bytes < LEAST_FREE_BYTES:
         yield bad("host-space", told, "make room, or name another one: --workspace DIR")

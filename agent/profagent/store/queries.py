@@ -336,7 +336,10 @@ def _check_version(connection: sqlite3.Connection, file: Path) -> None:
 
 
 def _unreadable(file: Path, error: sqlite3.Error) -> StoreError:
-    hint = "check the path and its permissions, or import the JOB again"
+    hint = (
+        "check the path and its permissions, or import the JOB again; `profagent doctor --workspace DIR` says how a"
+        " workspace's is made anew"
+    )
     if file.exists() and not os.access(file.parent, os.W_OK, effective_ids=True):
         hint = (
             f"SQLite writes beside a database that it reads: copy {file.parent} to where you may write, name the copy"

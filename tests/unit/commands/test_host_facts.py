@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from profagent.commands import host_facts
 from profagent.commands.host_facts import host_credentials, resolved, workspace_facts
 from profagent.commands.keys import Keys
 from profagent.commands.workspace import Workspace
+from profagent.commands.workspace_import import WorkspaceImport, import_into
 from profagent.errors import UsageError
 from profagent.link.credentials import Access
 from profagent.store.database import open_for_writing
 from tests.daemon.privileges import public_directory, without_privileges
+from tests.fakes.dumps import dump, write_files
+from tests.fakes.job_copy import JOB
+from tests.fakes.small_job import SMALL_JOB
+
+MAIN = "from profagent.cli.main import main; main()"
 
 
 async def test_names_are_looked_up() -> None:
@@ -41,6 +51,33 @@ def test_a_workspace_with_a_database(tmp_path: Path) -> None:
     facts = workspace_facts(workspace)
     assert facts.database_error
     assert facts.database_hint
+
+
+@pytest.mark.parametrize("first_page", [0, 5])
+def test_a_damaged_database_is_made_anew_by_what_is_told(tmp_path: Path, first_page: int) -> None:
+    workspace = Workspace(tmp_path / "a workspace")
+    job = write_files(tmp_path / JOB, SMALL_JOB)
+    asyncio.run(import_into(WorkspaceImport(job, workspace, board="euler-1"), asyncio.Event()))
+    before = dump(workspace.database)["op_records"]
+    assert workspace_facts(workspace).database_error == ""
+    with workspace.database.open("r+b") as file:
+        for page in range(first_page, workspace.database.stat().st_size // 4096, 3):
+            file.seek(page * 4096)
+            file.write(b"\xa5" * 4096)
+    facts = workspace_facts(workspace)
+    assert f"{workspace.database} is damaged: " in facts.database_error
+    told = facts.database_hint.replace("profagent import", f'"{sys.executable}" -c "{MAIN}" import')
+    subprocess.run(["sh", "-c", told], check=False, capture_output=True, timeout=60)
+    assert dump(tmp_path / "a workspace.new" / "profagent.db")["op_records"] == before
+
+
+def test_a_large_database_is_not_checked_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = Workspace(tmp_path)
+    open_for_writing(workspace.database).close()
+    monkeypatch.setattr(host_facts, "LONGEST_CHECK_S", -1.0)
+    monkeypatch.setattr(host_facts, "STEPS_BETWEEN_LOOKS", 1)
+    facts = workspace_facts(workspace)
+    assert (facts.database_error, facts.is_checked) == ("", False)
 
 
 def test_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:

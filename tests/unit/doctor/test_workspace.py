@@ -30,6 +30,7 @@ def test_a_workspace_in_good_order() -> None:
 
 def test_what_is_wrong_with_one() -> None:
     assert marks(replace(FACTS, error="Permission denied")) == {"workspace": Mark.BAD}
+    assert marks(replace(FACTS, is_checked=False))["database"] is Mark.UNKNOWN
     assert marks(replace(FACTS, free_bytes=10_000_000))["host-space"] is Mark.BAD
     (found,) = (
         finding
