@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from profagent.commands.backlog import Backlog
 from profagent.commands.board_record import RecordView
 from profagent.commands.durations import duration_s
 from profagent.commands.record import RecordOptions, record
@@ -17,6 +18,7 @@ from profagent.errors import UnreachableError, UsageError
 from profagent.formats.done import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, KeptLoss, LinkLedger
+from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import JobStatus
 from tests.unit.commands.link import JOB, board
 from tests.unit.export.arriving_job import aicore_path
@@ -32,6 +34,10 @@ def job_name(number: int) -> str:
     return "JOB" + "ABC"[number] * 29
 
 
+async def _nothing(_: str) -> int:
+    return 0
+
+
 class Viewed:
     """A view of a recording, and what it did."""
 
@@ -39,7 +45,11 @@ class Viewed:
         self.told: list[str] = []
         self.stop = asyncio.Event()
         self.view = RecordView(
-            "euler", RecordOptions(("euler",), Workspace(Path("w")), **options), self.told.append, self.stop
+            "euler",
+            RecordOptions(("euler",), Workspace(Path("w")), **options),
+            self.told.append,
+            self.stop,
+            Backlog("euler", BY_ADDRESS, self.told.append, _nothing),
         )
 
     def jobs(self, *states: tuple[str, bool]) -> bool:

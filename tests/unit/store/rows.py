@@ -38,6 +38,10 @@ class Rows:
     def apply(self, *changes: Change, job: str = JOB, state: str | None = None) -> None:
         self.writer.apply([JobChanges(job, "/board", changes, state)])
 
+    def list_all(self, job: str = JOB) -> None:
+        """Every file of the JOB that stands on the board has been told."""
+        self.writer.apply([JobChanges(job, "/board", (), "open", caught_up=True)])
+
     def query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql, parameters).fetchall()
 

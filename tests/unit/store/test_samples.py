@@ -26,6 +26,13 @@ from tests.unit.store.rows import JOB, Rows, aicore
 TOLD = ProfilingKnown(10, "/app/acl.json")
 
 
+@pytest.fixture
+def rows(rows: Rows) -> Rows:
+    """A database whose JOB was told whole."""
+    rows.list_all()
+    return rows
+
+
 def path(count: int, *, unit: str = "aicore", pictures: int = 1, model: str = "m", end: str = "") -> str:
     return f"data/{unit}.0.{model}.3.0.1.{pictures}.{count}{end}"
 

@@ -19,6 +19,27 @@ WHERE whole AND EXISTS (SELECT 1 FROM segment g WHERE g.inference = inference.in
 
 CREATE INDEX inference_pending ON inference (model) WHERE figures = 'pending';
 
+DROP VIEW sessions;
+CREATE VIEW sessions AS
+SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.started_us, s.ended_us, s.simulated,
+       s.daemon_version, s.sdk_version, s.counter_map,
+       (SELECT group_concat(key || '=' || value, ' ') FROM session_label WHERE session = s.session) AS labels,
+       (SELECT count(*) FROM session_job WHERE session = s.session) AS jobs,
+       ifnull(c.inferences, (SELECT count(*) FROM inference WHERE session = s.session)) AS inferences,
+       (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'loss') AS losses,
+       (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'note') AS notes,
+       s.keeping,
+       CASE WHEN f.shared THEN NULL ELSE ifnull(f.sampled, 0) END AS sampled,
+       CASE WHEN f.shared THEN NULL ELSE f.due END AS due,
+       CASE WHEN f.shared THEN NULL ELSE ifnull(f.passed_over, 0) END AS passed_over, c.cleared_us,
+       s.counter_map_digest,
+       EXISTS (SELECT 1 FROM ledger_entry WHERE session = s.session AND reason = 'stopped-early') AS stopped_early
+FROM session s JOIN board b USING (board) LEFT JOIN cleared_session c USING (session)
+LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(due) THEN sum(due) END AS due,
+                  sum(passed_over) AS passed_over,
+                  max(EXISTS (SELECT 1 FROM fetched_jobs o WHERE o.job = f.job AND o.session <> f.session)) AS shared
+           FROM fetched_jobs f JOIN model USING (job) JOIN sampling USING (model) GROUP BY session) f USING (session);
+
 DROP VIEW inferences;
 CREATE VIEW inferences AS
 SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
