@@ -1,11 +1,13 @@
 """Whatever happens to link, host, daemon and files: the mirror is a prefix of the board's file, at last it is the file.
 
-Both ends are the real ones, without gRPC: the daemon's stream over real files, the host's link and its recording.
+Both ends are the real ones, without gRPC: the daemon's stream over real files, the host's link and its recording. With
+LINK_MACHINE_EXAMPLES=5000, --hypothesis-seed and --timeout=0 it looks further than the suite has time for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections import deque
@@ -31,6 +33,7 @@ from profagent.store.store import Store
 from profagentd.changes import Touch
 from profagentd.state import JobState
 from profagentd.stream import UNASKED_MINOR
+from tests.fakes.dumps import dump, files_of, imported
 from tests.fakes.small_job import aicore_done
 from tests.property.streamed_board import JOB, StreamedBoard
 
@@ -44,6 +47,7 @@ FOLDER = "/dev/shm"
 # Of two series: a deletion in one of them says nothing of the other.
 DATA = ("data/aicore.0.m.3.0.1.1.0", "data/aicore.0.m.4.0.1.1.1", "data/acl_api.0.m.0")
 SNAPSHOTS = ("info.json.0", "data/m.0.layer.info", "data/simulated.txt")
+ROWS = ("layers", "segments", "inferences", "op_records", "aicpu_records", "api_records")
 # How a ledger says that another file stands under a name.
 ANEW = ("different", "recreated", "made-anew", "deleted-uncopied")
 LONG_S = 1000.0
@@ -175,10 +179,13 @@ class LinkMachine(RuleBasedStateMachine):
         self.grow(path, size, heard)
 
     @precondition(lambda self: not self.is_removed)
-    @rule(path=st.sampled_from(DATA), size=SIZES, heard=HEARD)
-    def shrink(self, path: str, size: int, heard: int) -> None:
-        if path not in self.files or path in self.gone or len(self.files[path][-1]) <= size:
+    @rule(path=st.sampled_from(DATA), size=st.just(0) | SIZES, heard=HEARD)
+    def write_anew(self, path: str, size: int, heard: int) -> None:
+        """The same inode, with other bytes: none, fewer, as many, or, while nobody looks, more."""
+        if path not in self.files or path in self.gone:
             return
+        if size > len(self.files[path][-1]):
+            self.cut()
         self._look()
         self.files[path].append(bytearray(self._bytes(size)))
         (self.board.directory / path).write_bytes(self.files[path][-1])
@@ -227,6 +234,12 @@ class LinkMachine(RuleBasedStateMachine):
         self.gone_with_job = self.files.keys() - self.gone
         self.gone.update(self.files)
         self.board.remove()
+        self._hear_some(heard)
+
+    @precondition(lambda self: not self.is_removed)
+    @rule(state=st.sampled_from([JobState.OPEN, JobState.QUIET, JobState.FINISHED]), heard=HEARD)
+    def change_state(self, state: JobState, heard: int) -> None:
+        self.board.change_state(state)
         self._hear_some(heard)
 
     @precondition(lambda self: not self.is_removed)
@@ -287,6 +300,7 @@ class LinkMachine(RuleBasedStateMachine):
             self.host.fails = None
             self._quiesce()
             self._check()
+            self._check_rows()
         finally:
             self._stop()
             self.runner.close()
@@ -312,7 +326,8 @@ class LinkMachine(RuleBasedStateMachine):
                 assert self._sequences(path) == _sequences(committed), path
         for (path, number), size in self.arrived.items():
             file, mirrored = bytes(self.files[path][number]), self._mirrored(path) or b""
-            if number < len(self.files[path]) - 1 and (self.arrived.keys() & self._later(path, number)):
+            is_last = number == len(self.files[path]) - 1
+            if not is_last and (path not in self.gone or self.arrived.keys() & self._later(path, number)):
                 assert told & {(path, reason) for reason in ANEW}, f"{path}: nobody says that it was made anew"
                 kept = any(file[:size] in each for each in (*self._set_aside(path), mirrored))
                 assert kept, f"{path}: what came of file {number} is gone"
@@ -323,6 +338,13 @@ class LinkMachine(RuleBasedStateMachine):
             if path in DATA and len(follows) < 2:
                 whole = file + (bytes(follows[0]) if follows and path not in self.gone else b"")
                 assert whole in (self._mirrored(path) or b""), f"{path}: what was delivered of file {number} is gone"
+
+    def _check_rows(self) -> None:
+        """The rows are those of an import of the mirror, which the check before compares with the board's files."""
+        mirrored = files_of(self.host.workspace.board_mirror("streamed") / JOB)
+        if mirrored:
+            expected, found = imported(self.folder / "imported" / JOB, mirrored), dump(self.host.workspace.database)
+            assert {table: found[table] for table in ROWS} == {table: expected[table] for table in ROWS}
 
     # Inside
 
@@ -463,7 +485,10 @@ class LinkMachine(RuleBasedStateMachine):
                 self.board.pass_time(1.0)
 
 
-LinkMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None, derandomize=True)
+EXAMPLES = int(os.environ.get("LINK_MACHINE_EXAMPLES", "0"))
+LinkMachine.TestCase.settings = settings(
+    max_examples=EXAMPLES or 200, stateful_step_count=30, deadline=None, derandomize=not EXAMPLES
+)
 TestLinkMachine = LinkMachine.TestCase
 
 
