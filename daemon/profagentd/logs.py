@@ -96,18 +96,18 @@ def is_table(path: bytes) -> bool:
 
 def tables_of(path: bytes) -> tuple[bytes, ...]:
     """The small files with which the data log at `path` is read; not all of them need to stand."""
-    unit, device, model = path.split(b".", 2)
-    if not unit.lower().endswith(_CALLS):
-        # After the name: the stream, which not all boards have, the model's id, and three numbers (format page 2.1).
-        name = model.rsplit(b".", 5)[:-3]
-        if len(name) > 2 and name[1].isdigit():
-            del name[1]
-        model = b".".join(name)
-    return _tables(device, model)
+    is_of_calls = path.partition(b".")[0].lower().endswith(_CALLS)
+    # The last three numbers are an inference's own: what is before them comes again with each.
+    return _tables(path if is_of_calls else path.rsplit(b".", 3)[0], is_of_calls)
 
 
 @lru_cache(_REMEMBERED)
-def _tables(device: bytes, model: bytes) -> tuple[bytes, ...]:
+def _tables(head: bytes, is_of_calls: bool) -> tuple[bytes, ...]:
+    _, device, model = (*head.split(b".", 2), b"", b"")[:3]
+    # After the name come the stream, which not all boards have, and the model's id (format page 2.1).
+    name, *stream, model_id = model.rsplit(b".", 2) if b"." in model else (model, b"")
+    if stream and stream[0].isdigit() and not is_of_calls:
+        model = name + b"." + model_id
     own = DATA_DIRECTORY + b"/" + model
     return b"simulated", b"info.json." + device, own + b".net.info", own + b".layer.info"
 

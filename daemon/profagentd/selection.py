@@ -104,7 +104,7 @@ class Selection:
             nonlocal have_data_come
             if kind_of(path) is not DATA:
                 return have_data_come and is_made and ended_by(path) is not None
-            is_made &= all(table in self._tables for table in tables_of(path))
+            is_made &= None not in map(self._tables.get, tables_of(path))
             have_data_come &= is_made
             return is_made
 

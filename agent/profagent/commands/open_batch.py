@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.ingest.obstacles import Translated
+from profagent.ingest.regular_files import PRIVATE_FILE, make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,8 +37,10 @@ class OpenBatch:
         for job, path in names:
             by_job.setdefault(job, LeftLogs(job, directory(job), [])).paths.append(os.fsdecode(path))
         with Translated(f"cannot write {self._file}", self._file.parent):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._file.write_text(json.dumps([*by_job.values()]), "ascii")
+            make_private_folder(self._file.parent)
+            handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
+            with open(handle, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
+                json.dump([*by_job.values()], file)
 
     def left(self) -> list[LeftLogs]:
         """What the latest batch was to write. Raises StoreError."""

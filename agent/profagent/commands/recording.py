@@ -146,10 +146,12 @@ class Recording:
                 answers.append(Holding(log.handle, skip=True))
                 continue
             try:
-                wanted.setdefault(log.job, {})[checked_path(log.path)] = log
+                path = checked_path(log.path)
             except FormatError as error:
                 self._jobs.note(log.job, Entry("loss", "bad-path", str(error)))
                 answers.append(Holding(log.handle, skip=True))
+            else:
+                wanted.setdefault(log.job, {})[path] = log
         for job, by_path in wanted.items():
             await self._know_interval(job)
             await self._unoffered.offered(self.session, job, by_path)

@@ -23,7 +23,7 @@ EMPTY = {
 PARTS = {
     "calls": ({**TABLES, CALLS: SMALL_JOB[CALLS][:160]}, "calls were recorded, and no layers"),
     "layers on the CPU": (
-        {**TABLES, ON_CPU: SMALL_JOB[ON_CPU]},
+        {**TABLES, ON_CPU: SMALL_JOB[ON_CPU], f"{ON_CPU}.done": SMALL_JOB[f"{ON_CPU}.done"]},
         "layers on the CPU were recorded, and none on the NPU",
     ),
 }
