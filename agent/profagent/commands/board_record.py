@@ -13,7 +13,7 @@ from profagent.commands.job_ends import JobEnds
 from profagent.commands.made_jobs import RunRecording
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions, own_consumer
-from profagent.commands.remarks import link_gone, remarks
+from profagent.commands.remarks import LinkRemarks, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError
 from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
 from profagent.export.sampling_text import keeping_line
@@ -86,6 +86,7 @@ class RecordView:
         self._inferences: set[tuple[Any, ...]] = set()
         self._has_waited = False
         self._ends = JobEnds(tell, self._end_if_over, awaits=options.until_finished)
+        self._links = LinkRemarks(time.monotonic)
         self._kept_losses: dict[int, KeptLoss] = {}
         self.jobs: Sequence[JobStatus] = ()
         # What was last said of a link that is not there.
@@ -94,6 +95,7 @@ class RecordView:
     def linked(self, board: Board, role: str) -> None:
         """Say whom we record, and what is odd about it."""
         self.away = None
+        self._links.linked()
         if self._options.made is not None:
             self._options.made.linked()
         self._ends.linked(board.quiet_after_us / US_PER_S)
@@ -107,7 +109,8 @@ class RecordView:
         self.away = error
         if self._options.made is not None:
             self._options.made.unlinked()
-        self._tell(link_gone(error, wait_s))
+        if (line := self._links.gone(error, wait_s)) is not None:
+            self._tell(line)
 
     def remark(self, text: str) -> None:
         """Say it."""

@@ -101,7 +101,7 @@ def test_what_was_shown_is_passed_over_when_the_link_is_back() -> None:
     name = parse_log_name(aicore_path(3))
     assert name is not None
     assert viewed.view.beginnings.was_shown(JOB, name)
-    assert viewed.told[-1] == "gone; next attempt in 0.5 s"
+    assert viewed.told[-1] == "gone; retrying in 1 s"
 
 
 def test_the_missing_counter_map_is_told_with_the_first_record_that_lacks_it() -> None:
