@@ -80,6 +80,14 @@ class UnreachableError(ProfagentError):
             " demands TLS wants --keys DIR",
         )
 
+    @classmethod
+    def unresolved(cls, address: str) -> UnreachableError:
+        """The error for a board whose host has no address."""
+        return UnreachableError(
+            f"cannot reach the board at {address}: no host of that name is found",
+            hint="`profagent boards` lists the boards that have a name; check the spelling, or take the IP address",
+        )
+
 
 class ProtocolError(UnreachableError):
     """The board's daemon breaks the contract of the wire, or speaks another major version of it."""

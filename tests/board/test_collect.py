@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -195,8 +194,9 @@ def test_two_collects_at_once(served: Bench) -> None:
         assert host.interrupt().code == 0
 
 
-def test_the_vendors_ini(served: Bench, tmp_path: Path) -> None:
-    ini = tmp_path / "ssh.ini"
+def test_the_vendors_ini(served: Bench) -> None:
+    """It has a password, and stays at home where it is in the project."""
+    ini = served.project / "ssh.ini"
     ini.write_text(
         f"[ssh_config]\nip = 127.0.0.1\nusername = {served.friend.user}\npwd =\nport = {served.friend.port}\n"
     )
@@ -205,6 +205,7 @@ def test_the_vendors_ini(served: Bench, tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
     assert "mode 0644" in ended.err
     assert "boards add" in ended.err
+    assert not (served.remote / "ssh.ini").exists()
     assert len(served.jobs) == 1
 
 

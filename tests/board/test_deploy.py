@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from profagent.link.certificate import Certificate
+from tests.board.collected import make_project
 from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, busybox, deploy_board, mounted
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually, simulated
@@ -62,6 +63,30 @@ def test_a_board_is_deployed_to_and_known_by_name(board: DeployBoard, tmp_path: 
     assert recorded.document["jobs"] == [job.name]
     assert recorded.document["board"] == board.entry.uuid
     shutil.rmtree(job)
+
+
+def test_a_program_is_collected_by_the_name_alone(bare: DeployBoard, tmp_path: Path) -> None:
+    """Though the prefix is another than the usual one, where the board's identity is."""
+    bare.deploy_first()
+    assert bare.entry.prefix == str(bare.prefix)
+    make_project(tmp_path / "app")
+    for more in ((), ("--release",)):
+        here = ("--project", tmp_path / "app", "--output", tmp_path / "out", "--workspace", tmp_path / "ws")
+        run: tuple[str | Path, ...] = (
+            "-m",
+            "main",
+            "--remote-dir",
+            tmp_path / "there",
+            *more,
+            "--",
+            "3",
+            "0",
+            "unload",
+        )
+        ended = profagent("collect", "--board", "euler", *here, *run, **bare.variables)
+        assert ended.code == 0, ended.err
+        # Its own daemon deletes nothing.
+        assert ("bringing a daemon" in ended.err) is bool(more)
 
 
 def test_a_second_time_there_is_nothing_to_do(board: DeployBoard) -> None:

@@ -114,7 +114,9 @@ async def test_what_is_left_out_is_not_sent(friend: Sshd, project: Path, there: 
     (project / "profiling" / "big").write_text("x")
     (project / ("JOB" + "A" * 29)).mkdir()
     os.mkfifo(project / "fifo")
-    ended = await uploaded(friend, project, there, left_out=[project / "profiling"])
+    (project / "ssh.ini").write_text("pwd = secret")
+    (project / "src" / "link").symlink_to("../ssh.ini")
+    ended = await uploaded(friend, project, there, left_out=[project / "profiling", project / "ssh.ini"])
     assert ended.total == 6
 
 

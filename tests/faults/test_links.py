@@ -45,7 +45,7 @@ def stall(link: Link) -> None:
     link.carries(20_000)
     link.proxy.stall()
     begun = time.monotonic()
-    link.host.err.until("next attempt")
+    link.host.err.until("retrying in")
     assert time.monotonic() - begun < FOUND_OUT_S + SLACK_S
     time.sleep(max(0.0, begun + STALL_S - time.monotonic()))
     link.proxy.resume()

@@ -181,7 +181,7 @@ def test_a_daemon_that_is_killed_and_comes_back_is_followed_on(root: Path, tmp_p
                 assert board.stop() == 0
                 ended = host.ended()
     assert ended.code == 0, ended.err
-    assert ended.err.count("next attempt") >= KILLS
+    assert ended.err.count("retrying in") >= KILLS
     _check(root, workspace, RATE)
 
 

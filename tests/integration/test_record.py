@@ -178,7 +178,7 @@ def test_a_signal_ends_it_while_the_board_is_away(root: Path, workspace: Path) -
     ):
         host.err.until("recording")
         board.stop()
-        host.err.until("next attempt")
+        host.err.until("retrying in")
         assert host.interrupt().code == 0
 
 

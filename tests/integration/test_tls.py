@@ -255,7 +255,7 @@ async def test_a_daemon_without_tls(workshop: Keys, root: Path) -> None:
 async def test_nobody_there_is_no_question_of_trust(workshop: Keys, root: Path) -> None:
     with running("--root", root) as board:
         pass
-    with pytest.raises(UnreachableError, match=f"{board.address}: Connection refused") as error:
+    with pytest.raises(UnreachableError, match=f"{board.address}: connection refused") as error:
         await proven(board.address, workshop.folder)
     assert not isinstance(error.value, RefusedError)
 

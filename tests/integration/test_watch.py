@@ -181,7 +181,7 @@ def test_nothing_is_shown_twice_after_a_daemon_s_restart(root: Path) -> None:
         host.out.until(is_event("inference"))
         board.process.kill()
         board.process.wait()
-        host.err.until("next attempt")
+        host.err.until("retrying in")
         missed = program.infer()
         with running("--root", root, listen=board.address):
             host.err.until("watching", 2)
@@ -231,6 +231,22 @@ def test_after_a_restart_of_the_daemon_no_interval_is_guessed(root: Path) -> Non
             host.err.until("watching", 2)
             host.err.until("no inference has come for 5 s")
             assert "interval" not in host.interrupt().err
+
+
+def test_a_board_that_is_away_takes_a_line(root: Path, tmp_path: Path) -> None:
+    with (
+        running("--root", root) as board,
+        started("watch", "--board", board.address, "--save", "--workspace", tmp_path / "ws") as host,
+    ):
+        host.err.until("watching")
+        board.process.kill()
+        host.err.until("connection refused; retrying in 1 s")
+        time.sleep(2)
+        ended = host.interrupt()
+    assert ended.err.count("connection refused") == 1
+    for word in ("failed to connect", "ipv4:", "in 0"):
+        assert word not in ended.err
+    assert f"saved as session 1 of {tmp_path / 'ws'}" in ended.err
 
 
 def test_save_keeps_a_session_whole_and_shows_from_now_on(root: Path, tmp_path: Path) -> None:

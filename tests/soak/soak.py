@@ -187,7 +187,7 @@ class Soak:
         ledger = query(database, "SELECT grade, reason, sum(count) FROM ledger_entry GROUP BY grade, reason")
         print(f"records: {counts}, in {query(database, 'SELECT count(*) FROM job')[0][0]} JOBs")
         print(f"ledger:  {ledger}")
-        print(f"faults:  {self._faults}, {ended.err.count('next attempt')} links lost")
+        print(f"faults:  {self._faults}, {ended.err.count('retrying in')} links lost")
         for each in watched:
             line, is_right = each.report()
             print(line)

@@ -64,7 +64,7 @@ OPEN_MODE = 0o077
 @click.option("--release", "releases", is_flag=True, help="Delete on the board what has come whole.")
 @click.option("--env", "environment", multiple=True, metavar="K=V", help="In the program's environment; repeatable.")
 @click.option("--remote-dir", metavar="DIR", help="The project's directory on the board; below ~/profagent.")
-@click.option("--prefix", default=DEFAULT_PREFIX, metavar="DIR", help="Where `deploy` put the board's daemon.")
+@click.option("--prefix", metavar="DIR", help="Where `deploy` put the board's daemon, if boards.toml does not say it.")
 @click.option(
     "--bundle",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -84,7 +84,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     project: Path | None,
     output: Path,
     remote_dir: str | None,
-    prefix: str,
+    prefix: str | None,
     workspace: Path | None,
     environment: tuple[str, ...],
     labels: tuple[str, ...],
@@ -105,6 +105,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     absolute = main.startswith("/")
     folder = project or (None if absolute else Path())
     _check(folder, project)
+    entry = BoardsFile().entries().get(name)
     wanted = CollectOptions(
         board=name,
         target=target,
@@ -113,11 +114,12 @@ def command(  # noqa: PLR0913 - one parameter an option
         output=output,
         workspace=Workspace.at(workspace),
         remote_dir=remote_dir or f"~/profagent/{plain_name((folder.resolve() if folder else Path(main)).name)}",
-        entry=BoardsFile().entries().get(name),
+        entry=entry,
         project=folder,
+        config=config,
         environment=_pairs(environment),
         labels=labels_of(labels),
-        layout=Layout.of(prefix),
+        layout=Layout.of(prefix or (entry.prefix if entry else "") or DEFAULT_PREFIX),
         **chosen,
     )
     done = run_until_stopped(lambda stop: collect(wanted, _shower(as_json=as_json), tell, progress_shower(), stop))

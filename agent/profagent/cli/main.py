@@ -70,6 +70,20 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click; of a word that is no verb, the verb that is nearest is named."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches  # noqa: PLC0415 - a right word needs none
+
+            near = get_close_matches(args[0], VERBS, n=1)
+            if not near:
+                raise
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near[0]!r}?", ctx) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; that the reader of our output has had enough (`| head`) ends it quietly."""
         try:

@@ -67,6 +67,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         [board], access, over, lambda reached, stop: watch(replace(chosen, access=reached), show, tell, stop)
     )
     show(summary)
+    if "session" in summary:
+        number, folder = summary["session"], summary["workspace"]
+        tell(f"saved as session {number} of {folder}: profagent show --session {number} --workspace {folder}")
 
 
 def show_json(event: dict[str, Any]) -> None:

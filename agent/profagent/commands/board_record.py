@@ -15,7 +15,7 @@ from profagent.commands.job_ends import JobEnds
 from profagent.commands.made_jobs import RunRecording
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions, own_consumer
-from profagent.commands.remarks import link_gone, remarks
+from profagent.commands.remarks import LinkRemarks, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError
 from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
 from profagent.export.sampling_text import keeping_line
@@ -98,6 +98,7 @@ class RecordView:
         self._inferences: set[tuple[Any, ...]] = set()
         self._has_waited = False
         self._ends = JobEnds(tell, self._end_if_over, awaits=options.until_finished)
+        self._links = LinkRemarks(time.monotonic)
         self._kept_losses: dict[int, KeptLoss] = {}
         self.beginnings = Beginnings(from_start=False) if options.from_now else None
         self.jobs: Sequence[JobStatus] = ()
@@ -107,6 +108,7 @@ class RecordView:
     def linked(self, board: Board, role: str) -> None:
         """Say whom we record, and what is odd about it."""
         self.away = None
+        self._links.linked()
         if self._options.made is not None:
             self._options.made.linked()
         self._ends.linked(board.quiet_after_us / US_PER_S)
@@ -122,7 +124,8 @@ class RecordView:
             self._options.made.unlinked()
         if self.beginnings is not None:
             self.beginnings.link_is_new()
-        self._tell(link_gone(error, wait_s))
+        if (line := self._links.gone(error, wait_s)) is not None:
+            self._tell(line)
 
     def remark(self, text: str) -> None:
         """Say it."""

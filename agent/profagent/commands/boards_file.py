@@ -14,7 +14,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from profagent.commands.atomic import alone_in, make_directory, write_atomically
 from profagent.errors import UsageError
-from profagent.link.credentials import default_keys, full_address, host_of, is_local
+from profagent.link.credentials import checked_address, default_keys, full_address, host_of, is_local
 from profagent.link.known import KnownBoard
 
 if TYPE_CHECKING:
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
-_KEYS = ("address", "uuid", "fingerprint", "ssh", "machine")
+_KEYS = ("address", "uuid", "fingerprint", "ssh", "machine", "prefix")
 
 
 @dataclass(frozen=True, slots=True)
 class BoardEntry:
     """A board: where its daemon listens, its identity, SHA-256 of its certificate, how `ssh` calls it; "": unknown.
 
-    `machine` is its machine's marks (`deploy.machine`), with spaces between them.
+    `machine` is its machine's marks (`deploy.machine`), with spaces between them. `prefix` is where `deploy` put the
+    daemon, "" where that is usual.
     """
 
     name: str
@@ -38,6 +39,7 @@ class BoardEntry:
     fingerprint: str = ""
     ssh: str = ""
     machine: str = ""
+    prefix: str = ""
 
     @property
     def known(self) -> KnownBoard:
@@ -57,6 +59,7 @@ class BoardEntry:
             )
         if not self.address:
             raise UsageError(f"{source}: {self.name} has no address", hint='write address = "192.168.1.20"')
+        checked_address(self.address)
         if self.fingerprint and not _FINGERPRINT.fullmatch(self.fingerprint):
             raise UsageError(
                 f"{source}: {self.name}: fingerprint {self.fingerprint!r} is no SHA-256 in hex",

@@ -70,7 +70,9 @@ class CollectDaemon:
     ) -> Access:
         """One that is brought; where that cannot be, one that does not delete serves as well."""
         release = ("--retain", "delivered", "--retain-for", deleting_for) if deleting_for else ()
-        over = OverSsh((self._output,), bundle, ("--state", self._state, *release), is_own=True, asker=self._asker)
+        settings = ("--state", self._state, *release)
+        prefix = "" if self._layout.is_usual else self._layout.prefix
+        over = OverSsh((self._output,), bundle, settings, is_own=True, asker=self._asker, prefix=prefix)
         try:
             return await stack.enter_async_context(reached([self._board], Access(), over, tell, stop))
         except UnreachableError:

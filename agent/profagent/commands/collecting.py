@@ -48,7 +48,8 @@ _STARTED = "the program was started"
 class CollectOptions:
     """What to run, on which board, and where what it makes goes.
 
-    `board` is what links and people call it, `target` what `ssh` does. Without a project nothing is uploaded.
+    `board` is what links and people call it, `target` what `ssh` does. Without a project nothing is uploaded. `config`
+    is the vendor's file, with a password: it is not.
     """
 
     board: str
@@ -63,6 +64,7 @@ class CollectOptions:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     project: Path | None = None
+    config: Path | None = None
     acl_json: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     maps: CounterMaps = BUILT_IN
@@ -179,8 +181,9 @@ class _Collect:
         """Bring the project, and look at what is there."""
         options = self._options
         if options.project is not None:
+            left_out = [path for path in (options.output, options.config) if path is not None]
             brought = await upload_project(
-                self._ssh.remote, options.project, place.directory, (options.output,), self._on_progress
+                self._ssh.remote, options.project, place.directory, left_out, self._on_progress
             )
             self._tell(
                 f"{options.project}: {len(brought.sent)} of {brought.total} names sent ({brought.sent_bytes} bytes),"

@@ -62,10 +62,10 @@ def project_tar(project: Path, names: Iterable[str]) -> Iterator[bytes]:
 def _paths(project: Path, left_out: Collection[Path]) -> Iterator[tuple[str, Path]]:
     for folder, directories, files in os.walk(project):
         here = Path(folder)
-        directories[:] = sorted(
-            name for name in directories if not _is_left_out(name) and (here / name).resolve() not in left_out
-        )
-        for base in sorted((*directories, *files)):
+        directories[:] = sorted(name for name in directories if not _is_left_out(name))
+        directories[:] = [name for name in directories if (here / name).resolve() not in left_out]
+        kept = [name for name in files if (here / name).resolve() not in left_out]
+        for base in sorted((*directories, *kept)):
             name = (here / base).relative_to(project).as_posix()
             if not is_plain_name(name):
                 raise UsageError(f"{name!r} cannot be sent by its name", hint="rename it, or keep it elsewhere")

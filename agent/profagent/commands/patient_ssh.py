@@ -7,6 +7,7 @@ import random
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from profagent.commands.remarks import retrying
 from profagent.errors import RefusedError, UnreachableError
 from profagent.link.backoff import delay_s
 from profagent.ssh.connection import connect
@@ -68,7 +69,7 @@ class PatientSsh:
             except UnreachableError as error:
                 wait_s = delay_s(attempt, random.uniform)
                 attempt += 1
-                self._tell(f"{error}; next attempt in {wait_s:.1f} s")
+                self._tell(f"{error}; {retrying(wait_s)}")
             await asyncio.sleep(wait_s)
 
     async def _another(self, lost: Remote) -> Remote:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from profagent.commands.clocks import clock_difference
@@ -64,10 +65,12 @@ class Recording:
         self._begun_jobs: set[str] = set()
         self._is_torn = False  # a batch was not committed, and may be in the mirrors
         self._deletes = False
+        self._roots: tuple[str, ...] = ()  # where the board looks for JOBs
 
     async def begin(self, board: Board, address: str) -> None:
         """Begin or go on with the board's session; on a later stream, see that it is the same board."""
         identity, self._deletes = board.identity or f"address {address}", board.deletes
+        self._roots = board.roots
         if self._identity:
             if identity != self._identity:
                 raise UnreachableError(
@@ -235,10 +238,14 @@ class Recording:
         batches: list[JobChanges] = []
         ours = await self.session.begun_jobs()
         for job in await self.session.standing_jobs():
-            if job.name not in names:
+            if job.name not in names and self._is_looked_for(job.directory):
                 changes = await self._gone_unseen(job, is_ours=job.name in ours)
                 batches += changes if job.name in ours else ()
         return batches
+
+    def _is_looked_for(self, directory: str) -> bool:
+        """Whether the board would tell of a JOB that stands there; a daemon may have other roots than the one before."""
+        return not self._roots or any(PurePosixPath(directory).is_relative_to(root) for root in self._roots)
 
     async def _gone_unseen(self, job: HeldJob, *, is_ours: bool) -> Sequence[JobChanges]:
         is_known = job.caught_up and job.state in ENDED_STATES

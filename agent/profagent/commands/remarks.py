@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from profagent.errors import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from profagent.errors import ProfagentError
     from profagent.link.messages import Board
 
 US_PER_S = 1_000_000
+REPEATED_S = 30.0
 # A clock that is off by more than this was never set, or set wrongly.
 FAR_OFF_S = 86_400
 
@@ -38,10 +39,31 @@ def remarks(board: Board, role: str, host_wall_us: int) -> Iterator[str]:
         )
 
 
-def link_gone(error: ProfagentError, wait_s: float) -> str:
-    """That a link is gone and tried again; where waiting does not mend it, also what somebody has to do."""
-    line = f"{error}; next attempt in {wait_s:.1f} s"
-    return f"{line}; {error.hint}" if isinstance(error, RefusedError) else line
+class LinkRemarks:
+    """What is said of a link that is gone and tried again: the same no more than once in REPEATED_S."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._said = ""
+        self._said_s = 0.0
+
+    def linked(self) -> None:
+        """The link stands: whatever becomes of it is news."""
+        self._said = ""
+
+    def gone(self, error: ProfagentError, wait_s: float) -> str | None:
+        """A line, if there is one to say; where waiting does not mend it, also what somebody has to do."""
+        now_s = self._now_s()
+        if self._said == str(error) and now_s - self._said_s < REPEATED_S:
+            return None
+        self._said, self._said_s = str(error), now_s
+        line = f"{error}; {retrying(wait_s)}"
+        return f"{line}; {error.hint}" if isinstance(error, RefusedError) else line
+
+
+def retrying(wait_s: float) -> str:
+    """That something is tried again, in whole seconds."""
+    return f"retrying in {max(1, round(wait_s))} s"
 
 
 def _day(wall_us: int) -> str:

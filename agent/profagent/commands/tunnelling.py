@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.interruption import interrupted_by
+from profagent.commands.remarks import retrying
 from profagent.commands.socket_folder import socket_folder
 from profagent.commands.temporary_daemon import temporary_daemon
+from profagent.deploy.layout import Layout
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.link.backoff import delay_s
 from profagent.link.credentials import DEFAULT_PORT, full_address, host_of, is_local
@@ -40,7 +42,8 @@ class OverSsh:
     """Tunnels; with roots, to a temporary daemon that serves these directories of the board.
 
     It runs with the bundle's Python, without one with the board's own. `settings` are further arguments of it; where
-    `is_own`, it serves beside a daemon that listens there. `asker` is asked for what a login takes.
+    `is_own`, it serves beside a daemon that listens there. `asker` is asked for what a login takes. `prefix` is where
+    `deploy` put a daemon, if that is known: the temporary one has its identity.
     """
 
     roots: tuple[str, ...] = ()
@@ -48,6 +51,7 @@ class OverSsh:
     settings: tuple[str, ...] = ()
     is_own: bool = False
     asker: Asker = field(default_factory=Person)
+    prefix: str = ""
 
 
 @asynccontextmanager
@@ -99,6 +103,7 @@ class Tunnel:
         # Its certificate is for what hosts call it; else for what SSH does.
         self._tls_name = "" if is_local(address) else host_of(address)
         self._over = over
+        self._prefix = over.prefix or (entry.prefix if entry else "")
         self._access = access
         self._tell = tell
         self._socket = socket
@@ -142,7 +147,7 @@ class Tunnel:
                 opened.set_result(None)
             wait_s = delay_s(attempt, random.uniform)
             attempt += 1
-            self._tell(f"no tunnel to {self.board.name}: {why}; next attempt in {wait_s:.1f} s")
+            self._tell(f"no tunnel to {self.board.name}: {why}; {retrying(wait_s)}")
             await asyncio.sleep(wait_s)
 
     @asynccontextmanager
@@ -152,7 +157,8 @@ class Tunnel:
             address, lost, tls_name = self._daemon, remote.lost, ""
             if self._over.is_own or not await remote.answers(self._daemon):
                 self._check_roots()
-                serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell, self._over.settings)
+                settings = (*self._over.settings, *await self._identity(remote))
+                serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell, settings)
                 daemon = await stack.enter_async_context(serving)
                 address, lost = daemon.address, daemon.ended
             elif self._over.roots:
@@ -164,6 +170,13 @@ class Tunnel:
                 tls_name = await self._tls(remote)
             await stack.enter_async_context(remote.forward(address, self._socket))
             yield replace(self.board, tls_name=tls_name), lost
+
+    async def _identity(self, remote: Remote) -> tuple[str, ...]:
+        """The identity that was deployed to another prefix than the usual one, as an argument of the daemon."""
+        if not self._prefix:
+            return ()
+        written = (await remote.run(f"cat {Layout.of(self._prefix).board_id}")).text.strip()
+        return ("--identity", written) if written else ()
 
     async def _tls(self, remote: Remote) -> str:
         """The host that the daemon's certificate must be for; empty where it speaks plain text.

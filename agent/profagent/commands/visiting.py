@@ -96,6 +96,7 @@ def _planned(remote: Remote, facts: BoardFacts, options: DeployOptions) -> Visit
         board.entry.fingerprint if board.entry and settings.has_tls else "",
         options.target,
         " ".join(marks),
+        "" if layout.is_usual else layout.prefix,
     ).check("--name")
     check_same(entry, entries)
     roots = (*settings.roots, *named_roots(texts, layout))

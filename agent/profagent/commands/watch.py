@@ -16,7 +16,7 @@ from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.commands.live_checks import LiveChecks
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions
-from profagent.commands.remarks import link_gone, remarks
+from profagent.commands.remarks import LinkRemarks, remarks
 from profagent.commands.silence import Silence
 from profagent.commands.watching import Watching
 from profagent.export.live import LiveEvents
@@ -84,6 +84,7 @@ class WatchView:
         self._told: set[str] = set()
         self._checks = LiveChecks(options.maps.peak_bytes_per_s)
         self._silence = Silence(time.monotonic)
+        self._links = LinkRemarks(time.monotonic)
         # What a JOB held when it was found comes in any order: it is shown in time's, when all of it is there.
         self._held: list[Event] = []
         self._held_until_s: dict[str, float] = {}
@@ -91,6 +92,7 @@ class WatchView:
     def linked(self, board: Board, role: str) -> None:
         """Say whom we watch, and what is odd about it."""
         self.events.simulated = board.simulated
+        self._links.linked()
         mark = " [simulated]" if board.simulated else ""
         self._tell(f"watching {board.hostname or self._options.address} at {self._options.address}{mark}")
         # The sink has read it already.
@@ -105,7 +107,8 @@ class WatchView:
         """Say that the link is gone."""
         self.beginnings.link_is_new()
         self._silence.unlinked()
-        self._tell(link_gone(error, wait_s))
+        if (line := self._links.gone(error, wait_s)) is not None:
+            self._tell(line)
 
     def remark(self, text: str) -> None:
         """Say it."""
@@ -214,7 +217,10 @@ async def watch(
                 task.cancel()
             await asyncio.wait(minding)
     view.show_held()
-    return view.events.summary()
+    summary = view.events.summary()
+    if options.save is not None and isinstance(sink, Recording) and sink.is_begun:
+        summary |= {"session": sink.session.number, "workspace": str(options.save.root)}
+    return summary
 
 
 @asynccontextmanager

@@ -19,8 +19,6 @@ __all__ = ["METRICS", "PROFILER_KEYS", "as_strings", "corrected_acl_json", "mean
 
 PROFILER_KEYS = ("switch", "output", "interval", "acl_api", "aicpu", "aacpu", "aic_metrics", "aac_metrics")
 _SWITCHES = ("switch", "acl_api", "aicpu", "aacpu")
-# Where nothing tells where JOBs should go.
-OUTPUT = "/opt/app/profiling"
 METRICS = "ArithmeticUtilization"
 _ALIKE = 0.8
 
@@ -28,7 +26,8 @@ _ALIKE = 0.8
 def corrected_acl_json(data: bytes) -> str:
     """The text with which the runtime records; what the file says for others stays, but a dump.
 
-    Of a file that is no JSON stays what can be made out.
+    Where JOBs go is not guessed: of a file without an output the text has none. Of one that is no JSON stays what can
+    be made out.
     """
     given = _given(data)
     found: dict[str, Any] = {}
@@ -65,7 +64,7 @@ def _profiler(told: Mapping[str, Any]) -> dict[str, Any]:
     aicpu, acl_api = _is_wanted(told, "aicpu", "aacpu"), _is_wanted(told, "acl_api")
     profiler = {
         "switch": "on",
-        "output": told.get("output") or OUTPUT,
+        **({"output": told["output"]} if told.get("output") else {}),
         "interval": _interval(told.get("interval", "")),
         "acl_api": "on" if acl_api else "off",
         "aicpu": "on" if aicpu else "off",

@@ -31,6 +31,7 @@ ITEMS = {
 }
 _WRITE = "write the corrected text below into it, and start the program again"
 _TO_RECORD = "to record with this file, write the corrected text below into it"
+_NAME_OUTPUT = 'add "output" to the corrected text below, with the absolute path of a directory that exists'
 _ALONE = "one library of 2023 was run and one of 2026 read"
 
 
@@ -50,7 +51,7 @@ def acl_json_section(
     """
     served = _Served(output, roots, daemon)
     findings = tuple(_findings(path, data, size if size is not None else len(data), served))
-    has_text = any(finding.remedy in (_WRITE, _TO_RECORD) for finding in findings)
+    has_text = any(finding.remedy in (_WRITE, _TO_RECORD, _NAME_OUTPUT) for finding in findings)
     return Section(path, findings, corrected_acl_json(data) if has_text else "")
 
 
@@ -179,7 +180,9 @@ def _items(profiler: Mapping[str, object]) -> Iterator[Finding]:
 
 def _interval(profiler: Mapping[str, object]) -> Finding:
     value = profiler.get("interval", "0")
-    interval = interval_of(value) if isinstance(value, str) and value else None
+    if not isinstance(value, str):
+        return bad("acl-interval", f"interval is {value!r}, and must be a string", _WRITE)
+    interval = interval_of(value) if value else None
     if interval is None or interval > INTERVAL_MAX:
         return bad(
             "acl-interval", f"interval is {value!r}, no number from 0 to {INTERVAL_MAX}: profiling stays off", _WRITE
@@ -198,7 +201,7 @@ def _interval(profiler: Mapping[str, object]) -> Finding:
 def _output(profiler: Mapping[str, object], served: _Served) -> Iterator[Finding]:
     check, output = "acl-output", profiler.get("output")
     if not isinstance(output, str) or not output:
-        yield bad(check, "there is no output: with the switch on the program crashes in svp_acl_init", _WRITE)
+        yield bad(check, "there is no output: with the switch on the program crashes in svp_acl_init", _NAME_OUTPUT)
         return
     if plain_path(output).mark is Mark.BAD:
         yield plain_path(output)

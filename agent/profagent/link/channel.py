@@ -62,6 +62,15 @@ _REFUSED_HANDSHAKE = re.compile(
 _BROKEN = re.compile(r"message larger than max|deserializing", re.IGNORECASE)
 # What is asked about is not there, or nothing that could answer.
 _UNTOLD_CODES = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED)
+# gRPC's words for a host that has no address, and for a connection that does not come to be.
+_NO_HOST = re.compile(r"errors resolving|domain name not found|dns resolution failed", re.IGNORECASE)
+_NO_ANSWER = re.compile(r"time[d ]*out|deadline", re.IGNORECASE)
+# The operating system's words in those of gRPC.
+_WHY = re.compile(
+    r"connection (?:refused|reset by peer|aborted)|no route to host|network is unreachable|no such file or directory"
+    r"|permission denied|broken pipe|socket closed",
+    re.IGNORECASE,
+)
 _FINAL_CODES = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
 
 
@@ -278,4 +287,15 @@ def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError:
         return ProtocolError(f"the board at {address} broke the protocol: {details}", hint=UPGRADE)
     if error.code() in _FINAL_CODES:
         return ProtocolError(f"the board at {address} refused: {details}", hint=UPGRADE)
-    return UnreachableError.at(address, details)
+    if _NO_HOST.search(details):
+        return UnreachableError.unresolved(address)
+    return UnreachableError.at(address, _plain(details))
+
+
+def _plain(details: str) -> str:
+    """Why there is no connection, out of gRPC's words."""
+    if found := _WHY.search(details):
+        return found[0].lower()
+    if _NO_ANSWER.search(details):
+        return "no answer"
+    return details.rpartition(": ")[2] if details.startswith("failed to connect") else details

@@ -18,7 +18,7 @@ from profagent.link.revocation import revoked_fingerprints
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEFAULT_PORT = 50151
+DEFAULT_PORT, LARGEST_PORT = 50151, 65535
 
 # The files of a host's key folder.
 CA, CERT, KEY, REVOKED = "ca.pem", "host.pem", "host.key", "revoked.txt"
@@ -95,11 +95,11 @@ class Access:
     _with_list: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def named(self, board: str) -> KnownBoard:
-        """The board of that name, else the one at that address."""
+        """The board of that name, else the one at that address. Raises UsageError for a port that none can have."""
         found = self.known.get(board)
         if found is None:
-            return KnownBoard(full_address(board), full_address(board))
-        return replace(found, address=full_address(found.address))
+            return KnownBoard(checked_address(board), checked_address(board))
+        return replace(found, address=checked_address(found.address))
 
     def check(self, board: str) -> None:
         """Raises UsageError when there are no keys for a board, or none that fit."""
@@ -121,8 +121,8 @@ class Access:
         if not (default_keys() / CERT).exists():
             raise UsageError(
                 f"no keys for the board at {board.place}: {default_keys() / CERT} is not there",
-                hint="make some with `profagent keys init`, or name others with --keys DIR; or use a tunnel, ssh -L"
-                " 50151:127.0.0.1:50151 BOARD, and --board 127.0.0.1; --insecure goes without (see docs/security.md)",
+                hint="--via ssh needs none (or is BOARD a name? `profagent boards` lists those); else make some with"
+                " `profagent keys init`, or name others with --keys DIR; --insecure goes without (docs/security.md)",
             )
         return self._read(default_keys())
 
@@ -169,6 +169,18 @@ def full_address(address: str) -> str:
         return address
     has_port = ":" in address.rpartition("]")[2]
     return address if has_port else f"{address}:{DEFAULT_PORT}"
+
+
+def checked_address(address: str) -> str:
+    """As `full_address`, of what can be reached. Raises UsageError for a port that none can have."""
+    full = full_address(address)
+    port = full.rpartition(":")[2]
+    if not full.startswith("unix:") and not (port.isascii() and port.isdecimal() and 0 < int(port) <= LARGEST_PORT):
+        raise UsageError(
+            f"{address}: {port or 'nothing'} is no port",
+            hint=f"write HOST:PORT with a port from 1 to {LARGEST_PORT}; an IPv6 host stands in brackets",
+        )
+    return full
 
 
 def host_of(address: str) -> str:

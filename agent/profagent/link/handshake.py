@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -66,10 +67,15 @@ async def proven_certificate(
     except TimeoutError as error:
         raise UnreachableError.at(address, f"no answer for {TIMEOUT_S:.0f} s") from error
     except OSError as error:
-        # asyncio puts the address in place of the reason; look-ups of names have numbers of their own, below 0.
-        known = error.errno is not None and error.errno > 0
-        why = os.strerror(error.errno or 0) if known else error.strerror or str(error)
-        raise UnreachableError.at(address, why) from error
+        raise _not_connected(address, error) from error
+
+
+def _not_connected(address: str, error: OSError) -> UnreachableError:
+    if isinstance(error, socket.gaierror):
+        return UnreachableError.unresolved(address)
+    # asyncio puts the address in place of the reason.
+    why = os.strerror(error.errno) if error.errno else error.strerror or str(error)
+    return UnreachableError.at(address, why[:1].lower() + why[1:])
 
 
 async def _explained(

@@ -118,7 +118,8 @@ def _not_connected(settings: Settings, error: OSError) -> UnreachableError:
     if isinstance(error, socket.gaierror):
         return UnreachableError(
             f"the name {settings.host} does not resolve: {error.strerror}",
-            hint="check the spelling, /etc/hosts and the name server; or use the board's IP address",
+            hint="`profagent boards` lists the boards that have a name; check the spelling, /etc/hosts and the name"
+            " server, or use the board's IP address",
         )
     if error.errno == errno.ECONNREFUSED or isinstance(error, ConnectionRefusedError):
         return UnreachableError(

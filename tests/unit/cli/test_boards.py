@@ -26,7 +26,7 @@ def test_boards_are_added_listed_and_removed(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.startswith("added euler in ")
     assert run(["boards", "--json"]) == 0
     euler = {"name": "euler", "address": "192.0.2.2", "uuid": "u-1", "fingerprint": "ab" * 32, "ssh": "root@euler"}
-    assert json.loads(capsys.readouterr().out) == [{**euler, "machine": ""}]
+    assert json.loads(capsys.readouterr().out) == [{**euler, "machine": "", "prefix": ""}]
     assert run(["boards"]) == 0
     assert "euler" in capsys.readouterr().out
     assert run(["boards", "remove", "euler"]) == 0

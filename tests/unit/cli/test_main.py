@@ -106,7 +106,9 @@ def test_every_option_says_what_it_does(verb: tuple[str, ...]) -> None:
 
 def test_a_verb_that_there_is_not_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fly"]) == 2
-    assert "fly" in capsys.readouterr().err
+    assert "Did you mean" not in capsys.readouterr().err
+    assert run(["statz"]) == 2
+    assert "No such command 'statz'. Did you mean 'stats'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_links_are_told() -> None:
     viewed = Viewed()
     viewed.view.linked(board(simulated=True), "operator")
     viewed.view.unlinked(UnreachableError("gone", hint="wait"), 1.25)
-    assert viewed.told == ["recording euler at euler [simulated]", "gone; next attempt in 1.2 s"]
+    assert viewed.told == ["recording euler at euler [simulated]", "gone; retrying in 1 s"]
 
 
 async def test_being_stopped_before_the_board_was_reached_is_told(tmp_path: Path) -> None:

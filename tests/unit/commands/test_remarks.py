@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from profagent.commands.remarks import link_gone, remarks
+from profagent.commands.remarks import REPEATED_S, LinkRemarks, remarks
 from profagent.errors import RefusedError, UnreachableError
 from profagent.link.messages import Clocks, Retention
 from tests.unit.link.board import BOARD
@@ -58,8 +58,17 @@ def test_a_clock_that_is_far_off_is_named_with_its_day(wall_us: int, shown: str)
 
 
 def test_who_waits_with_a_refused_credential_is_told_what_to_do() -> None:
-    assert (
-        link_gone(RefusedError("revoked", hint="issue another"), 40.0)
-        == "revoked; next attempt in 40.0 s; issue another"
-    )
-    assert link_gone(UnreachableError("gone", hint="check it"), 0.5) == "gone; next attempt in 0.5 s"
+    links = LinkRemarks(lambda: 0.0)
+    assert links.gone(RefusedError("revoked", hint="issue another"), 40.0) == "revoked; retrying in 40 s; issue another"
+    assert links.gone(UnreachableError("gone", hint="check it"), 0.0) == "gone; retrying in 1 s"
+
+
+def test_the_same_is_said_again_when_some_time_has_passed_or_the_link_was_there() -> None:
+    now_s = 0.0
+    links = LinkRemarks(lambda: now_s)
+    refused, closed = (UnreachableError(why, hint="") for why in ("refused", "closed"))
+    assert [links.gone(error, 1.0) is not None for error in (closed, refused, refused)] == [True, True, False]
+    now_s = REPEATED_S
+    assert [links.gone(refused, 20.0), links.gone(refused, 1.0)] == ["refused; retrying in 20 s", None]
+    links.linked()
+    assert links.gone(refused, 1.0) == "refused; retrying in 1 s"

@@ -117,7 +117,7 @@ def test_what_was_shown_is_passed_over_when_the_link_is_back() -> None:
     name = parse_log_name(aicore_path(3))
     assert name is not None
     assert viewed.view.beginnings.was_shown(JOB, name)
-    assert viewed.told[-1] == "gone; next attempt in 0.5 s"
+    assert viewed.told[-1] == "gone; retrying in 1 s"
 
 
 async def test_what_waited_for_long_is_shown_as_pending_and_again_when_it_is_known(

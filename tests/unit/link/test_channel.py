@@ -12,8 +12,8 @@ import grpc.aio
 import pytest
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
-from profagent.link.channel import Channel, Stream, connected
-from profagent.link.credentials import DEFAULT_PORT, full_address
+from profagent.link.channel import Channel, Stream, _translated, connected
+from profagent.link.credentials import DEFAULT_PORT, Access, full_address
 from profagent.link.examination import NpuFacts
 from profagent.link.messages import JobMeasure, JobsListed, Open
 from profagent_wire.seal import sealed
@@ -213,12 +213,39 @@ async def test_why_a_stream_is_refused_is_found_out_though_grpc_forgot_it(after:
             await until_it_fails(stream)
 
 
+NONE_OF_ALL = "failed to connect to all addresses; last error: UNKNOWN:"
+NO_FILE = "no such file or directory"
+
+
 async def test_nobody_there_is_unreachable() -> None:
     async with serving(ScriptedBoard()) as address:
         pass
     async with connected(address) as channel:
-        with pytest.raises(UnreachableError, match=address):
+        with pytest.raises(UnreachableError, match=f"{address}: connection refused$"):
             await channel.describe()
+
+
+async def test_a_host_that_is_not_found_may_be_a_name_that_is_not_known() -> None:
+    async with connected("lab1.invalid", Access(insecure=True)) as channel:
+        with pytest.raises(UnreachableError, match="no host of that name is found") as error:
+            await channel.describe()
+    assert "`profagent boards`" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("details", "plain"),
+    [
+        (f"{NONE_OF_ALL} ipv4:1.2.3.4:5: Timeout occurred: FD Shutdown", "no answer"),
+        (f"{NONE_OF_ALL} unix:/s: connect failed: addr: unix:/s error: No such file or directory", NO_FILE),
+        ("recvmsg:Connection reset by peer", "connection reset by peer"),
+        (f"{NONE_OF_ALL} ipv4:1.2.3.4:5: Odd", "Odd"),
+        ("the stream is over", "the stream is over"),
+    ],
+)
+def test_grpcs_words_are_told_in_plain_ones(details: str, plain: str) -> None:
+    nothing = grpc.aio.Metadata()
+    error = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, details)
+    assert str(_translated(error, "euler")) == f"cannot reach the board at euler: {plain}"
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,17 @@ def test_without_keys_a_board_that_is_not_local_is_not_reached(tmp_path: Path, m
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with pytest.raises(UsageError, match=r"no keys for the board at euler:1") as error:
         Access().credentials(at("euler:1"))
+    assert error.value.hint.startswith("--via ssh")
+    assert "`profagent boards`" in error.value.hint
     assert "profagent keys init" in error.value.hint
     assert "--insecure" in error.value.hint
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:99999", "euler:0", "euler:", "euler:ssh", "[::1]:-1", "fe80::abcd"])
+def test_a_port_that_none_can_have_is_refused(address: str) -> None:
+    for access, board in ((Access(), address), (Access(known={"euler": KnownBoard("euler", address)}), "euler")):
+        with pytest.raises(UsageError, match="is no port"):
+            access.check(board)
 
 
 def test_options_that_contradict_are_refused(folder: Path) -> None:
