@@ -244,7 +244,7 @@ class Recording:
         return batches
 
     def _is_looked_for(self, directory: str) -> bool:
-        """Whether the board would tell of a JOB that stands there; a daemon may have other roots than the one before."""
+        """Whether the board would tell of a JOB that stands there: a daemon may have other roots than one before."""
         return not self._roots or any(PurePosixPath(directory).is_relative_to(root) for root in self._roots)
 
     async def _gone_unseen(self, job: HeldJob, *, is_ours: bool) -> Sequence[JobChanges]:
