@@ -38,6 +38,7 @@ SUMMARY = [
     "kept_losses",
     "implausible",
     "complete",
+    "not_copied",
     "database",
     "mirror",
 ]
@@ -271,3 +272,44 @@ def test_a_job_that_is_removed_before_it_has_ended_is_waited_for_and_a_loss(root
             ended = host.interrupt()
     assert (ended.code, ended.document["jobs"]) == (4, [job.directory.name])
     assert ended.document["ledger"]["loss"] == {"removed-open": 1}
+
+
+def test_from_now_takes_only_what_begins_from_then_on(root: Path, workspace: Path) -> None:
+    database = workspace / "profagent.db"
+    with running("--root", root, "--simulate", "--rate", "40") as board:
+        assert eventually(lambda: len(list(root.glob("JOB*/data/aicore.*.done"))) > 20)
+        first = len(list(root.glob("JOB*/data/aicore.*.done")))
+        arguments = ("--board", board.address, "--workspace", workspace, "--json")
+        ended = profagent("record", *arguments, "--inferences", "5", "--from-now")
+        assert ended.code == 0, ended.err
+        counts = [count for (count,) in query(database, "SELECT current_pic_count FROM inferences WHERE session = 1")]
+        assert min(counts) >= first - 1
+        assert len(counts) >= 5
+        assert ended.document["sampling"]["sampled"] - len(counts) <= 1  # one may have been told and not begun
+        # A later one without it fetches the rest, and its figures are those of its own inferences.
+        later = profagent("record", *arguments, "--inferences", str(first))
+    assert query(database, "SELECT min(current_pic_count) FROM inferences WHERE session = 2") == [(0,)]
+    fetched = query(database, "SELECT count(*) FROM inferences WHERE session = 2")[0][0]
+    assert later.document["sampling"]["sampled"] >= fetched
+
+
+def test_who_asks_for_some_inferences_is_told_how_many_others_there_are(root: Path, workspace: Path) -> None:
+    database = workspace / "profagent.db"
+    job = simulated(root, 400)
+    done = job / "data" / "acl_api.0.yolov5s.0.done"
+    text = done.read_bytes()
+    done.unlink()  # the program goes on, as far as anybody knows
+    with running("--root", root, "--quiet-after", "30") as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--json")
+        some = profagent("record", *arguments, "--inferences", "1")
+        ((copied,),) = query(database, "SELECT count(*) FROM inferences WHERE figures = 'final'")
+        # It is as it was asked for, so it is complete.
+        assert (some.code, some.document["complete"], some.document["not_copied"]) == (0, True, {})
+        assert f"stopped early: {400 - copied} inferences of {job.name} not copied" in some.err
+        assert f"{job.name} holds 400 inferences (" in some.err
+        assert some.document["sampling"]["due"] is None
+        done.write_bytes(text)
+        rest = profagent("record", *arguments, "--until-finished")
+    assert rest.code == 0, rest.err
+    assert query(database, "SELECT figures, count(*) FROM inferences GROUP BY 1") == [("final", 400)]
+    assert query(database, "SELECT reason FROM ledger WHERE reason = 'sample-never-came'") == []

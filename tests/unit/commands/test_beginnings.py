@@ -116,3 +116,51 @@ def test_files_of_no_inference_are_never_passed_over(beginnings: Beginnings) -> 
     assert calls is not None
     beginnings.link_is_new()
     assert not beginnings.was_shown(JOB, calls)
+
+
+def _log(path: str) -> LogName:
+    name = parse_log_name(path)
+    assert name is not None
+    return name
+
+
+CORE, CPU = "data/aicore.0.m.3.0.1.1.7", "data/aicpu.0.m.3.0.1.1.7"
+
+
+def test_an_inference_that_had_begun_before_is_passed_over_whole() -> None:
+    found = Beginnings(from_start=False)
+    assert found.wants(_status(), listed=True)
+    assert found.passes_over(JOB, _log(CORE))
+    found.caught_up(JOB)
+    # Its other unit's log and both `.done` come when all is from now on.
+    assert all(found.passes_over(JOB, _log(path)) for path in (CPU, f"{CORE}.done", f"{CPU}.done"))
+    assert not found.passes_over(JOB, _name(8))
+
+
+def test_an_inference_that_had_ended_before_may_go_on_when_its_model_is_loaded_again() -> None:
+    found = Beginnings(from_start=False)
+    assert found.wants(_status(), listed=True)
+    for path in (CORE, CPU, f"{CORE}.done", f"{CPU}.done"):
+        assert found.passes_over(JOB, _log(path))
+    found.caught_up(JOB)
+    assert not found.passes_over(JOB, _log(CORE))
+
+
+def test_one_unit_that_has_ended_leaves_an_inference_begun() -> None:
+    found = Beginnings(from_start=False)
+    assert found.wants(_status(), listed=True)
+    for path in (CORE, CPU, f"{CORE}.done"):
+        assert found.passes_over(JOB, _log(path))
+    found.caught_up(JOB)
+    assert found.passes_over(JOB, _log(CPU))
+
+
+def test_what_was_passed_over_is_passed_over_when_the_link_is_back() -> None:
+    found = Beginnings(from_start=False)
+    assert found.wants(_status(), listed=True)
+    assert found.passes_over(JOB, _name(6))
+    assert found.passes_over(JOB, _log("data/aicore.0.m.3.0.1.1.6.done"))
+    found.caught_up(JOB)
+    found.link_is_new()
+    assert found.passes_over(JOB, _name(6))
+    assert not found.passes_over(JOB, _name(9))
