@@ -161,7 +161,9 @@ class Recording:
             held = await self.session.held(job, list(by_path))
             past = [path for path in by_path if path not in held and self._is_past(job, path)]
             answers += [Holding(by_path.pop(path).handle, skip=True) for path in past]
-            self._jobs.add(job, [LogAnnounced(path) for path in by_path])
+            # What is held of a small file was told when its JOB's first log began.
+            new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
+            self._jobs.add(job, [LogAnnounced(path) for path in new])
             holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
             answers += holdings
             if lost:

@@ -33,7 +33,7 @@ from profagent.ingest.changes import (
     LogRemoved,
     LogReset,
 )
-from profagent.ingest.decode import DEVICE_INFO
+from profagent.ingest.decode import DEVICE_INFO, SIMULATED_MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +53,7 @@ TOLD_INFERENCES = 10_000
 PATIENCE_S = 2.0
 TOO_MANY = Verdict(FigureState.PARTIAL, "more inferences are open than are remembered while watching")
 AWAITED_TABLE = Has(Share.COMING, "the table of layers has not come yet")
+AWAITED_MARKER = Has(Share.COMING, "whether the board is simulated is not known yet")
 _UNITS = {LogKind.AICORE: Part.AICORE, LogKind.AICPU: Part.AICPU}
 
 
@@ -75,6 +76,7 @@ class LiveJob:
         self._ended = ""
         self._frequency_mhz: int | None = None
         self._has_clock_file = False
+        self._awaits_marker = False
         self._tables: OrderedDict[tuple[str, int], LayerTable] = OrderedDict()
         self._layers = 0  # in all of these
         self._awaited_tables: OrderedDict[tuple[str, int], None] = OrderedDict()
@@ -218,6 +220,8 @@ class LiveJob:
         parts[Part.CLOCK] = clock_part(self._frequency_mhz, has_come=self._has_clock_file, ended=self._ended)
         is_awaited = _model(files.name) in self._awaited_tables and not self._ended
         parts[Part.LAYERS] = AWAITED_TABLE if is_awaited else Has(Share.NONE)
+        if self._awaits_marker and not self._ended:
+            parts[Part.LAYERS] = AWAITED_MARKER  # no line is without its mark
         return state_of(figure, parts)
 
     def _close(self, key: InferenceKey, number: int) -> OpenInference:
@@ -275,8 +279,8 @@ class LiveJob:
     def _announce(self, path: str) -> None:
         name = parse_log_name(path)
         if name is None:
-            return
-        if name.kind in _UNITS:
+            self._awaits_marker |= path == SIMULATED_MARKER
+        elif name.kind in _UNITS:
             self._of(name).logs.setdefault(name.kind, UnitLog())
         elif name.kind is LogKind.LAYER_INFO and _model(name) not in self._tables:
             self._awaited_tables[_model(name)] = None
@@ -307,6 +311,9 @@ class LiveJob:
     def _advance(self, change: LogAdvanced) -> None:
         name = parse_log_name(change.path)
         if name is None:
+            if change.path == SIMULATED_MARKER and self._awaits_marker:
+                self._awaits_marker = False
+                self._touch_all()
             return
         if change.path == DEVICE_INFO:
             self._has_clock_file |= change.complete

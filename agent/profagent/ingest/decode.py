@@ -155,6 +155,7 @@ class JobDecoder:
         """A file that came whole; `size` where `data` is only its beginning. Raises UnsupportedBoardError."""
         name = parse_log_name(path)
         if path == SIMULATED_MARKER:
+            self._note_told(path)
             yield from self._marked()
         elif name is None:
             yield ContentLedger(path, (Entry("note", "foreign-file", "not a file of the runtime: kept, not read"),))
@@ -192,6 +193,10 @@ class JobDecoder:
 
     def _recall(self, name: LogName) -> Iterator[Change]:
         """What files that came before this decoder was made tell of a log's records."""
+        if SIMULATED_MARKER not in self._told:
+            self._note_told(SIMULATED_MARKER)
+            if self._files.read(SIMULATED_MARKER, 0) is not None:
+                yield from self._marked()
         for path in (DEVICE_INFO, layer_info_path(name)):
             known = parse_log_name(path)
             if path not in self._told and known is not None:

@@ -126,8 +126,10 @@ class LogStates:
     def judged(self, log: DataLog) -> Generator[Change, None, DataLog]:
         """What a log is once all of it and its `.done` are here: its inferences, their times, if they are whole."""
         is_open = log.path in self.growing or log.path in self.stale
-        if is_open or log.done is None or not log.facts.size or log.name.kind is LogKind.ACL_API:
+        if is_open or log.done is None or log.name.kind is LogKind.ACL_API:
             return log
+        if not log.facts.size and self._files.read(log.path, 0) is None:
+            return log  # a `.done` without data
         log = yield from self.split_as_announced(log)
         yield from self.timed(log)
         yield LogJudged(log.path, *log.judge())
