@@ -56,7 +56,9 @@ class LiveEvents:
 
     def feed(self, batch: JobChanges, now_s: float) -> Iterator[Event]:
         """Events of one JOB's changes; `now_s` is a clock that never goes back."""
-        job = self._jobs.setdefault(batch.job, LiveJob())
+        if batch.job not in self._jobs:
+            self._jobs[batch.job] = LiveJob(has_counters=self._with_records)
+        job = self._jobs[batch.job]
         self._jobs.move_to_end(batch.job)
         yield from self._make_room()
         for change in batch.changes:
@@ -217,6 +219,8 @@ class LiveEvents:
         if known == loss.entry:
             return
         self._told[key] = loss.entry
+        if len(self._told) > TOLD_ENTRIES:
+            self._told.popitem(last=False)
         self.ledger[loss.entry.grade] += loss.entry.count - (known.count if known is not None else 0)
         yield {"event": "kept_loss", **kept_loss_fields(loss), "simulated": self.simulated}
 

@@ -69,7 +69,9 @@ class _Files:
 class LiveJob:
     """One JOB. An inference is told when its figures are known; before, only that they are not, when it has waited."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_counters: bool = False) -> None:
+        """`has_counters`: records are told with theirs."""
+        self._has_counters = has_counters
         self.state: str | None = None
         # Records of inferences that were not told.
         self.open_records = 0
@@ -129,10 +131,11 @@ class LiveJob:
             durations.tolist(),
             strict=True,
         )
+        shown = list(change.counters.items()) if self._has_counters else []
         for number, (stretch, net, sequence, index, duration) in enumerate(rows):
             inference = self._opened(change.name, stretch, now_s)
             if inference is not None:
-                counters = {name: float(values[number]) for name, values in change.counters.items()}
+                counters = {name: float(each[number]) for name, each in shown}
                 ratio = None if ratios is None else ratios[number]
                 inference.records.append(LiveRecord(kind, net, sequence, index, duration, counters, ratio))
                 self.open_records += 1
