@@ -90,7 +90,7 @@ def test_json_is_an_object_a_line(simulating: Daemon) -> None:
     assert all(event["simulated"] is True for event in events)
     inferences = [event for event in events if event["event"] == "inference"]
     for event in inferences:
-        assert event["complete"] is True
+        assert (event["figures"], event["why"]) == ("final", None)
         assert event["records"] > 70
         assert len(event["slowest"]) == 3
         assert all(layer["bound_by"] for layer in event["slowest"])
