@@ -73,6 +73,16 @@ def check(connection: sqlite3.Connection) -> None:
         assert connection.execute(sql).fetchall() == [], fault
 
 
+def assert_same(found: Dump, expected: Dump) -> None:
+    """Fail with the rows in which they differ."""
+    differing: dict[str, Any] = {
+        name: (sorted(set(found[name]) - set(rows), key=repr), sorted(set(rows) - set(found[name]), key=repr))
+        for name, rows in expected.items()
+        if found[name] != rows
+    }
+    assert differing == {}, "rows that are too many, and rows that are missing"
+
+
 def write_files(folder: Path, files: Mapping[str, bytes]) -> Path:
     """A JOB directory with these files."""
     for path, data in files.items():

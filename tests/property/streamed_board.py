@@ -44,8 +44,10 @@ BEGUN_S = 1_800_000_000.0
 class StreamedBoard:
     """The JOB's directory, and at most one stream about it. How fast this machine is changes nothing."""
 
-    def __init__(self, root: Path, *, is_scanned: bool = False) -> None:
+    def __init__(self, root: Path, *, is_scanned: bool = False, is_known: bool = True) -> None:
+        """Unless it `is_known`, the JOB is told of when it appears."""
         self.directory = root / JOB
+        self._is_known = is_known
         (self.directory / "data").mkdir(parents=True)
         self._passed_s = 0.0
         self._job = self._new_job(root, is_scanned=is_scanned)
@@ -66,7 +68,7 @@ class StreamedBoard:
         self._stream.client_minor = self.client_minor
         self._stream.deliver_to(self._deliver)
         self._stream.announcer.was_deleted = self._deleted.has
-        if self._job.state is not JobState.REMOVED:
+        if self._is_known and self._job.state is not JobState.REMOVED:
             self._stream.job_changed_state(self._job)
         version = messages.protocol()
         description = wire.Description(identity="streamed", protocol=version)
@@ -89,10 +91,20 @@ class StreamedBoard:
 
     def touch(self, path: str, touch: Touch) -> None:
         """What the kernel tells of a name, and notes of its file."""
+        self.date(path)
+        self.tell({path: touch})
+
+    def date(self, path: str) -> None:
+        """What the kernel notes of a file that was written, though nobody is told yet."""
         self.pass_time(TICK_S)
         if (file := self.directory / path).exists():
             os.utime(file, ns=(self._now.wall_us * 1000,) * 2)
-        self.tell({path: touch})
+
+    def appear(self) -> None:
+        """The JOB is found."""
+        if not self._is_known:
+            self._is_known = True
+            self.change_state(self._job.state)
 
     def tell(self, touches: Mapping[str, Touch]) -> None:
         """What is told of names at one time, however late."""
@@ -133,7 +145,7 @@ class StreamedBoard:
     def change_state(self, state: JobState) -> None:
         """The JOB has another state."""
         self._job.state = state
-        if self._stream is not None:
+        if self._stream is not None and self._is_known:
             self._stream.job_changed_state(self._job)
 
     def turn(self) -> list[wire.ServerMessage]:

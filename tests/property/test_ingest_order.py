@@ -6,7 +6,6 @@ import tempfile
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from profagent.commands.counter_maps import simulated_map
 from profagent.formats.names import parse_log_name
 from profagent.formats.schedule import ByTime, EachNth, Keeping, Schedule
-from tests.fakes.dumps import Dump, dump, imported
+from tests.fakes.dumps import Dump, assert_same, dump, imported
 from tests.fakes.job_copy import JobCopy
 from tests.fakes.small_job import SMALL_JOB, aicore_done
 
@@ -174,12 +173,3 @@ def test_what_is_chosen_has_the_rows_of_an_import(keeping: Keeping) -> None:
     for view in ("op_records", "aicpu_records"):
         assert set(found[view]) <= set(whole[view])
     assert 0 < len(found["inferences"]) < len(whole["inferences"])
-
-
-def assert_same(found: Dump, expected: Dump) -> None:
-    differing: dict[str, Any] = {
-        name: (sorted(set(found[name]) - set(rows), key=repr), sorted(set(rows) - set(found[name]), key=repr))
-        for name, rows in expected.items()
-        if found[name] != rows
-    }
-    assert differing == {}, "rows that are too many, and rows that are missing"

@@ -168,9 +168,13 @@ class WatchView:
         """Tell inferences that wait for long that their figures are not known yet."""
         while True:
             await asyncio.sleep(PATIENCE_S / 8)
-            for event in self.events.waited(self._now_s()):
-                if not self.beginnings.is_in_past(event["job"]):
-                    self._show(event)
+            self.show_waiting()
+
+    def show_waiting(self) -> None:
+        """Show inferences that have waited for long, once, as ones whose figures are not known yet."""
+        for event in self.events.waited(self._now_s()):
+            if not self.beginnings.is_in_past(event["job"]):
+                self._show(event)
 
     async def mind_silence(self) -> None:
         """Say that nothing comes, when a JOB has not finished and no inference comes."""

@@ -145,7 +145,10 @@ class Watching:
         """Pass the state on, that of an ended JOB when all of it has come that will."""
         if state in ENDED_STATES and not caught_up and state != REMOVED:
             return ()
-        return (JobChanges(name, self._directory(name), (), state, caught_up),)
+        job = self._jobs.get(name)
+        is_whole = caught_up and state in ENDED_STATES and state != REMOVED
+        changes = [*job.decoder.settle()] if job is not None and is_whole else []
+        return (JobChanges(name, self._directory(name), changes, state, caught_up),)
 
     async def sample_clock(self, channel: Channel) -> None:
         """Nothing is stored, so nothing is compared."""

@@ -45,6 +45,7 @@ class DataLog:
         self.settled = False
         self.records = 0
         self.last_stretch_record = last_stretch_record
+        self._begins: set[int] = set()  # records at which a stretch begins
         self._pending = b""
         self._file = AicoreFile(Splitter(last_stretch_record))
 
@@ -84,10 +85,17 @@ class DataLog:
         return max(self.facts.stretches - 1, 0)
 
     def announced_stretch_record(self) -> int | None:
-        """Where the `.done` says that the last inference begins; None where it says nothing that can be used."""
+        """Where the `.done` says that the last inference begins; None where it says nothing that can be used.
+
+        One that would have it begin in the middle of an inference before the last one is an earlier load's: that of the
+        last was not written, or counts bytes of another inference too (format page 1).
+        """
         if self.done is None or self.done.file_len > self.facts.size or self.facts.size == 0:
             return None
         record, odd = divmod(self.facts.size - self.done.file_len, self.facts.record_bytes)
+        is_earlier = record * self.facts.record_bytes < self.facts.last_stretch_start and record not in self._begins
+        if self.last_stretch_record is None and is_earlier:
+            return None
         return None if odd or self.done.file_len == 0 else record
 
     def judge(self) -> tuple[int, str]:
@@ -173,6 +181,8 @@ class DataLog:
     def _note_stretches(self, first: int, stretch: NDArray[np.int64]) -> None:
         last = int(stretch[-1])
         if last >= self.facts.stretches:
+            begun = np.arange(self.facts.stretches, last + 1)
+            self._begins.update((first + stretch.searchsorted(begun)).tolist())
             self.facts.last_stretch_start = (first + int(stretch.searchsorted(last))) * self.facts.record_bytes
             self.facts.stretches = last + 1
 

@@ -166,6 +166,15 @@ class JobDecoder:
             yield ContentLedger(None, ())
         yield LogAdvanced(path, generation, len(data) if size is None else size, complete=True, digest=digest)
 
+    def settle(self) -> Iterator[Change]:
+        """All has come of the logs in use that will: those that went on are judged by the `.done` that there is."""
+        for path in self._logs.open_paths:
+            name = parse_log_name(path)
+            assert name is not None, "only data goes on"
+            log = yield from self._logs.at(path, name, None)
+            self._logs.settle(path)
+            yield from self._logs.judged(log)
+
     def end(self, unsettled: Iterable[str], orphans: Iterable[str]) -> Iterator[Change]:
         """The JOB has ended: assess data logs that never got complete, and `.done` files without data."""
         for path in unsettled:

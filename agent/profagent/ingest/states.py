@@ -113,6 +113,7 @@ class LogStates:
             return log
         if log.last_stretch_record is not None:
             log = yield from self.redecode(log)
+            record = log.announced_stretch_record()
         if record not in (None, log.facts.last_stretch_start // log.facts.record_bytes):
             log = yield from self.redecode(log, last_stretch_record=record)
         return log
@@ -142,6 +143,11 @@ class LogStates:
             self.growing.add(path)
             self.stale.add(path)
         return was_complete
+
+    @property
+    def open_paths(self) -> list[str]:
+        """Logs of which more was to come: of their bytes, or their `.done` anew."""
+        return sorted(self.growing | self.stale)
 
     def settle(self, path: str) -> None:
         """All that there is of a log and of its `.done` has come."""

@@ -1,0 +1,573 @@
+"""A JOB that is written while a host follows it, each of its commands in its own way: the real parts, without gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import Counter, deque
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from profagent.commands.capture import Capture
+from profagent.commands.conversation import Conversation
+from profagent.commands.counter_maps import BUILT_IN
+from profagent.commands.recording import Recording
+from profagent.commands.recording_options import RecordingOptions
+from profagent.commands.stats import StatsOptions, stats
+from profagent.commands.watch import WatchOptions, WatchView
+from profagent.commands.watching import Watching
+from profagent.commands.workspace import Workspace
+from profagent.commands.workspace_import import WorkspaceImport, import_into
+from profagent.errors import UnreachableError
+from profagent.formats.durations import ticks_to_us
+from profagent.ingest.changes import Entry
+from profagent.link.states import State
+from profagent.link.translate import from_wire, to_wire
+from profagent.store.store import Store
+from profagent.store.summaries import STOPPED_EARLY
+from profagentd.changes import Touch
+from profagentd.state import JobState
+from tests.property.streamed_board import StreamedBoard
+from tests.property.written_jobs import Write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from profagent.commands.sink import Sink
+    from profagent.ingest.changes import JobChanges
+    from profagent.link.messages import Board, ClientMessage, JobStatus
+    from profagent_wire.v1 import board_pb2 as wire
+    from tests.property.written_jobs import WrittenJob
+
+# Figures are told with three digits.
+TOLERANCE_US = 0.0015
+LONG_S = 1000.0
+IDENTITY = "streamed"  # what the board says that it is
+# Longer than an inference waits before it is told that its figures are not known.
+PATIENCE_S = 3.0
+Key = tuple[Any, ...]
+
+_INFERENCES = (
+    "SELECT inference, m.name, m.model_id, device_id, stream_id, batch_num, input_pic_num, current_pic_count, stretch,"
+    " start_us, end_us, figures, why, session FROM inference i JOIN model m USING (model)"
+)
+_AICORE = (
+    "SELECT g.inference, g.net, r.sequence, r.ticks, l.name FROM aicore r JOIN segment g USING (segment)"
+    " JOIN inference i USING (inference) LEFT JOIN layer l ON l.model = i.model AND l.layer_index = r.layer_index"
+    " ORDER BY g.ordinal, r.record"
+)
+_AICPU = (
+    "SELECT g.inference, g.net, r.sequence, r.end_us - r.begin_us, l.name FROM aicpu r JOIN segment g USING (segment)"
+    " JOIN inference i USING (inference) LEFT JOIN layer l ON l.model = i.model AND l.layer_index = r.layer_index"
+    " ORDER BY g.ordinal, r.record"
+)
+_NAMED_MODELS = "SELECT DISTINCT m.name, m.model_id FROM layer JOIN model m USING (model)"
+
+
+class Command(StrEnum):
+    """How the host follows the board."""
+
+    WATCH = "watch"
+    FROM_START = "watch --from-start"
+    SAVE = "watch --save"
+    SAVE_FROM_START = "watch --save --from-start"
+    RECORD = "record"
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there is a workspace."""
+        return self not in (Command.WATCH, Command.FROM_START)
+
+    @property
+    def shows(self) -> bool:
+        """Whether there are lines."""
+        return self is not Command.RECORD
+
+    @property
+    def is_from_start(self) -> bool:
+        """Whether what the JOB held is shown."""
+        return self in (Command.FROM_START, Command.SAVE_FROM_START)
+
+
+class Record(NamedTuple):
+    """Net, sequence number, ticks or µs, and the layer's name."""
+
+    net: int
+    sequence: int
+    duration: float
+    layer: str | None
+
+
+class Inference:
+    """What a database says of one inference."""
+
+    def __init__(self, row: Sequence[Any]) -> None:
+        *model, pictures, self.stretch = row[1:9]
+        self.key = (*model, int(pictures))
+        self.start_us, self.end_us, self.figures, self.why, self.session = row[9:]
+        self.aicore: list[Record] = []
+        self.aicpu: list[Record] = []
+
+    @property
+    def is_final(self) -> bool:
+        return self.figures == "final"
+
+
+class Told:
+    """All inferences of a database, by what their files are called, then by load."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.by_key: dict[Key, list[Inference]] = {}
+        by_number: dict[int, Inference] = {}
+        for row in connection.execute(f"{_INFERENCES} ORDER BY stretch"):
+            inference = by_number[row[0]] = Inference(row)
+            self.by_key.setdefault(inference.key, []).append(inference)
+        for number, *record in connection.execute(_AICORE):
+            by_number[number].aicore.append(Record(*record))
+        for number, *record in connection.execute(_AICPU):
+            by_number[number].aicpu.append(Record(*record))
+        self.named_models = set(connection.execute(_NAMED_MODELS))
+        (self.mhz,) = connection.execute("SELECT max(frequency_mhz) FROM job").fetchone()
+
+    @classmethod
+    def of(cls, database: Path) -> Told:
+        with closing(sqlite3.connect(database)) as connection:
+            return cls(connection)
+
+    def __iter__(self) -> Any:
+        return (each for loads in self.by_key.values() for each in loads)
+
+    def us(self, ticks: float) -> float:
+        """How long that is; nothing is known without a clock."""
+        return ticks_to_us(1, self.mhz) * ticks if self.mhz else 0.0
+
+    def total_us(self, inference: Inference) -> float:
+        """All of an inference's layers, on both units."""
+        return self.us(sum(each.duration for each in inference.aicore)) + self.aicpu_us(inference)
+
+    @staticmethod
+    def aicpu_us(inference: Inference) -> float:
+        """Its layers on the CPU."""
+        return sum(each.duration for each in inference.aicpu)
+
+
+class Lines:
+    """The events of one process that shows, held against what the import of the whole JOB says."""
+
+    def __init__(self, whole: Told, starts: set[int]) -> None:
+        """`starts` are those that any `.done` of the JOB ever said."""
+        self._whole = whole
+        self._starts = starts
+        self.final: Counter[tuple[Key, int]] = Counter()
+        self.events: list[dict[str, Any]] = []
+
+    def take(self, event: dict[str, Any]) -> None:
+        if event["event"] != "inference":
+            return
+        self.events.append(event)
+        names = "model", "model_id", "device_id", "stream_id", "batch_num", "input_pic_num", "current_pic_count"
+        key = tuple(event[name] for name in names)
+        if event["figures"] != "final":
+            assert event["why"], f"N/A without a reason: {event}"
+            unknown = event["total_us"], event["aicpu_us"], event["start_us"], event["end_us"]
+            assert unknown == (None,) * 4, f"figures that are not final: {event}"
+            assert event["slowest"] == [], f"layers that are not final: {event}"
+            return
+        assert event["why"] is None, f"final, and a reason: {event}"
+        loads = self._whole.by_key.get(key, [])
+        alike = [each for each in loads if self._are_alike(event, each)]
+        assert alike, f"shown as final, and not so in the import: {event}, which has {[self._shown(o) for o in loads]}"
+        stretch = min(alike, key=lambda each: self.final[key, each.stretch]).stretch
+        self.final[key, stretch] += 1
+        assert self.final[key, stretch] == 1, f"shown twice: {event}"
+
+    def _shown(self, inference: Inference) -> str:
+        total, aicpu = self._whole.total_us(inference), self._whole.aicpu_us(inference)
+        return f"{inference.figures} {total:.3f} {aicpu} {len(inference.aicore)} records from {inference.start_us}"
+
+    def _are_alike(self, event: dict[str, Any], whole: Inference) -> bool:
+        layers = sorted((self._whole.us(each.duration) for each in whole.aicore), reverse=True)[:3]
+        named = {(each.layer, round(self._whole.us(each.duration), 3)) for each in whole.aicore}
+        shown = [layer["duration_us"] for layer in event["slowest"]]
+        return (
+            whole.is_final
+            and event["records"] == len(whole.aicore)
+            and abs(event["total_us"] - self._whole.total_us(whole)) < TOLERANCE_US
+            and abs(event["aicpu_us"] - self._whole.aicpu_us(whole)) < TOLERANCE_US
+            and len(shown) == len(layers)
+            and all(abs(one - other) < TOLERANCE_US for one, other in zip(shown, layers, strict=True))
+            and {(layer["layer_name"], layer["duration_us"]) for layer in event["slowest"]} <= named
+            and self._is_timed(event, whole)
+        )
+
+    def _is_timed(self, event: dict[str, Any], whole: Inference) -> bool:
+        """A `.done` that a later load has written over tells the import nothing."""
+        if whole.start_us is not None or whole.end_us is not None:
+            return (event["start_us"], event["end_us"]) == (whole.start_us, whole.end_us)
+        return event["start_us"] is None or event["start_us"] in self._starts
+
+
+class Nobody:
+    """Nobody looks; the JOBs are known."""
+
+    def __init__(self) -> None:
+        self.jobs: Sequence[JobStatus] = ()
+
+    def linked(self, board: Board, role: str) -> None: ...
+
+    def unlinked(self, error: Any, wait_s: float) -> None: ...
+
+    def remark(self, text: str) -> None: ...
+
+    def changed(self, changes: Sequence[JobChanges]) -> None: ...
+
+    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
+        self.jobs = jobs
+
+
+class Wire:
+    """The host's stream: what it says is heard by the board at once."""
+
+    def __init__(self, board: StreamedBoard) -> None:
+        self._board = board
+
+    async def send(self, message: ClientMessage) -> None:
+        self._board.receive(to_wire(message))
+
+
+class Process:
+    """One process of the host: all of it goes when it ends."""
+
+    def __init__(self, command: Command, folder: Path, clock: Clock, lines: Lines) -> None:
+        self.command = command
+        self.lines = lines
+        self.nobody = Nobody()
+        options = WatchOptions("board:1", from_start=command.is_from_start)
+        self.view = WatchView(options, lines.take, lambda _: None, clock)
+        self.store: Store | None = None
+        self.recording: Recording | None = None
+        self.saw_it_appear = False
+        if command.keeps:
+            workspace = Workspace(folder)
+            self.store = Store(workspace.database, durable=False)
+            source, is_new = ("watch", True) if command.shows else ("record", False)
+            chosen = RecordingOptions(lambda: 1, source=source, always_new=is_new)
+            self.recording = Recording(workspace, self.store, chosen)
+        sink: Sink = self.recording or Watching(BUILT_IN, self.view.beginnings)
+        self.capture = Capture(
+            "board:1",
+            sink,
+            self.view if command.shows else self.nobody,
+            wants=self._wants,
+            consumer="test",
+            gather_s=0.0,
+            stop=asyncio.Event(),
+            is_patient=True,
+        )
+
+    def _wants(self, job: JobStatus, listed: bool) -> bool:
+        self.saw_it_appear = not listed
+        return self.view.beginnings.wants(job, listed) if self.command.shows else True
+
+
+class Clock:
+    """That of whoever watches."""
+
+    def __init__(self) -> None:
+        self.s = 100.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+class Player:
+    """The board, its program, and the host. Each act is one thing that may happen."""
+
+    def __init__(
+        self, folder: Path, job: WrittenJob, whole: Told, command: Command, *, is_scanned: bool, is_known: bool
+    ) -> None:
+        """`whole` is what an import of the JOB in the end says. Unless it `is_known`, the JOB appears later."""
+        self.folder = folder
+        self.whole = whole
+        self.command = command
+        self.is_scanned = is_scanned
+        self.board = StreamedBoard(folder / "root", is_scanned=is_scanned, is_known=is_known)
+        self.runner = asyncio.Runner()
+        self.clock = Clock()
+        self._left: deque[Write] = deque(job.writes)
+        self._part = b""  # of the next write, which is not there yet
+        self._untold: dict[str, Touch] = {}
+        self._made: set[str] = set()
+        self._starts = {int(each) for write in job.writes if write.path.endswith(".done") for each in _starts(write)}
+        self._waited_s = 0.0
+        self._said: deque[wire.ServerMessage] = deque()
+        self.processes = 0
+        self._start()
+
+    # What may happen
+
+    def write(self, count: int) -> None:
+        """The program goes on."""
+        self.write_late(count)
+        self.tell()
+
+    def write_late(self, count: int) -> None:
+        """The program goes on, and the daemon hears of it later."""
+        for _ in range(count):
+            if self._left:
+                self._put(self._left.popleft())
+
+    def write_part(self, percent: int) -> None:
+        """The program is caught in the middle of a write."""
+        if self._left and self._left[0].is_append and len(self._left[0].data) > 1:
+            path, data, _ = self._left.popleft()
+            size = max(1, min(len(data) - 1, len(data) * percent // 10))
+            self._left.appendleft(Write(path, data[size:], is_append=True))
+            self._put(Write(path, data[:size], is_append=True))
+            self.tell()
+
+    def tell(self, _: int = 0) -> None:
+        """The daemon hears of what was written."""
+        self.board.appear()
+        if self._untold:
+            self.board.change_state(JobState.OPEN)
+        touches, self._untold = self._untold, {}
+        self.board.tell(dict.fromkeys(touches, Touch.WRITTEN) if self.is_scanned else touches)
+
+    def lose(self, _: int = 0) -> None:
+        """Notices of the kernel are lost: the daemon looks at everything."""
+        self._untold = {}
+        self.board.appear()
+        self.board.change_state(JobState.OPEN)
+        self.board.lose_notices()
+
+    def hear(self, messages: int) -> None:
+        """The host takes the next messages; after an even number of them it hands on what has gathered."""
+        for _ in range(messages):
+            self._connect()
+            if not self._hear():
+                break
+        if messages % 2 == 0 and self.talking is not None:
+            self._let(self.talking.flush())
+        self._look()
+
+    def cut(self, _: int = 0) -> None:
+        """The link, or the daemon, goes and comes back."""
+        if self.talking is not None:
+            self._lose(UnreachableError("cut", hint="wait"))
+
+    def kill(self, _: int = 0) -> None:
+        """The host's process dies, and another one begins."""
+        self._close()
+        self._start()
+
+    def end(self, _: int = 0) -> None:
+        """The command is stopped as by Ctrl-C, and begun again."""
+        self.stop()
+        self._start()
+
+    def wait(self, _: int = 0) -> None:
+        """Some seconds pass for everybody."""
+        self.clock.s += PATIENCE_S
+        self.board.pass_time(PATIENCE_S)
+        if self.command.shows:
+            self.process.view.show_waiting()
+
+    def pause(self, _: int = 0) -> None:
+        """So much time passes that the board takes a file for settled."""
+        self.board.pass_time(0.5)
+
+    def fall_quiet(self, _: int = 0) -> None:
+        """The board takes the JOB for quiet until something changes."""
+        self.tell()
+        self.board.change_state(JobState.QUIET)
+
+    # At last
+
+    def finish(self) -> None:
+        """The program goes on to its end, the host hears all there is, the JOB ends."""
+        self.write(len(self._left))
+        for state in (JobState.OPEN, JobState.FINISHED):
+            self.board.change_state(state)
+            for _ in range(3):
+                self.hear(100_000)
+                self.wait()
+        if self.command.shows:
+            self.process.view.show_held()
+
+    def finish_by_import(self) -> None:
+        """The program goes on to its end, the host stops, and what is left comes by `import --workspace`."""
+        self.write(len(self._left))
+        self.stop()
+        options = WorkspaceImport(self.board.directory, Workspace(self.folder / "workspace"), board=IDENTITY)
+        self.runner.run(import_into(options, asyncio.Event()))
+
+    @property
+    def must_have_told_all(self) -> bool:
+        """Whether the process showed, or was to show, everything: nothing is from before, or was kept before."""
+        is_whole = self.command.is_from_start and (self.processes == 1 or not self.command.keeps)
+        return self.command.shows and (is_whole or (self.process.saw_it_appear and not self.command.is_from_start))
+
+    @property
+    def database(self) -> Path:
+        """The workspace's."""
+        return Workspace(self.folder / "workspace").database
+
+    def stop(self) -> None:
+        """The command is stopped, and what it kept is looked at."""
+        if not self._is_open:
+            return
+        if self.talking is not None:
+            self._let(self.talking.take(None))
+        if self.process.recording is not None and self.process.recording.is_begun:
+            for job in self.process.nobody.jobs:
+                if not job.caught_up:
+                    self.process.recording.note(job.name, Entry("note", STOPPED_EARLY, "as `record` does", first=1))
+            self.runner.run(self.process.recording.end())
+        self._close()
+        self.process.view.show_held()
+        if self.command.keeps:
+            self._check_stats()
+
+    def close(self) -> None:
+        """Nothing happens any more."""
+        self._close()
+        self.runner.close()
+
+    # What holds
+
+    def _look(self) -> None:
+        """Of rows that are final, all is as in the import."""
+        store = self.process.store
+        if store is not None and self._is_open:
+            self.check_rows(self.runner.run(store.run(Told)))
+
+    def check_rows(self, kept: Told) -> None:
+        """What a database says of inferences is known, or it is said why not."""
+        for inference in kept:
+            assert inference.is_final != bool(inference.why), (inference.key, inference.figures, inference.why)
+            if inference.is_final:
+                loads = self.whole.by_key.get(inference.key, [])
+                assert inference.stretch < len(loads), f"{inference.key} {inference.stretch} is not in the import"
+                whole = loads[inference.stretch]
+                is_named = inference.key[:2] in kept.named_models
+                assert whole.is_final, f"final, and not so in the import: {inference.key}, {whole.why}"
+                for found, there in ((inference.aicore, whole.aicore), (inference.aicpu, whole.aicpu)):
+                    assert _named(found, is_named=is_named) == _named(there, is_named=is_named), inference.key
+
+    def _check_stats(self) -> None:
+        """The figures of the newest session are those of its inferences that are final."""
+        if not self.database.exists():
+            return
+        kept = Told.of(self.database)
+        self.check_rows(kept)
+        with closing(sqlite3.connect(self.database)) as connection:
+            (session,) = connection.execute("SELECT max(session) FROM session").fetchone()
+            jobs = connection.execute("SELECT count(*) FROM session_job WHERE session = ?", (session,)).fetchone()
+        if session is None or not jobs[0]:
+            return
+        found = stats(self.database, session=session, options=StatsOptions("model", 0))
+        if found.unit == "us":
+            final = [each for each in kept if each.is_final and each.session == session]
+            loads = [self.whole.by_key[each.key][each.stretch] for each in final]
+            total = sum(self.whole.total_us(each) for each in loads)
+            assert abs(sum(row.figures.total or 0 for row in found.rows) - total) < TOLERANCE_US * (1 + len(final))
+
+    # Inside
+
+    def _put(self, write: Write) -> None:
+        path, data, is_append = write
+        file = self.board.directory / path
+        if is_append and (self.board.directory / f"{path}.done").exists():
+            self._let_read()
+        with file.open("ab" if is_append else "wb") as opened:
+            opened.write(data)
+        self.board.date(path)
+        touch = Touch.WRITTEN if path in self._made else Touch.MADE | Touch.WRITTEN
+        self._made.add(path)
+        self._untold[path] = self._untold.get(path, Touch.HINT) | touch
+
+    def _let_read(self) -> None:
+        """A model is loaded again no sooner than the daemon has read what the load before has left."""
+        if self.board.is_followed:
+            self.tell()
+            while said := self.board.turn():
+                self._said.extend(said)
+
+    def _start(self) -> None:
+        self.lines = Lines(self.whole, self._starts)
+        self.process = Process(self.command, self.folder / "workspace", self.clock, self.lines)
+        self.processes += 1
+        self.talking: Conversation | None = None
+        self._is_open = True
+        if self.process.store is not None:
+            self.runner.run(self.process.store.__aenter__())
+        self._is_begun = False
+
+    def _close(self) -> None:
+        self._hang_up()
+        if self.process.store is not None and self._is_open:
+            self.runner.run(self.process.store.__aexit__(None, None, None))
+        self._is_open = False
+
+    def _connect(self) -> None:
+        if self.talking is None:
+            link = self.process.capture.link
+            assert link.state is State.WAITING
+            if link.tick(self._late()) and link.state is State.WAITING:
+                link.room(True, self._late())
+            self._said = deque(self.board.open())
+            channel: Any = None
+            stream: Any = Wire(self.board)
+            self.talking = Conversation(self.process.capture, channel, stream)
+            self._let(self.talking.open())
+
+    def _hear(self) -> bool:
+        if self.talking is None:
+            return False
+        if not self._said:
+            self._said.extend(self.board.turn())
+        if not self._said:
+            return False
+        message = from_wire(self._said.popleft())
+        assert message is not None
+        self.clock.s += 0.001
+        self._let(self.talking.take(message))
+        return True
+
+    def _let(self, happen: Any) -> None:
+        try:
+            self.runner.run(happen)
+        except UnreachableError as error:
+            self._lose(error)
+
+    def _lose(self, error: UnreachableError) -> None:
+        self._let_observe(self.process.capture.link.lost(error, self._late()))
+        self._hang_up()
+
+    def _let_observe(self, actions: Iterable[Any]) -> None:
+        for action in actions:
+            self.process.capture.observe(action)
+
+    def _hang_up(self) -> None:
+        self.talking = None
+        self._said.clear()
+        self.board.close()
+
+    def _late(self) -> float:
+        async def now() -> float:
+            return asyncio.get_running_loop().time()
+
+        self._waited_s += LONG_S
+        return self.runner.run(now()) + self._waited_s
+
+
+def _named(records: Sequence[Record], *, is_named: bool) -> list[Any]:
+    return [each if is_named else each[:3] for each in records]
+
+
+def _starts(write: Write) -> list[bytes]:
+    lines = (line.partition(b":") for line in write.data.splitlines())
+    return [value for key, _, value in lines if key == b"start_time"]
