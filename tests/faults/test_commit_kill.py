@@ -16,7 +16,7 @@ import pytest
 
 from profagent.ingest.commit import Step
 from tests.daemon.daemon_process import environment
-from tests.fakes.dumps import Dump, check, dump, files_of, imported
+from tests.fakes.dumps import Dump, check, dump, files_of, imported, without_states
 from tests.fakes.small_job import SMALL_JOB
 from tests.faults.scripted_board import IDENTITIES, JOB
 
@@ -139,9 +139,9 @@ def test_what_goes_from_the_board_after_a_kill_is_the_same_in_mirror_and_rows(
         for path in files.keys() - mirrored.keys():
             assert ("loss", "removed") in told_of(workspace, board, path)
             assert (workspace / "superseded" / board / JOB / f"{path}.uncommitted").read_bytes() == files[path]
-        for table, of_board in imported(tmp_path / board / JOB, mirrored).items():
+        for table, of_board in without_states(imported(tmp_path / board / JOB, mirrored)).items():
             rows[table] = sorted(rows.get(table, []) + of_board, key=repr)
-    found = dump(workspace / "profagent.db")
+    found = without_states(dump(workspace / "profagent.db"))
     assert {table: found[table] for table in ROWS} == {table: rows[table] for table in ROWS}
 
 
