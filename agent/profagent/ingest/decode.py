@@ -197,15 +197,18 @@ class JobDecoder:
             logs.counter_map = self._marked_map
             yield from self._redecoded("")
         self._is_marked = True
-        known = logs.counter_map
-        yield SimulatedKnown(None, None) if known is None else SimulatedKnown(known.name, known.fingerprint)
+        yield self._simulated()
+
+    def _simulated(self) -> Change:
+        known = self._logs.counter_map
+        return SimulatedKnown(None, None) if known is None else SimulatedKnown(known.name, known.fingerprint)
 
     def _recall(self, name: LogName) -> Iterator[Change]:
         """What files that came before this decoder was made tell of a log's records."""
         if SIMULATED_MARKER not in self._told:
             self._note_told(SIMULATED_MARKER)
             if self._files.read(SIMULATED_MARKER, 0) is not None:
-                yield from self._marked()
+                yield self._simulated()
         for path in (DEVICE_INFO, layer_info_path(name)):
             known = parse_log_name(path)
             if path not in self._told and known is not None:
