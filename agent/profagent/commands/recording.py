@@ -159,7 +159,9 @@ class Recording:
             await self._know_interval(job)
             await self._unoffered.offered(self.session, job, by_path)
             held = await self.session.held(job, list(by_path))
-            past = [path for path in by_path if path not in held and self._is_past(job, path)]
+            # Of a log that was only heard of, nothing is held.
+            begun = {path for path, log in held.items() if log.generation}
+            past = [path for path in by_path if path not in begun and self._is_past(job, path)]
             answers += [Holding(by_path.pop(path).handle, skip=True) for path in past]
             # What is held of a small file was told when its JOB's first log began.
             new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
