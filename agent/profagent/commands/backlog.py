@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 # How long copying is measured before it is told how long the rest will take.
 MEASURE_S = 1.0
+# The board looks for 5 s at most. A capture that is stopped does not wait for so long.
+PATIENCE_S = 8.0
+PATIENCE_AT_END_S = 1.5
 # Less than this is copied before anybody has read that it will be.
 LEAST_BYTES = 1 << 20
 BYTES_PER_MB = 1e6
@@ -51,17 +54,17 @@ class Backlog:
         while True:
             await self._tell_of(await self._found.get())
 
-    async def measure(self, job: str) -> JobMeasure | None:
+    async def measure(self, job: str, patience_s: float = PATIENCE_AT_END_S) -> JobMeasure | None:
         """How much a JOB holds now; None where the board does not tell."""
         try:
-            async with connected(self._address, self._access) as channel:
+            async with asyncio.timeout(patience_s), connected(self._address, self._access) as channel:
                 return await channel.measure(job)
-        except UnreachableError:
+        except (UnreachableError, TimeoutError):
             return None
 
     async def _tell_of(self, job: str) -> None:
         before = await self._copied(job)
-        held = await self.measure(job)
+        held = await self.measure(job, PATIENCE_S)
         if held is None or held.bytes - before < LEAST_BYTES:
             return
         self._tell(f"{job} holds {_amount(held)} already: copying that first. --from-now leaves it out")
