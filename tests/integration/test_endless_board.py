@@ -13,6 +13,7 @@ import pytest
 
 from tests.fakes.endless import ENDLESS
 from tests.fakes.malicious_board import malicious
+from tests.integration.host import TIMEOUT_S
 from tests.integration.host import started as command
 from tests.integration.test_malicious_board import Scene
 
@@ -30,7 +31,7 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-def peak_bytes(scene: Scene, address: str, verb: str) -> int:
+def peak_bytes(scene: Scene, address: str, verb: str, end_s: float) -> int:
     """The most memory that a command has had, which ends by itself, or soon after it is asked to."""
     where = ("--workspace", scene.workspace) if verb == "record" else ("--from-start",)
     with command(verb, "--board", address, *where) as host:
@@ -44,7 +45,7 @@ def peak_bytes(scene: Scene, address: str, verb: str) -> int:
         ended = host.ended()
         ended_s = time.monotonic() - asked_at
     print(f"{verb}: ended {ended_s:.2f} s after it was asked to")
-    assert ended_s < END_S
+    assert ended_s < end_s
     scene.check(ended)
     scene.check_database()
     return int(peak[1]) * 1024
@@ -54,6 +55,7 @@ def peak_bytes(scene: Scene, address: str, verb: str) -> int:
 @pytest.mark.parametrize("verb", ["record", "watch"])
 def test_what_never_ends_does_not_fill_the_memory(what: str, verb: str, scene: Scene) -> None:
     with malicious(ENDLESS[what]) as board:
-        peak = peak_bytes(scene, board.address, verb)
+        # Tables that are being decoded are decoded to their end.
+        peak = peak_bytes(scene, board.address, verb, END_S if "losses" in what else TIMEOUT_S)
     print(f"{verb}, endless {what}: {peak / 1e6:.0f} MB")
     assert peak < (FULL_MESSAGE_BYTES if what == "empty losses" else MEMORY_LIMIT_BYTES)
