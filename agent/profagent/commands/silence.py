@@ -67,4 +67,4 @@ class Silence:
         if not self._going_on or silent_s < SILENCE_S or may_be_zero in self._told:
             return None
         self._told.add(may_be_zero)
-        return INTERVAL_ZERO if may_be_zero else f"no inference has come for {silent_s:.0f} s"
+        return INTERVAL_ZERO if may_be_zero else f"no inference has come for {SILENCE_S:.0f} s"
