@@ -293,6 +293,10 @@ class Player:
         self.whole = whole
         self.command = command
         self.is_scanned = is_scanned
+        self._has_lesser_loads = job.has_lesser_loads
+        # Logs of a load that is not the first, and may be longer than the one before, until their `.done` is theirs:
+        # to who comes meanwhile it would seem to be.
+        self._half_loaded: set[str] = set()
         self.board = StreamedBoard(folder / "root", is_scanned=is_scanned, is_known=is_known)
         self.runner = asyncio.Runner()
         self.clock = Clock()
@@ -318,10 +322,15 @@ class Player:
         for _ in range(count):
             if self._left:
                 self._put(self._left.popleft())
+            while self._half_loaded and self._left:
+                self._put(self._left.popleft())
 
     def write_part(self, percent: int) -> None:
         """The program is caught in the middle of a write."""
         if self._left and self._left[0].is_append and len(self._left[0].data) > 1:
+            if self._is_loaded_again(self._left[0].path) and not self._has_lesser_loads:
+                self.write(1)
+                return
             path, data, _ = self._left.popleft()
             size = max(1, min(len(data) - 1, len(data) * percent // 10))
             self._left.appendleft(Write(path, data[size:], is_append=True))
@@ -379,6 +388,10 @@ class Player:
         """So much time passes that the board takes a file for settled."""
         self.board.pass_time(0.5)
 
+    def skew(self, logs: int) -> None:
+        """From now on the daemon reads other logs first, in small pieces."""
+        self.board.skew, self.board.piece_bytes = logs, 300
+
     def fall_quiet(self, _: int = 0) -> None:
         """The board takes the JOB for quiet until something changes."""
         self.tell()
@@ -386,9 +399,16 @@ class Player:
 
     # At last
 
+    def go_on(self, writes: int, messages: int, *, is_slow: bool) -> None:
+        """The program goes on to its end, at a pace at which the host may follow."""
+        while self._left:
+            self.write(writes)
+            if is_slow:
+                self.pause()
+            self.hear(messages)
+
     def finish(self) -> None:
-        """The program goes on to its end, the host hears all there is, the JOB ends."""
-        self.write(len(self._left))
+        """The host hears all there is, the JOB ends."""
         for state in (JobState.OPEN, JobState.FINISHED):
             self.board.change_state(state)
             for _ in range(3):
@@ -398,8 +418,7 @@ class Player:
             self.process.view.show_held()
 
     def finish_by_import(self) -> None:
-        """The program goes on to its end, the host stops, and what is left comes by `import --workspace`."""
-        self.write(len(self._left))
+        """The host stops, and what is left comes by `import --workspace`."""
         self.stop()
         options = WorkspaceImport(self.board.directory, Workspace(self.folder / "workspace"), board=IDENTITY)
         self.runner.run(import_into(options, asyncio.Event()))
@@ -480,8 +499,12 @@ class Player:
     def _put(self, write: Write) -> None:
         path, data, is_append = write
         file = self.board.directory / path
-        if is_append and (self.board.directory / f"{path}.done").exists():
+        is_more = is_append and self._is_loaded_again(path)
+        if is_more or (path.endswith(".done") and file.exists()):
             self._let_read()
+        if is_more and not self._has_lesser_loads:
+            self._half_loaded.add(path)
+        self._half_loaded.discard(path.removesuffix(".done") if path.endswith(".done") else "")
         with file.open("ab" if is_append else "wb") as opened:
             opened.write(data)
         self.board.date(path)
@@ -489,8 +512,14 @@ class Player:
         self._made.add(path)
         self._untold[path] = self._untold.get(path, Touch.HINT) | touch
 
+    def _is_loaded_again(self, path: str) -> bool:
+        return (self.board.directory / f"{path}.done").exists()
+
     def _let_read(self) -> None:
-        """A model is loaded again no sooner than the daemon has read what the load before has left."""
+        """The daemon reads all that there is, before a load adds to files of the one before, or writes a `.done` anew.
+
+        Else nobody knows of which bytes a `.done` speaks: the wire does not say by which one a log is complete.
+        """
         if self.board.is_followed:
             self.tell()
             while said := self.board.turn():

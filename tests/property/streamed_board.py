@@ -16,6 +16,7 @@ from profagentd.changes import Touch
 from profagentd.clock import US_PER_S, Moment
 from profagentd.deleted import Deleted
 from profagentd.delivery import SETTLE_S, Deliveries
+from profagentd.following import CHUNK_BYTES
 from profagentd.kept_deliveries import KeptDeliveries
 from profagentd.message_size import SMALL_BYTES
 from profagentd.opening import Place
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 JOB = "JOB" + "A" * 29
 CONSUMER = "test"
 LOGS_AT_A_TIME = 3
+DUE_LOGS = 100
 # The board's clocks go on by themselves as little as this, at each change and each turn.
 TICK_S = 0.001
 BEGUN_S = 1_800_000_000.0
@@ -53,6 +55,8 @@ class StreamedBoard:
         self._job = self._new_job(root, is_scanned=is_scanned)
         self.client_minor = UNASKED_MINOR  # the version that clients speak
         self._stream: Stream | None = None
+        self.skew = 0  # how many logs whose turn it is wait for others
+        self.piece_bytes = CHUNK_BYTES  # of logs that have their turns together, at most
         self._looking: tuple[Names, Page] | None = None  # a look that is under way, and what it will tell
         self._deliveries = Deliveries((CONSUMER,), KeptDeliveries(None))
         self._deleted = Deleted(None)
@@ -185,8 +189,12 @@ class StreamedBoard:
         return said + list(messages.batches(losses, SMALL_BYTES, with_crc=not stream.takes_unasked))
 
     def _sent(self, stream: Stream) -> list[wire.ServerMessage]:
-        turns = stream.take_turns(LOGS_AT_A_TIME, self._now.monotonic)
-        steps = take_turns(turns, self._now)
+        # About the order of the bytes of different logs nothing is promised.
+        due = stream.take_turns(DUE_LOGS, self._now.monotonic)
+        first = self.skew % len(due) if due else 0
+        turns = [*due[first:], *due[:first]][:LOGS_AT_A_TIME]
+        stream.window.put_back(turn.log for turn in due if turn not in turns)
+        steps = take_turns(turns, self._now, self.piece_bytes)
         stream.window.put_back(turn.log for turn in turns[len(steps) :])
         events = [
             event for turn, step in zip(turns, steps, strict=False) for event in stream.window.stepped(turn.log, step)

@@ -7,7 +7,7 @@ import tempfile
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import strategies as st
@@ -19,13 +19,18 @@ from profagentd.simulate import SimulationOptions, write_job
 from profagentd.simulate.job import JobWriter
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item, net_item
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 JOBS = Path(__file__).parents[1] / "data" / "jobs"
 INFO_JSON = "info.json.0"
 START_US = 1_795_230_382_000_000
 AICORE_BYTES, AICPU_BYTES, API_BYTES = 256, 128, 32
+SHORT_BYTES = 64 * AICORE_BYTES
 TICKS_PER_US = 7  # at 700 MHz
+RECORD_BYTES = {"aicore": AICORE_BYTES, "aicpu": AICPU_BYTES}
 # What a table says of each net of a generated model.
-LAYERS = 3
+LAYERS = 4
 
 
 class Write(NamedTuple):
@@ -39,11 +44,18 @@ class Write(NamedTuple):
         return f"{'+' if self.is_append else '='}{self.path}[{len(self.data)}]"
 
 
+CLOCK = Write(INFO_JSON, b'{"DeviceInfo": [{"aic_frequency": "700"}]}', is_append=False)
+
+
 class WrittenJob(NamedTuple):
-    """A name for people, and the writes in order."""
+    """A name for people, and the writes in order.
+
+    `has_lesser_loads`: of each inference a load leaves fewer records than the one before.
+    """
 
     name: str
     writes: tuple[Write, ...]
+    has_lesser_loads: bool = False
 
     def __repr__(self) -> str:
         return f"{self.name}{list(self.writes)}"
@@ -66,7 +78,7 @@ class _Clock:
     def __init__(self) -> None:
         self.us = START_US
         self.records = 0
-        self.announced: dict[str, int] = {}  # by the path of data, what its latest `.done` says
+        self.left: dict[str, int] = {}  # by the path of data, how many records the latest load has left
 
     def ticks(self) -> int:
         self.records += 1
@@ -123,18 +135,39 @@ def _models(draw: st.DrawFn, number: int) -> _Model:
 
 
 @st.composite
-def _inference(draw: st.DrawFn, model: _Model, pictures: int, clock: _Clock, end: str) -> list[Write]:
-    """Segments in turn, then the `.done` of each unit.
+def _counts(draw: st.DrawFn, model: _Model, before: Mapping[str, int], loads_left: int) -> list[int]:
+    """How many records each net leaves: in all fewer on each unit than the load `before`.
+
+    So whoever has a `.done` and a part of the next load's data sees that they do not belong together.
+    """
+    counts: list[int] = []
+    for net, unit in enumerate(model.units):
+        others = [at for at, each in enumerate(model.units) if each == unit and at != net]
+        least = (1 if others else 2) + (loads_left if all(at > net for at in others) else 0)
+        used = sum(counts[at] for at in others if at < net)
+        most = before.get(unit, 99) - 1 - used - sum(at > net for at in others)
+        counts.append(draw(st.integers(least, max(least, min(LAYERS, most)))))
+    return counts
+
+
+@st.composite
+def _inference(draw: st.DrawFn, model: _Model, pictures: int, clock: _Clock, end: str, loads_left: int) -> list[Write]:
+    """Some records of each net.
 
     Each unit's first record shows that another inference begins: its number, or its net's, is below the last one's.
     """
+    records = {unit: clock.left[path] for unit in model.units if (path := model.path(unit, pictures)) in clock.left}
+    counts = draw(_counts(model, records, loads_left))
+    numbers = [[*range(count - 1), draw(st.integers(count - 1, LAYERS - 1))] for count in counts]
+    return _written(model, pictures, clock, numbers, end)
+
+
+def _written(model: _Model, pictures: int, clock: _Clock, nets: Sequence[Sequence[int]], end: str) -> list[Write]:
+    """Segments in turn, each net's records by their numbers, then the `.done` of each unit."""
     writes: list[Write] = []
     lengths: dict[str, int] = {}
     spans: dict[str, tuple[int, int]] = {}
-    for net, unit in enumerate(model.units):
-        least = 2 if model.units.count(unit) == 1 else 1
-        count = draw(st.integers(least, LAYERS))
-        numbers = [0, 2] if count == LAYERS and draw(st.booleans()) else list(range(count))
+    for net, (unit, numbers) in enumerate(zip(model.units, nets, strict=True)):
         begin_us = clock.us
         if unit == "aicore":
             ticks = [clock.ticks() for _ in numbers]
@@ -143,23 +176,34 @@ def _inference(draw: st.DrawFn, model: _Model, pictures: int, clock: _Clock, end
         else:
             spans_us = [clock.span() for _ in numbers]
             of_segment = (begin_us, clock.us)
-            each = zip(numbers, spans_us, strict=True)
-            data = b"".join(aicpu_record(number, *span, of_segment, net) for number, span in each)
+            timed = zip(numbers, spans_us, strict=True)
+            data = b"".join(aicpu_record(number, *span, of_segment, net) for number, span in timed)
         writes.append(Write(model.path(unit, pictures), data, is_append=True))
         lengths[unit] = lengths.get(unit, 0) + len(data)
         spans[unit] = (spans.get(unit, (begin_us, 0))[0], clock.us)
-    earlier = {unit: clock.announced.get(model.path(unit, pictures)) for unit in lengths}
-    if end == "undone" and all(earlier[unit] != length for unit, length in lengths.items()):
-        # An earlier load's `.done` of the same length would be taken for this one's.
+        clock.left[model.path(unit, pictures)] = lengths[unit] // RECORD_BYTES[unit]
+    if end == "undone":
         return writes
     for unit in sorted(lengths):
-        announced = lengths[unit] + (AICORE_BYTES if end == "short" else 0)
-        clock.announced[model.path(unit, pictures)] = announced
+        # More than the file has: of one that could be that of several loads nobody knows that it is not.
+        announced = lengths[unit] + (SHORT_BYTES if end == "short" else 0)
         start_us, end_us = spans[unit]
         cache_counters = {"cache_hit": 3, "cache_mis": 1} if unit == "aicore" else {}
         text = done_text(file_len=announced, start_time=start_us, end_time=end_us, **cache_counters)
         writes.append(Write(model.path(unit, pictures) + ".done", text, is_append=False))
     return writes
+
+
+def loaded_again(
+    units: Sequence[str], *loads: Sequence[int], is_undone: bool = False, has_lesser_loads: bool = True
+) -> WrittenJob:
+    """One inference of each load, with so many records of each net; the last one may have no `.done`."""
+    model, clock = _Model("m", 0, tuple(units), 1, has_tables=True, has_calls=False), _Clock()
+    writes = [CLOCK]
+    for number, counts in enumerate(loads, 1):
+        end = "undone" if is_undone and number == len(loads) else "whole"
+        writes += [*model.tables, *_written(model, 0, clock, [range(count) for count in counts], end)]
+    return WrittenJob(f"{len(loads)} loads", tuple(writes), has_lesser_loads=has_lesser_loads)
 
 
 @st.composite
@@ -177,7 +221,7 @@ def _loaded(draw: st.DrawFn, model: _Model, clock: _Clock) -> list[Write]:
             if model.has_calls:
                 writes.append(Write(calls, api_record(2, clock.us - 9, clock.us), is_append=True))
                 called += API_BYTES
-            writes += draw(_inference(model, number * model.distance, clock, end))
+            writes += draw(_inference(model, number * model.distance, clock, end, loads - 1 - load))
         if model.has_calls:
             writes.append(Write(calls, api_record(1, clock.us, clock.us + 1), is_append=True))
             called += API_BYTES
@@ -201,8 +245,8 @@ def generated(draw: st.DrawFn) -> WrittenJob:
         del chosen[:count]
     place = draw(st.sampled_from([0, 0, 0, len(writes), -1])) if draw(st.booleans()) else 0
     if place >= 0:
-        writes.insert(place, Write(INFO_JSON, b'{"DeviceInfo": [{"aic_frequency": "700"}]}', is_append=False))
-    return WrittenJob("generated", tuple(writes))
+        writes.insert(place, CLOCK)
+    return WrittenJob("generated", tuple(writes), has_lesser_loads=True)
 
 
 # JOBs that the simulated board writes

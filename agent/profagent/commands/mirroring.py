@@ -110,6 +110,7 @@ class BoardMirrors:
         """What the mirror holds of announced logs, and what it should hold and does not."""
         holdings: list[Holding] = []
         lost: list[Change] = []
+        self._jobs.of(job).decoder.expect(path for path in by_path if not held.get(path, NOTHING_HELD).complete)
         for path, log in by_path.items():
             known = held.get(path)
             self._vouched.forget(log.handle)
@@ -143,6 +144,7 @@ class BoardMirrors:
 
     def begin_stream(self) -> None:
         """A stream begins: its logs come with handles of their own."""
+        self._jobs.begin_stream()
         self._vouched.clear()
         self._lost.clear()
         self._passing.clear()
@@ -228,7 +230,7 @@ class BoardMirrors:
                     return list(job.decoder.append(path, event.generation, at, event.data))
             case Completed():
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
-                changes = [] if is_known else self._completed(job, log, path, event)
+                changes = [*job.decoder.confirm(path)] if is_known else self._completed(job, log, path, event)
                 self._dropping.has_arrived(log.job, path)
                 self._dropping.note(log.job, path)
                 return changes
@@ -267,6 +269,7 @@ class BoardMirrors:
         else:
             # It stands as it was held: one that was removed is back.
             changes.append(LogAdvanced(path, event.generation, event.size, complete=True, digest=event.digest))
+            changes += job.decoder.confirm(path)
         if (digest or job.mirror.prefix_digest(path, log.base + event.size, base=log.base)) != event.digest:
             raise ProtocolError(
                 f"the copy of {log.job}/{path} does not have the board's digest",

@@ -89,6 +89,11 @@ class OpenJobs:
             if name not in passing_over:
                 self.of(name).decoder.read_ahead(logs)
 
+    def begin_stream(self) -> None:
+        """A stream of the board begins."""
+        for job in self._jobs.values():
+            job.decoder.begin_stream()
+
     def settle(self) -> None:
         """Have what was written read back from now on."""
         for job in self._jobs.values():

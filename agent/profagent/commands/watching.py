@@ -63,6 +63,7 @@ class _Job:
 
     def begin_anew(self) -> None:
         """Everything comes again, calls that were shown as well."""
+        self.decoder.begin_stream()
         self._calls_shown_us = dict(self._calls_until_us)
 
     def new_calls(self, changes: Iterable[Change]) -> Iterator[Change]:
@@ -125,7 +126,9 @@ class Watching:
         wanted = [self._is_wanted(log) for log in logs]
         for log, is_wanted in zip(logs, wanted, strict=True):
             if is_wanted:
-                self._announced.setdefault(log.job, []).append(LogAnnounced(checked_path(log.path)))
+                path = checked_path(log.path)
+                self._announced.setdefault(log.job, []).append(LogAnnounced(path))
+                self._job(log.job).decoder.expect([path])
         return [Holding(log.handle, skip=not is_wanted) for log, is_wanted in zip(logs, wanted, strict=True)]
 
     async def take(

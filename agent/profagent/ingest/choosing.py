@@ -96,6 +96,19 @@ class ChoosingDecoder:
         cont = f"{folder}/{_CONT}.{_without_stream(name)}"
         return [data, aicpu, aicpu + DONE_SUFFIX, cont]
 
+    def begin_stream(self) -> None:
+        """A stream begins."""
+        self._decoder.begin_stream()
+
+    def expect(self, paths: Iterable[str]) -> None:
+        """The board announces logs that are not held whole."""
+        self._decoder.expect(paths)
+
+    def confirm(self, path: str) -> Iterator[Change]:
+        """A small file is as it was held."""
+        if self.keeps(path):
+            yield from self._decoder.confirm(path)
+
     def begin(self, path: str, generation: int, offset: int) -> Iterator[Change]:
         """A data log goes on from `offset`."""
         keeps = self.keeps(path)

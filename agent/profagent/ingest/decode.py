@@ -71,6 +71,26 @@ class JobDecoder:
             counter_map = marked_map
         self._logs = LogStates(files, counter_map, remembered_logs)
 
+    def begin_stream(self) -> None:
+        """A stream begins: what was told in an earlier one may have changed."""
+        self._logs.told.clear()
+
+    def expect(self, paths: Iterable[str]) -> None:
+        """The board announces logs that are not held whole: a `.done` counts once the board has told it after that."""
+        for path in paths:
+            name = parse_log_name(path)
+            if name is not None and name.is_data and name.kind is not LogKind.ACL_API:
+                self._logs.expect(path)
+
+    def confirm(self, path: str) -> Iterator[Change]:
+        """A small file is as it was held: a `.done` is not an earlier one."""
+        data = path.removesuffix(DONE_SUFFIX)
+        name = parse_log_name(data)
+        if name is not None and path != data and self._logs.confirm(data):
+            log = yield from self._logs.at(data, name, None)
+            log = yield from self._logs.judged(log)
+            yield self._assessed(log)
+
     def begin(self, path: str, generation: int, offset: int) -> Iterator[Change]:
         """A data log goes on from `offset`; from 0 its earlier rows are void."""
         name = parse_log_name(path)

@@ -42,8 +42,11 @@ class LogStates:
         self.ahead = Ahead()
         # Logs of records that have begun, or gone on, since the board vouched for them: of these nothing is judged.
         self.growing: set[str] = set()
-        # Logs that went on after they were complete: their `.done` is an earlier one until it comes anew.
+        # Logs whose `.done` may be an earlier one until it comes anew: they went on after they were complete, or are
+        # announced again.
         self.stale: set[str] = set()
+        # Logs whose `.done` the board has told in this stream, and that were not judged by it yet.
+        self.told: set[str] = set()
         self._files = files
         self._most = most
         self._logs: OrderedDict[str, DataLog] = OrderedDict()
@@ -131,10 +134,24 @@ class LogStates:
             return log
         if not log.facts.size and self._files.read(log.path, 0) is None:
             return log  # a `.done` without data
+        self.told.discard(log.path)
         log = yield from self.split_as_announced(log)
         yield from self.timed(log)
         yield LogJudged(log.path, *log.judge())
         return log
+
+    def expect(self, path: str) -> None:
+        """A log is announced: a `.done` that is known from before counts once the board tells it again."""
+        self.growing.add(path)
+        if path not in self.told and self.done_of(path) is not None:
+            self.stale.add(path)
+
+    def confirm(self, path: str) -> bool:
+        """The `.done` of a log is told once more, as it was; whether that was not known."""
+        was_stale = path in self.stale
+        self.stale.discard(path)
+        self.told.add(path)
+        return was_stale
 
     def goes_on(self, path: str) -> bool:
         """Bytes of a log come: whether it was complete, and whatever is known of its end is over."""
@@ -160,6 +177,7 @@ class LogStates:
         A model that was loaded again adds to its log, and then writes the `.done` anew (format page 2.2). So one that
         is written anew while its log stands as it was is early.
         """
+        self.told.add(path)
         is_early = is_rewritten and path not in self.stale and path not in self.growing
         if is_early:
             self.growing.add(path)
