@@ -56,9 +56,11 @@ def test_each_record_of_the_files_has_its_row_and_its_time(exported: tuple[str, 
 
 
 def _is_whole(log: Path) -> bool:
-    """Whether both units' logs of an inference hold as many bytes as their `.done` tell of the last one in each."""
-    units = [log, log.with_name(log.name.replace("aicore", "aicpu", 1))]
-    return all(_has_all(unit) for unit in units if unit.exists() or Path(f"{unit}.done").exists())
+    """Whether an inference's logs of all its model's units hold as many bytes as their `.done` tell of the last one."""
+    other = log.with_name(log.name.replace("aicore", "aicpu", 1))
+    model, model_id, *_ = _file_fields(log)
+    is_used = any(log.parent.glob(f"aicpu.*.{model}.*.{model_id}.*.*.*"))
+    return _has_all(log) and (not is_used or _has_all(other))
 
 
 def _has_all(log: Path) -> bool:

@@ -86,6 +86,8 @@ class LiveJob:
         # Of files whose inferences were told: the highest number of these, and the units that they had.
         self._told: OrderedDict[InferenceKey, tuple[int, tuple[LogKind, ...]]] = OrderedDict()
         self._touched: dict[InferenceKey, None] = {}
+        # Models and the units that any inference of theirs has records of.
+        self._used: OrderedDict[tuple[tuple[str, int], LogKind], None] = OrderedDict()
 
     @property
     def us_per_tick(self) -> float | None:
@@ -219,9 +221,13 @@ class LiveJob:
             yield inference, time
 
     def _verdict(self, files: _Files, number: int, figure: Figure) -> Verdict:
-        parts = {part: log_part(part, files.logs.get(kind), number, self._ended) for kind, part in _UNITS.items()}
+        model = _model(files.name)
+        parts = {
+            part: log_part(part, files.logs.get(kind), number, self._ended, is_used=(model, kind) in self._used)
+            for kind, part in _UNITS.items()
+        }
         parts[Part.CLOCK] = clock_part(self._frequency_mhz, has_come=self._has_clock_file, ended=self._ended)
-        is_awaited = _model(files.name) in self._awaited_tables and not self._ended
+        is_awaited = model in self._awaited_tables and not self._ended
         parts[Part.LAYERS] = AWAITED_TABLE if is_awaited else Has(Share.NONE)
         if self._awaits_marker and not self._ended:
             parts[Part.LAYERS] = AWAITED_MARKER  # no line is without its mark
@@ -258,12 +264,23 @@ class LiveJob:
         assert name.inference is not None, "segments and their .done belong to an inference"
         if stretch <= self._told.get(name.inference, (-1, ()))[0]:
             return None
-        files = self._of(name)
-        files.logs.setdefault(name.kind, UnitLog())
+        files = self._begin(name)
         inference = files.inferences.get(stretch)
         if inference is None:
             inference = files.inferences[stretch] = OpenInference(name, now_s)
         return inference
+
+    def _begin(self, name: LogName) -> _Files:
+        """The files of that name, which have a log of that unit."""
+        files = self._of(name)
+        files.logs.setdefault(name.kind, UnitLog())
+        used = (_model(name), name.kind)
+        if used not in self._used:
+            self._used[used] = None
+            self._touch_all()  # others of the model may wait for it
+            if len(self._used) > REMEMBERED_MODELS:
+                self._used.popitem(last=False)
+        return files
 
     def _of(self, name: LogName) -> _Files:
         """The files of that name, in which something has happened."""
@@ -284,7 +301,7 @@ class LiveJob:
         if name is None:
             self._awaits_marker |= path == SIMULATED_MARKER
         elif name.kind in _UNITS:
-            self._of(name).logs.setdefault(name.kind, UnitLog())
+            self._begin(name)
         elif name.kind is LogKind.LAYER_INFO and _model(name) not in self._tables:
             self._awaited_tables[_model(name)] = None
             if len(self._awaited_tables) > REMEMBERED_MODELS:

@@ -7,7 +7,8 @@ This is the one place that decides. Live lines, rows, statistics and exports ask
     partial  something of it will never come (a loss, a capture that ended): the figure stays N/A
 
 The runtime makes the data logs of both units before it writes a `.done` of the inference (format page 1), and boards
-announce them in that order (board.proto). So where a `.done` has come and a unit has no log, it recorded nothing.
+announce them in that order (board.proto). So where a `.done` has come and a unit has no log, it recorded nothing,
+unless other inferences of the model have a log of it: a model runs on the same units each time.
 """
 
 from __future__ import annotations
@@ -108,22 +109,28 @@ class UnitLog(NamedTuple):
     is_gone: bool = False
 
 
-def log_part(part: Part, log: UnitLog | None, number: int, ended: str = "") -> Has:
+def log_part(part: Part, log: UnitLog | None, number: int, ended: str = "", *, is_used: bool = False) -> Has:
     """The records of the inference with this number in its log of one unit; None: the unit has no log.
 
-    `ended` says why nothing more comes; it is empty while something may.
+    `ended` says why nothing more comes; it is empty while something may. `is_used`: other inferences of the model have
+    records of this unit.
     """
     if log is None:
-        return Has(Share.NONE)
+        if not is_used:
+            return Has(Share.NONE)
+        log, ended = UnitLog(), ended and "their log is missing, and other inferences of the model have one"
     if number < log.whole:
         return Has(Share.WHOLE)
+    why = ended
     if log.is_gone:
-        return Has(Share.MISSING, f"{part} records: their log was removed from the board before they had all come")
-    if log.fault and (log.is_complete or ended):
-        return Has(Share.MISSING, f"{part} records: {log.fault}")
-    if ended:
-        return Has(Share.MISSING, f"{part} records: {ended}")
-    return Has(Share.COMING, f"{part} records have not all come yet")
+        why = "their log was removed from the board before they had all come"
+    elif log.fault and (log.is_complete or ended):
+        why = log.fault
+    return (
+        Has(Share.MISSING, f"{part} records: {why}")
+        if why
+        else Has(Share.COMING, f"{part} records have not all come yet")
+    )
 
 
 def clock_part(frequency_mhz: int | None, *, has_come: bool, ended: str = "") -> Has:

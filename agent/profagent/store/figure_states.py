@@ -30,6 +30,10 @@ _UNKNOWN = (
 )
 _PENDING = _UNKNOWN.format(states="= 'pending'")
 _NOT_FINAL = _UNKNOWN.format(states="<> 'final'")
+_UNITS_OF_MODELS = (
+    "SELECT DISTINCT model, kind FROM log WHERE job = ? AND model IS NOT NULL AND kind IN ('aicore', 'aicpu')"
+)
+_FINAL_OF_MODEL = _UNKNOWN.format(states="= 'final' AND i.model = ?")
 _CLOCK = (
     "SELECT frequency_mhz, EXISTS (SELECT 1 FROM log WHERE job = ?1 AND path = 'info.json.0' AND complete = 1)"
     " FROM job WHERE job = ?1"
@@ -45,6 +49,8 @@ class FigureRows:
         self._inferences = inferences
         self._rows = logs
         self._touched: dict[str, LogName] = {}  # by the path of the aicore log
+        # Models and the units that any inference of theirs has records of.
+        self._used: set[tuple[int, str]] = set(connection.execute(_UNITS_OF_MODELS, (job,)))
 
     def touch(self, path: str) -> None:
         """Something new is known of a log."""
@@ -52,6 +58,10 @@ class FigureRows:
         if name is None or name.kind not in UNITS:
             return
         data = path.removesuffix(DONE_SUFFIX)
+        used = (self._rows.model(name.model, name.model_id), name.kind.value)
+        if path == data and used not in self._used:
+            self._used.add(used)
+            self._touch_found(_FINAL_OF_MODEL, used[0])
         self._touched[data if name.kind is LogKind.AICORE else path_beside(data)] = name
 
     def touch_unknown(self) -> None:
@@ -79,7 +89,10 @@ class FigureRows:
     def _judge(self, name: LogName, logs: Mapping[Part, UnitLog | None], clock: Has, ended: str) -> None:
         model = self._rows.model(name.model, name.model_id)
         for inference, number, *before in self._inferences.of_file(model, name):
-            parts = {part: log_part(part, log, number, ended) for part, log in logs.items()}
+            parts = {
+                part: log_part(part, log, number, ended, is_used=(model, part.value) in self._used)
+                for part, log in logs.items()
+            }
             records = state_of(Figure.RECORDS, parts)
             time = state_of(Figure.TIME, {**parts, Part.CLOCK: clock})
             found = [int(records.state is FigureState.FINAL), time.state.value, time.why]
@@ -103,7 +116,7 @@ class FigureRows:
                 found[path] = UnitLog(whole, complete == 1, fault or "", complete == REMOVED)
         return found
 
-    def _touch_found(self, sql: str) -> None:
-        found: Sequence[tuple[str | bytes]] = self._connection.execute(sql, (self._job,)).fetchall()
+    def _touch_found(self, sql: str, *model: int) -> None:
+        found: Sequence[tuple[str | bytes]] = self._connection.execute(sql, (self._job, *model)).fetchall()
         for (path,) in found:
             self.touch(path_from_sql(path))

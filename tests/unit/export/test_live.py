@@ -109,8 +109,16 @@ def test_a_done_alone_announces_the_part_on_the_cpu(job: ArrivingJob) -> None:
 def test_each_inference_waits_for_its_own_part_on_the_cpu(job: ArrivingJob) -> None:
     job.announce(aicore_path(), AICPU, aicore_path(1))
     assert send_aicore(job) == []
-    (other,) = send_aicore(job, aicore_path(1))
-    assert (other["current_pic_count"], other["figures"], other["total_us"]) == (1, "final", 100.0)
+    assert send_aicore(job, aicore_path(1)) == []
+    (event,) = [event for event in send_cpu(job) if event["event"] == "inference"]
+    assert (event["current_pic_count"], event["figures"], event["total_us"]) == (0, "final", 140.0)
+    (other,) = job.wait(60)
+    assert (other["current_pic_count"], other["figures"], other["total_us"]) == (1, "pending", None)
+    (other, _) = job.change_state("finished")
+    assert (other["figures"], other["why"]) == (
+        "partial",
+        "aicpu records: their log is missing, and other inferences of the model have one",
+    )
 
 
 def test_without_a_part_on_the_cpu_an_inference_is_final_at_once(job: ArrivingJob) -> None:
