@@ -99,6 +99,8 @@ class JobDecoder:
             self._logs.forget(path)
         if name is not None and name.is_data:
             yield from self._recall(name)
+            if offset:
+                yield from self._gone_on(path, name)
             self._logs.growing.add(path)
             log = yield from self._logs.at(path, name, offset)
             if log.done is not None:
@@ -117,11 +119,8 @@ class JobDecoder:
         name = parse_log_name(path)
         if name is None or not name.is_data:
             return
-        was_complete = self._logs.goes_on(path)
+        yield from self._gone_on(path, name)
         log = yield from self._logs.at(path, name, offset)
-        if was_complete and name.kind is not LogKind.ACL_API:
-            # It is judged anew when all of it is here: what follows may be of its last inference.
-            yield LogJudged(path, 0, "")
         yield from self._logs.grow(log, data)
         yield self._assessed(log)
 
@@ -209,6 +208,11 @@ class JobDecoder:
             if done is not None:
                 yield ContentLedger(path, (orphan_done(done.file_len),))
         yield ContentLedger(None, () if self._files.read(DEVICE_INFO, 0) is not None else (NO_FREQUENCY,))
+
+    def _gone_on(self, path: str, name: LogName) -> Iterator[Change]:
+        """Bytes follow: a complete log is judged anew when all of it is here, they may be of its last inference."""
+        if self._logs.goes_on(path) and name.kind is not LogKind.ACL_API:
+            yield LogJudged(path, 0, "")
 
     def _marked(self) -> Iterator[Change]:
         """The JOB is simulated, which tells its counter map where no other was given."""
