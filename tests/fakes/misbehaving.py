@@ -58,21 +58,21 @@ async def from_address(source: str, target: str) -> AsyncIterator[str]:
     relays: set[asyncio.Task[None]] = set()
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        relays.add(task)
-        ends = [writer]
-        try:
-            with suppress(OSError):
-                there, back = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
-                ends.append(back)
+        with suppress(OSError):
+            there, back = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
+            try:
                 await asyncio.gather(_pump(reader, back), _pump(there, writer))
-        finally:
-            relays.discard(task)
-            for end in ends:
-                end.transport.abort()
+            finally:
+                back.transport.abort()
 
-    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(relay(reader, writer))
+        relays.add(task)
+        # One that is cancelled before it begins has nothing else to close it.
+        task.add_done_callback(lambda _: writer.transport.abort())
+        task.add_done_callback(relays.discard)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
