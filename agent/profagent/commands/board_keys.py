@@ -43,24 +43,14 @@ def board_keys(
         return BoardKeys(found.fingerprint, {**files, BOARD_CERT: installed.encode()})
     handed_out = folder / "boards" / name
     if not (handed_out / BOARD_KEY).exists() or not _fitting(keys, _content(handed_out / BOARD_CERT), host, identity):
-        _revoke_removed(keys, name, identity, tell)
         keys.issue_board(name, (host,), identity=identity)
-    own = {each: _content(handed_out / each) for each in (BOARD_CERT, BOARD_KEY, REVOKED)}
+    own = {each: _content(handed_out / each) for each in (BOARD_CERT, BOARD_KEY)}
     return BoardKeys(Certificate.read(own[BOARD_CERT], handed_out).fingerprint, {**files, **own})
 
 
 def workshop_certificate(folder: Path) -> bytes | None:
     """What boards know the workshop's hosts by (PEM); None where there is no workshop. Raises UsageError."""
     return _content(folder / CA) if (folder / CA).exists() else None
-
-
-def _revoke_removed(keys: Keys, name: str, identity: str, tell: Callable[[str], None]) -> None:
-    """The name is another board's now; one that was removed and deployed again has a new identity."""
-    for certificate in [entry.certificate for entry in keys.entries() if not entry.revoked]:
-        is_board = (certificate.kind, certificate.name) == ("board", name)
-        if is_board and certificate.identity not in ("", identity):
-            keys.revoke(certificate.fingerprint)
-            tell(f"revoked the certificate of the board that was called {name} before")
 
 
 def _fitting(keys: Keys, pem: bytes, host: str, identity: str) -> Certificate | None:
