@@ -72,7 +72,7 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
 )
 @click.option("--upgrade", "is_upgrade", is_flag=True, help="Put this host's version in place of another one.")
 @click.option("--rollback", is_flag=True, help="Go back to the version that ran before.")
-@click.option("--remove", "is_removal", is_flag=True, help="Remove all that was deployed; JOBs stay.")
+@click.option("--remove", "is_removal", is_flag=True, help="Remove what was deployed, and its certificate; JOBs stay.")
 @options.as_json
 def command(
     *,

@@ -165,7 +165,8 @@ class Recording:
             answers += [Holding(by_path.pop(path).handle, skip=True) for path in past]
             # What is held of a small file was told when its JOB's first log began.
             new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
-            self._jobs.add(job, [LogAnnounced(path) for path in new])
+            # A sample that is passed over did come: without its name it would be taken for one that did not.
+            self._jobs.add(job, [LogAnnounced(path) for path in (*past, *new)])
             holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
             answers += holdings
             if lost:

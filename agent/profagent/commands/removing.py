@@ -6,11 +6,13 @@ import tomllib
 from typing import TYPE_CHECKING
 
 from profagent.commands.boards_file import BoardsFile
+from profagent.commands.keys import Keys
 from profagent.commands.visiting import visited
 from profagent.deploy.plan import is_deployed
 from profagent.deploy.steps import lost_root, named_roots, removed
 from profagent.deploy.units import left_behind
 from profagent.errors import UsageError
+from profagent.link.credentials import CA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,11 +46,17 @@ async def remove(options: DeployOptions, show: Callable[[str], None]) -> bool:
                 await visit.remote.run(service.stop)
                 await visit.remote.must(removed(layout, service, kept))
             if not left:
-                _forget(visit.entry.uuid)
+                _forget(visit.entry.uuid, Keys(options.keys))
         return True
 
 
-def _forget(identity: str) -> None:
+def _forget(identity: str, keys: Keys) -> None:
+    # Deployed again, the board has a new identity, and needs a certificate of that.
+    if (keys.folder / CA).exists():
+        issued = [each.certificate for each in keys.entries() if not each.revoked]
+        for certificate in issued:
+            if certificate.identity == identity:
+                keys.revoke(certificate.fingerprint)
     file = BoardsFile()
     for entry in file.entries().values():
         if entry.uuid == identity:

@@ -28,9 +28,19 @@ _GAPS = (
     " FROM sample WHERE model = ?"
 )
 
-_IS_SHARED = "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ? AND session <> ?)"
+# Other sessions fetched a part of it, or nobody has: of samples before its own, or that are not copied yet, the names
+# are known.
+_IS_PART = (
+    "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ?1 AND session <> ?2) OR EXISTS"
+    " (SELECT 1 FROM sample WHERE model = ?1 AND kept AND (current_pic_count <"
+    " (SELECT min(current_pic_count) FROM inference WHERE model = ?1) OR current_pic_count >"
+    " (SELECT max(current_pic_count) FROM inference JOIN model USING (model) JOIN job USING (job)"
+    " WHERE model = ?1 AND NOT caught_up)))"
+)
 _OF_SESSION = (
-    "SELECT current_pic_count, kept FROM sample WHERE model = ?1 AND current_pic_count BETWEEN"
+    "SELECT current_pic_count, kept, coalesce(is_own, 1) FROM sample LEFT JOIN"
+    " (SELECT current_pic_count, max(session = ?2) AS is_own FROM inference WHERE model = ?1 GROUP BY 1)"
+    " USING (current_pic_count) WHERE model = ?1 AND current_pic_count BETWEEN"
     " (SELECT min(current_pic_count) FROM inference WHERE model = ?1 AND session = ?2) AND"
     " (SELECT max(current_pic_count) FROM inference WHERE model = ?1 AND session = ?2) ORDER BY current_pic_count"
 )
@@ -94,16 +104,19 @@ def _share_of(
     connection: sqlite3.Connection, session: int, model: int, figures: Figures, passed_over: int
 ) -> tuple[Figures, int]:
     """What of a model's samples is a session's, and how many of these were passed over."""
-    (is_shared,) = connection.execute(_IS_SHARED, (model, session)).fetchone()
-    if not is_shared:
+    (is_part,) = connection.execute(_IS_PART, (model, session)).fetchone()
+    if not is_part:
         return figures, passed_over
     rows = connection.execute(_OF_SESSION, (model, session)).fetchall()
-    passed_over = sum(not kept for _, kept in rows)
+    passed_over = sum(not kept for _, kept, _ in rows)
+    of_others = sum(not is_own for _, _, is_own in rows)
+    sampled = len(rows) - of_others
     if figures.due is None or is_model_loaded_again(connection, model):
-        return figures_of(len(rows), None, figures.interval)._replace(origin=figures.origin), passed_over
+        return figures_of(sampled, None, figures.interval)._replace(origin=figures.origin), passed_over
     (pictures,) = connection.execute("SELECT input_pic_num FROM sampling WHERE model = ?", (model,)).fetchone()
-    share = tally_of([[count for count, _ in rows]], pictures or 0).figures(figures.interval)
-    return share._replace(origin=figures.origin), passed_over
+    share = tally_of([[count for count, _, _ in rows]], pictures or 0).figures(figures.interval)
+    due = None if share.due is None else share.due - of_others
+    return share._replace(sampled=sampled, due=due, origin=figures.origin), passed_over
 
 
 def _told(connection: sqlite3.Connection, job: int) -> list[_Note]:
