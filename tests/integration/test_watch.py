@@ -262,10 +262,24 @@ def test_save_keeps_a_session_whole_and_shows_from_now_on(root: Path, tmp_path: 
             assert eventually(lambda: _mirrored(workspace) == program.job.content)
             summary = json.loads(host.interrupt().out.splitlines()[-1])
             assert [event["current_pic_count"] for event in host.events("inference")] == [new]
-    assert summary["inferences"] == 1
-    assert query(workspace / "profagent.db", "SELECT count(*) FROM inferences") == [(2,)]
-    (session,) = answered("sessions", "--workspace", workspace, "--json").document
-    assert (session["source"], session["ended_us"] is None) == ("watch", False)
+        assert summary["inferences"] == 1
+        assert query(workspace / "profagent.db", "SELECT count(*) FROM inferences") == [(2,)]
+        (session,) = answered("sessions", "--workspace", workspace, "--json").document
+        assert (session["source"], session["ended_us"] is None) == ("watch", False)
+        # A second time clock and tables are held already, and do not come.
+        with started("watch", *arguments) as host:
+            host.out.until(is_event("job"))
+            new = program.infer()
+            host.out.until(is_event("inference"))
+            host.interrupt()
+            (event,) = host.events("inference")
+    assert (event["current_pic_count"], event["figures"], event["why"]) == (new, "final", None)
+    ((layers_us,),) = query(
+        workspace / "profagent.db",
+        f"SELECT sum(duration_us) FROM op_records WHERE current_pic_count = {new}",
+    )
+    assert event["total_us"] - event["aicpu_us"] == pytest.approx(layers_us, abs=0.001)
+    assert event["slowest"][0]["layer_name"] is not None
 
 
 def _mirrored(workspace: Path) -> dict[bytes, bytes]:
