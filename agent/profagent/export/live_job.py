@@ -134,8 +134,10 @@ class LiveJob:
             strict=True,
         )
         shown = list(change.counters.items()) if self._has_counters else []
+        last, inference = None, None
         for number, (stretch, net, sequence, index, duration) in enumerate(rows):
-            inference = self._opened(change.name, stretch, now_s)
+            if stretch != last:
+                last, inference = stretch, self._opened(change.name, stretch, now_s)
             if inference is not None:
                 counters = {name: float(each[number]) for name, each in shown}
                 ratio = None if ratios is None else ratios[number]
