@@ -158,8 +158,8 @@ def test_keys_that_do_not_fit_replace_nothing(board: Bare, bundle: Path, worksho
     (board.root / "tmp/keys/ca.pem").write_text("nothing")
     (board.root / "tmp/keys/board.pem").write_bytes((workshop.folder / "ca.pem").read_bytes())
     said = board.run("sh", f"{CURRENT}/install.sh", "--keys", "/tmp/keys", status=1)
-    assert "profagentd.toml:4: tls_key: /etc/profagent/keys/board.key is not the key of" in said
-    assert "profagentd.toml:5: tls_ca: /etc/profagent/keys/ca.pem holds no certificate" in said
+    assert "profagentd.toml: tls_key: /etc/profagent/keys/board.key is not the key of" in said
+    assert "profagentd.toml: tls_ca: /etc/profagent/keys/ca.pem holds no certificate" in said
     assert settings_of(board) == before
     assert "is running" in board.run("/etc/init.d/profagentd", "status")
 

@@ -201,7 +201,7 @@ def test_settings_that_are_fine_are_called_so(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "fine\n", "")
 
 
-def test_every_mistake_is_named_with_file_line_and_key(tmp_path: Path) -> None:
+def test_every_mistake_is_named_with_file_and_key(tmp_path: Path) -> None:
     config, roots_d = tmp_path / "daemon.toml", tmp_path / "roots.d"
     roots_d.mkdir()
     (roots_d / "app.conf").write_text("/a\nrelative\n")
@@ -210,11 +210,11 @@ def test_every_mistake_is_named_with_file_line_and_key(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout) == (2, "")
     mistakes = [line for line in result.stderr.splitlines() if not line.startswith("  ")]
     assert mistakes == [
-        f"{config}:1: depth = 99",
-        f"{config}:6: unknown key 'root'",
+        f"{config}: depth = 99",
+        f"{config}: unknown key 'root'",
         "the arguments: listen: 0.0.0.0:1 can be reached from outside, which needs TLS",
-        f"{config}:5: retain_for: of no use with retain = keep",
-        f"{config}:4: min_free: of no use with retain = keep",
+        f"{config}: retain_for: of no use with retain = keep",
+        f"{config}: min_free: of no use with retain = keep",
         f"{roots_d}/app.conf:2: 'relative' is no absolute path",
     ]
 
@@ -228,28 +228,28 @@ def test_every_file_that_settings_name_is_looked_at_whatever_else_is_wrong(tmp_p
     assert result.returncode == 2
     mistakes = [line for line in result.stderr.splitlines() if not line.startswith("  ")]
     assert mistakes == [
-        f"{config}:1: listen = 'x'",
-        f"{config}:2: roots = ['/a', 'b', 5, '/a/c', '/a/c', '/a/', '{tmp_path}/file']",
-        f"{config}:2: roots: 'b' is no absolute path",
-        f"{config}:2: roots: /a/c lies in /a",
-        f"{config}:2: roots: /a/ is the same directory as /a",
-        f"{config}:2: roots: /a/c is named twice",
-        f"{config}:2: roots: /a/c lies in /a/",
-        f"{config}:2: roots: {tmp_path}/file is no directory",
-        f"{config}:3: tls_cert: cannot read {tmp_path}/cert: No such file or directory",
-        f"{config}:5: tls_ca: cannot read {tmp_path}/ca: No such file or directory",
-        f"{config}:4: tls_key: cannot read {tmp_path}/key: No such file or directory",
-        f"{config}:6: tls_revoked: the revocation list {tmp_path}/revoked: No such file or directory",
+        f"{config}: listen = 'x'",
+        f"{config}: roots = ['/a', 'b', 5, '/a/c', '/a/c', '/a/', '{tmp_path}/file']",
+        f"{config}: roots: 'b' is no absolute path",
+        f"{config}: roots: /a/c lies in /a",
+        f"{config}: roots: /a/ is the same directory as /a",
+        f"{config}: roots: /a/c is named twice",
+        f"{config}: roots: /a/c lies in /a/",
+        f"{config}: roots: {tmp_path}/file is no directory",
+        f"{config}: tls_cert: cannot read {tmp_path}/cert: No such file or directory",
+        f"{config}: tls_ca: cannot read {tmp_path}/ca: No such file or directory",
+        f"{config}: tls_key: cannot read {tmp_path}/key: No such file or directory",
+        f"{config}: tls_revoked: the revocation list {tmp_path}/revoked: No such file or directory",
     ]
 
 
-@pytest.mark.parametrize(("text", "place"), [("roots = 3\n", "1"), ("roots = [\n", "1:10")])
-def test_roots_that_are_not_understood_are_not_said_to_be_none(tmp_path: Path, text: str, place: str) -> None:
+@pytest.mark.parametrize("text", ["roots = 3\n", "roots = [\n"])
+def test_roots_that_are_not_understood_are_not_said_to_be_none(tmp_path: Path, text: str) -> None:
     config = tmp_path / "daemon.toml"
     config.write_text(text)
     result = run("--config", str(config), "--check-config")
     assert result.returncode == 2
-    assert f"{config}:{place}: " in result.stderr
+    assert f"{config}: " in result.stderr
     assert "no root is given" not in result.stderr
 
 
@@ -258,10 +258,10 @@ def test_files_that_tls_lacks_are_named_whatever_else_is_wrong(tmp_path: Path) -
     config.write_text(f"listen = 'x'\ntls_key = '{tmp_path}/key'\nroots_d = 'd'\n")
     mistakes = run("--config", str(config), "--check-config").stderr.splitlines()[::2]
     assert mistakes == [
-        f"{config}:1: listen = 'x'",
-        f"{config}:3: roots_d = 'd'",
-        f"{config}:2: tls_key: TLS without tls_cert and tls_ca",
-        f"{config}:2: tls_key: cannot read {tmp_path}/key: No such file or directory",
+        f"{config}: listen = 'x'",
+        f"{config}: roots_d = 'd'",
+        f"{config}: tls_key: TLS without tls_cert and tls_ca",
+        f"{config}: tls_key: cannot read {tmp_path}/key: No such file or directory",
     ]
 
 

