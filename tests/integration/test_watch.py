@@ -233,6 +233,15 @@ def test_after_a_restart_of_the_daemon_no_interval_is_guessed(root: Path) -> Non
             assert "interval" not in host.interrupt().err
 
 
+def test_of_an_idle_job_whose_samples_were_passed_over_no_interval_is_guessed(root: Path) -> None:
+    program = Program(root)
+    for _ in range(2):
+        program.infer()
+    with running("--root", root) as board, started("watch", "--board", board.address) as host:
+        host.err.until("no inference has come for 5 s")
+        assert "interval" not in host.interrupt().err
+
+
 def test_a_board_that_is_away_takes_a_line(root: Path, tmp_path: Path) -> None:
     with (
         running("--root", root) as board,

@@ -14,6 +14,7 @@ from profagent.cli import options
 from profagent.cli.ledger import ledger_lines
 from profagent.cli.reaching import run_on_boards
 from profagent.cli.running import tell
+from profagent.commands.backlog import not_copied_text
 from profagent.commands.board_record import exit_code_of
 from profagent.commands.durations import duration_s
 from profagent.commands.keeping import keeping_of
@@ -171,6 +172,6 @@ def several_lines(summary: dict[str, Any]) -> list[str]:
 
 def _verdict(summary: dict[str, Any]) -> str:
     if summary.get("not_copied"):
-        left = (f"{count or 'some'} inferences of {job} not copied" for job, count in summary["not_copied"].items())
+        left = (not_copied_text(count, job) for job, count in summary["not_copied"].items())
         return f"stopped early: {'; '.join(left)}"
     return "complete" if summary["complete"] else "INCOMPLETE"

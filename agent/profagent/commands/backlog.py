@@ -79,4 +79,13 @@ class Backlog:
 
 def _amount(held: JobMeasure) -> str:
     least = "" if held.is_all else "more than "
-    return f"{least}{held.inferences:,} inferences ({held.bytes / BYTES_PER_MB:,.1f} MB)"
+    return f"{least}{_inferences(held.inferences)} ({held.bytes / BYTES_PER_MB:,.1f} MB)"
+
+
+def not_copied_text(left: int | None, job: str) -> str:
+    """How many inferences of a JOB were left behind; None: not known."""
+    return f"{'some inferences' if left is None else _inferences(left)} of {job} not copied"
+
+
+def _inferences(count: int) -> str:
+    return "1 inference" if count == 1 else f"{count:,} inferences"

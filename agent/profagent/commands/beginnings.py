@@ -85,6 +85,10 @@ class Beginnings:
                 del straddling[next(iter(straddling))]
         return True
 
+    def has_passed_later(self, job: str) -> bool:
+        """Whether what was passed over shows inferences that are not the first after a load."""
+        return any(self._passed.get(job, {}).values())
+
     def was_shown(self, job: str, name: LogName) -> bool:
         """Whether a file of an inference is offered again that was shown, or passed over, before."""
         if job not in self._returning or name.current_pic_count is None:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from profagent.commands.backlog import Backlog
+from profagent.commands.backlog import Backlog, not_copied_text
 from profagent.commands.beginnings import Beginnings
 from profagent.commands.capture import Capture
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps
@@ -285,10 +285,10 @@ class BoardRecord:
         left = None if held is None else max(0, held.inferences - await self._recording.session.final_inferences(job))
         if self._options.from_now:
             left = None  # those from before were not to be copied
-        count = "some" if left is None else f"{left:,}"
-        self._tell(f"stopped early: {count} inferences of {job} not copied")
+        text = not_copied_text(left, job)
+        self._tell(f"stopped early: {text}")
         if not self._view.has_all_asked:
-            detail = f"the capture was stopped before all that the board held had come: {count} inferences not copied"
+            detail = f"the capture was stopped before all that the board held had come: {text}"
             self._recording.note(job, Entry("note", STOPPED_EARLY, detail, first=left))
 
     async def _copied_bytes(self, job: str) -> int:

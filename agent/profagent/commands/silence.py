@@ -48,6 +48,10 @@ class Silence:
                 if len(self._counts) > REMEMBERED_MODELS:
                     del self._counts[next(iter(self._counts))]
 
+    def is_sampled(self, job: str) -> None:
+        """The JOB's interval is not 0."""
+        self._sampled.add(job)
+
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """The JOBs are these."""
         self._sampled |= {job.name for job in jobs if job.profiling is not None and interval_of(job.profiling.interval)}

@@ -139,6 +139,8 @@ class WatchView:
                 self.events.samples.tell(job.name, interval_of(job.profiling.interval))
             if not self.beginnings.offers_all(job.name):
                 self.events.samples.miss(job.name)
+            if self.beginnings.has_passed_later(job.name):
+                self._silence.is_sampled(job.name)
         self._silence.jobs_changed(jobs)
         for job in jobs:
             if job.caught_up:

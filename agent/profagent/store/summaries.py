@@ -57,13 +57,13 @@ def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, A
     }
 
 
-def not_copied(connection: sqlite3.Connection, session: int) -> dict[str, int]:
-    """How many inferences the board held that were not copied when the capture was stopped, by JOB; 0: not known."""
+def not_copied(connection: sqlite3.Connection, session: int) -> dict[str, int | None]:
+    """How many inferences the board held that were not copied when the capture was stopped, by JOB; None: not known."""
     rows = connection.execute(
         "SELECT name, first FROM ledger_entry JOIN job USING (job) WHERE session = ? AND reason = ?",
         (session, STOPPED_EARLY),
     )
-    return {name: count or 0 for name, count in rows}
+    return dict(rows.fetchall())
 
 
 def final_inferences(connection: sqlite3.Connection, board: int, job: str) -> int:
