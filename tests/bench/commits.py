@@ -12,15 +12,14 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from tests.bench.probes import until
-from tests.bench.sizes import sized
 
 if TYPE_CHECKING:
     from tests.bench.programs import Program
 
 # What is written meanwhile is not counted: the clients have just come.
-SETTLING_S = sized(2.0, 0.2)
+SETTLING_S = 2.0
 # How long the last inferences are waited for.
-ENDING_S = sized(2.0, 0.5)
+ENDING_S = 2.0
 POLL_S = 0.004
 # Rows that are looked at again: their `.done` may come after those of later ones.
 LOOK_BACK = 300

@@ -11,9 +11,8 @@ import pytest
 from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
 from tests.bench.measure import PROFAGENT, machine, report, run
-from tests.bench.sizes import sized
 
-LAYERS, INFERENCES = 100, sized(10_000, 5)
+LAYERS, INFERENCES = 100, 10_000
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,13 +11,12 @@ from tests.bench.captures import capture
 from tests.bench.commits import committed_inferences, delays_ms
 from tests.bench.measure import PROFAGENT, Child, percentile, report_table, size_text, spread, started
 from tests.bench.programs import AICORE_ONLY, program
-from tests.bench.sizes import sized
 
 LAYERS, RATE = 100, 10.0
-BOARDS = sized([1, 4, 16], [2])
+BOARDS = [1, 4, 16]
 # Shared among the boards.
-INFERENCES, REPEATS = sized(1600, 4), sized(2, 1)
-MEASURED_S = sized(6.0, 0.3)
+INFERENCES, REPEATS = 1600, 2
+MEASURED_S = 6.0
 COLUMNS = [
     "boards",
     "flat out, thousand records/s",

@@ -11,10 +11,9 @@ import pytest
 from profagent.calibrate.fitting import values_of
 from profagent.calibrate.verdict import Finding, Verdict, find_counters
 from tests.bench.measure import report, spread
-from tests.bench.sizes import sized
 from tests.fakes.counted_job import CountedJob, counted_job, evidence_of, records_elsewhere
 
-MAPS = sized(200, 3)
+MAPS = 200
 ROWS = 90
 LEAST_FOUND = 0.95
 RIGHT = "right of every JOB"

@@ -14,7 +14,6 @@ import pytest
 
 from tests.bench.measure import MIB, PROFAGENT, Child, report, size_text, spread, started
 from tests.bench.programs import AICORE_ONLY, Program, program
-from tests.bench.sizes import sized
 from tests.daemon.daemon_process import running
 
 Begin = Callable[[Sequence[Path]], AbstractContextManager[Program]]
@@ -22,9 +21,9 @@ Begin = Callable[[Sequence[Path]], AbstractContextManager[Program]]
 RATE = 100.0
 MODELS = [("yolov5s", "4 files an inference"), (AICORE_ONLY, "2 files an inference")]
 # Every round has each phase once, so that whatever else runs on the machine meets all of them alike.
-ROUNDS, WINDOW_S = sized(3, 1), sized(5.0, 0.3)
+ROUNDS, WINDOW_S = 3, 5.0
 # Until a phase's files are followed steadily.
-SETTLING_S = sized(1.5, 0.5)
+SETTLING_S = 1.5
 TARGET_PERCENT, TARGET_BYTES = 4, 48 * MIB
 PHASES = ("no daemon", "a daemon", "a daemon and its client")
 
@@ -42,8 +41,8 @@ class Cost:
     work_us: dict[str, list[float]] = field(default_factory=lambda: {phase: [] for phase in PHASES})
 
 
-@pytest.mark.parametrize(("model", "files"), sized(MODELS, MODELS[:1]))
-@pytest.mark.parametrize("layers", sized([100, 200], [100]))
+@pytest.mark.parametrize(("model", "files"), MODELS)
+@pytest.mark.parametrize("layers", [100, 200])
 def test_cost_of_the_daemon(layers: int, model: str | Path, files: str, root: Path) -> None:
     cost = Cost()
     for number in range(ROUNDS):

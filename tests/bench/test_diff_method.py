@@ -9,12 +9,11 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.measure import report_table
-from tests.bench.sizes import sized
 from tests.unit.analyse import noisy_runs
 
-PAIRS = sized(200, 2)
-LAYERS = sized(83, 6)
-INFERENCES = sized((30, 100), (8,))
+PAIRS = 200
+LAYERS = 83
+INFERENCES = (30, 100)
 KINDS = ("independent", "repeating", "alike", "drifting", "wandering", "spiking")
 
 

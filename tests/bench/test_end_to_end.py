@@ -10,16 +10,15 @@ from tests.bench.boards import board, finished_job
 from tests.bench.captures import capture, own_rate
 from tests.bench.measure import Child, report, size_text, spread
 from tests.bench.programs import AICORE_ONLY
-from tests.bench.sizes import sized
 
 MODELS: list[tuple[str | Path, str]] = [
     (AICORE_ONLY, "2 files an inference"),
     ("yolov5s", "4 files an inference, with aicpu"),
 ]
-LAYERS, INFERENCES, REPEATS = 100, sized(3000, 5), sized(5, 1)
+LAYERS, INFERENCES, REPEATS = 100, 3000, 5
 
 
-@pytest.mark.parametrize(("model", "files"), sized(MODELS, MODELS[:1]))
+@pytest.mark.parametrize(("model", "files"), MODELS)
 def test_from_file_to_committed_row(model: str | Path, files: str, root: Path) -> None:
     finished_job(root / "board", INFERENCES, layers=LAYERS, model=model)
     captures, own, daemon_s = [], [], []

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.bench.measure import PROFAGENT, report, run, size_text, spread
-from tests.bench.sizes import sized
 
-REPEATS = sized(3, 1)
+REPEATS = 3
 
 
 @pytest.mark.parametrize("arguments", [("timeline",), ("summary", "--aggregate")], ids=" ".join)

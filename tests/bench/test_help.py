@@ -6,9 +6,8 @@ import statistics
 import sys
 
 from tests.bench.measure import PROFAGENT, report, run, spread
-from tests.bench.sizes import sized
 
-REPEATS = sized(20, 1)
+REPEATS = 20
 COMMANDS = {
     "python -c pass": (sys.executable, "-c", "pass"),
     "python -c 'import click'": (sys.executable, "-c", "import click"),

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from tests.bench.conftest import INFERENCES, LAYERS
 from tests.bench.measure import PROFAGENT, report, run, size_text, spread
-from tests.bench.sizes import sized
 
-REPEATS = sized(3, 1)
+REPEATS = 3
 
 
 def test_import_of_a_million_records(million_job: Path) -> None:

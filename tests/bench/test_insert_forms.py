@@ -9,7 +9,6 @@ import os
 import pickle
 import statistics
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,13 +16,12 @@ import numpy as np
 
 from tests.bench.insert_forms import COUNTERS, FORMS, INTEGERS, RECORDS
 from tests.bench.measure import CHECKOUT, report_table, spread
-from tests.bench.sizes import sized
 
 SCRIPT = Path(__file__).with_name("insert_forms.py")
 # The suite has no other libraries: it shows that the forms of Python's own still run.
-PYTHON = sized(CHECKOUT / ".venv-bench/bin/python", Path(sys.executable))
-COMPARED = sized([*FORMS], [form for form in FORMS if "sqlite3" in form])
-FILES_A_BATCH, BATCHES, REPEATS = 100, sized(30, 1), sized(3, 1)
+PYTHON = CHECKOUT / ".venv-bench/bin/python"
+COMPARED = [*FORMS]
+FILES_A_BATCH, BATCHES, REPEATS = 100, 30, 3
 COLUMNS = [
     "form",
     "thousand records/s",

@@ -15,13 +15,12 @@ from profagentd.simulate.options import SimulationOptions
 from tests.bench.growing_job import GrowingJob
 from tests.bench.measure import PROFAGENT, Child, percentile, report, size_text, started
 from tests.bench.probes import Answers, PrintedLines, asking, until
-from tests.bench.sizes import sized
 from tests.daemon.daemon_process import running
 
 NETWORK = Path(__file__).with_name("small_network.toml")
-LAYERS, FILES_EACH, BACKLOG, RATE = 4, 4, sized(50_000, 20), 20.0
+LAYERS, FILES_EACH, BACKLOG, RATE = 4, 4, 50_000, 20.0
 # The stretches before the copy begins and after it has caught up.
-STEADY_S = sized(5.0, 0.3)
+STEADY_S = 5.0
 
 
 async def test_a_large_job_is_followed_while_it_grows(root: Path) -> None:

@@ -13,14 +13,13 @@ from tests.bench.commits import committed_inferences, delays_ms
 from tests.bench.measure import PROFAGENT, latency_figures, report, started
 from tests.bench.probes import PrintedLines
 from tests.bench.programs import program
-from tests.bench.sizes import sized
 
 LAYERS = 100
-MEASURED_S = sized(15.0, 0.3)
+MEASURED_S = 15.0
 IDENTITY = "bench"
 
 
-@pytest.mark.parametrize("rate", sized([10.0, 100.0], [100.0]))
+@pytest.mark.parametrize("rate", [10.0, 100.0])
 async def test_latency_from_write_to_row_and_line(rate: float, root: Path) -> None:
     files, workspace = root / "board", root / "workspace"
     files.mkdir()

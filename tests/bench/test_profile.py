@@ -13,10 +13,9 @@ from tests.bench.boards import board, finished_job
 from tests.bench.captures import RECORD_ALL
 from tests.bench.measure import CHECKOUT, PROFAGENT, environment, report
 from tests.bench.programs import AICORE_ONLY
-from tests.bench.sizes import sized
 
 PY_SPY = CHECKOUT / ".venv-bench/bin/py-spy"
-LAYERS, INFERENCES = 100, sized(3000, 5)
+LAYERS, INFERENCES = 100, 3000
 SAMPLES_A_SECOND = "250"
 SHOWN = 12
 # Threads that wait for work stand here; py-spy does not know all of them as idle.

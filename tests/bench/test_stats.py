@@ -10,11 +10,10 @@ import pytest
 from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
 from tests.bench.measure import PROFAGENT, report, run, size_text, spread
-from tests.bench.sizes import sized
 
-REPEATS = sized(5, 1)
-LAYERS, INFERENCES = 100, sized(20_000, 5)
-BY = sized(("layer", "type", "model", "segment", "aicpu", "api"), ("layer", "api"))
+REPEATS = 5
+LAYERS, INFERENCES = 100, 20_000
+BY = ("layer", "type", "model", "segment", "aicpu", "api")
 
 
 @pytest.fixture(scope="module")

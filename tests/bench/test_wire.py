@@ -10,10 +10,9 @@ from tests.bench.boards import COMPRESSIONS, board, finished_job
 from tests.bench.captures import Capture, capture
 from tests.bench.measure import Child, report_table, spread
 from tests.bench.relay import counting
-from tests.bench.sizes import sized
 
-LAYERS, INFERENCES, REPEATS = 100, sized(1000, 3), sized(3, 1)
-COMPARED = sized([*COMPRESSIONS], ["gzip"])
+LAYERS, INFERENCES, REPEATS = 100, 1000, 3
+COMPARED = [*COMPRESSIONS]
 RECORD_BYTES = 256
 COLUMNS = [
     "compression",
