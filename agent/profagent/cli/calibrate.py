@@ -55,9 +55,9 @@ def command(
     """
     learnt = calibrate(jobs, tables)
     if as_json:
-        click.echo(msgspec.json.encode(calibration_document(learnt)))
+        click.echo(msgspec.json.encode(_calibration_document(learnt)))
     else:
-        print_calibration(learnt)
+        _print_calibration(learnt)
     if not learnt.found:
         raise ProfagentError("no counter was found", hint="the last column says what would settle each")
     if output is not None:
@@ -66,7 +66,7 @@ def command(
             click.echo(f"wrote {output}: use it with --counter-map {output}")
 
 
-def print_calibration(learnt: Calibration) -> None:
+def _print_calibration(learnt: Calibration) -> None:
     """Print what was learnt, and from what."""
     for each in learnt.coverage:
         found = f"{each.matched} of {each.rows} rows are records of {each.job}, {each.log}, by {each.by}"
@@ -86,7 +86,7 @@ def _row(finding: Finding) -> tuple[Cell, ...]:
     return (finding.counter, finding.verdict.value, where, finding.rows, agreeing, rivals or "-", finding.advice or "-")
 
 
-def calibration_document(learnt: Calibration) -> dict[str, Any]:
+def _calibration_document(learnt: Calibration) -> dict[str, Any]:
     """What was learnt, and from what, for programs."""
     return {
         "tables": learnt.coverage,

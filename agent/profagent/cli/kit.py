@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from profagent.cli import options
-from profagent.cli.calibrate import calibration_document, print_calibration
-from profagent.cli.findings import section_fields, section_lines
 from profagent.commands.atomic import write_atomically
-from profagent.commands.kit_checking import check_kit
 from profagent.commands.kit_making import gather
 from profagent.errors import ProfagentError, UsageError
 from profagent.export.columns import Column
@@ -24,34 +18,15 @@ from profagent.export.table import printable, table_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from profagent.commands.kit_checking import Checked
     from profagent.commands.kit_making import Kit
     from profagent.evidence.manifest import Manifest
 
-MAKE = "make"
 NOT_SAID = "unknown"
 _FILES = tuple(map(Column, ("name in the archive", "bytes", "what it is for")))
 _LEFT_OUT = tuple(map(Column, ("left out", "files", "bytes", "why")))
 
 
-class KitGroup(click.Group):
-    """`profagent kit -o FILE JOB` makes one: that verb need not be said."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the verb where none stands."""
-        is_said = not args or args[0] in self.commands or args[0] in ctx.help_option_names
-        return super().parse_args(ctx, args if is_said else [MAKE, *args])
-
-
-@click.group("kit", cls=KitGroup)
-def command() -> None:
-    """Gather what settles what nobody knows yet of these files, for the project; and read such a kit.
-
-    Example: profagent kit -o evidence.tar.gz JOB… --vendor-summary op_summary_0.m.0.1.1.0.0.1000.700.csv
-    """
-
-
-@command.command(MAKE)
+@click.command("kit")
 @click.argument("job", metavar="JOB", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
     "-o",
@@ -72,8 +47,8 @@ def command() -> None:
 @click.option("--anonymous", is_flag=True, help="Replace the names of models and layers, each by the same throughout.")
 @click.option("--sdk", default=NOT_SAID, metavar="VERSION", help="The SDK whose runtime wrote the JOB.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
-def make(*, job: Path, output: Path, tables: tuple[Path, ...], anonymous: bool, sdk: str, yes: bool) -> None:
-    """Show which files of a JOB would go into the archive, ask, and write it. The default.
+def command(*, job: Path, output: Path, tables: tuple[Path, ...], anonymous: bool, sdk: str, yes: bool) -> None:
+    """Gather what settles open facts for the project: show which files of a JOB would go, ask, and write an archive.
 
     Example: profagent kit -o evidence.tar.gz JOB… --anonymous --sdk SDK_VERSION
     """
@@ -87,34 +62,7 @@ def make(*, job: Path, output: Path, tables: tuple[Path, ...], anonymous: bool, 
     data = kit.archive()
     write_atomically(output, [data])
     click.echo(f"wrote {printable(str(output))}: {len(data)} bytes, SHA-256 {hashlib.sha256(data).hexdigest()}")
-    click.echo(f"what it settles: profagent kit check {printable(str(output))}")
-
-
-@command.command("check")
-@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
-@options.as_json
-def check(*, file: Path, as_json: bool) -> None:
-    """Read a kit back, safely, and tell what it settles.
-
-    Links, names that lead elsewhere, and what is too large are refused; so is a file whose digest is not that of the
-    manifest.
-
-    Example: profagent kit check evidence.tar.gz
-    """
-    checked = check_kit(file)
-    if as_json:
-        click.echo(msgspec.json.encode(_document(checked)))
-        return
-    for line in _manifest_lines(checked.manifest):
-        click.echo(line)
-    click.echo()
-    for line in section_lines(checked.facts):
-        click.echo(line)
-    click.echo()
-    if checked.calibration is None:
-        click.echo(printable(f"which word is which counter: cannot tell: {checked.why}"))
-    else:
-        print_calibration(checked.calibration)
+    click.echo(f"what it settles: tar -xzf {printable(str(output))}, then profagent doctor evidence/job")
 
 
 def _kit_lines(kit: Kit) -> Iterator[str]:
@@ -139,13 +87,3 @@ def _manifest_lines(manifest: Manifest) -> Iterator[str]:
         yield ""
         rows = [(each.what, each.files, each.bytes, each.why) for each in manifest.left_out]
         yield from table_lines(_LEFT_OUT, rows)
-
-
-def _document(checked: Checked) -> dict[str, object]:
-    learnt = checked.calibration
-    return {
-        "manifest": asdict(checked.manifest),
-        "facts": section_fields(checked.facts),
-        "calibration": None if learnt is None else calibration_document(learnt),
-        "no_calibration": checked.why,
-    }

@@ -46,7 +46,7 @@ VERBS = {
     "aclconfig": ("aclconfig", "Ask, change or check what an acl.json tells a program to record."),
     "calibrate": ("calibrate", "Learn which word of a record is which PMU counter, with the vendor's tables."),
     "redecode": ("redecode", "Fill the counter columns of a session or of a JOB with another counter map."),
-    "kit": ("kit", "Gather what settles open facts of a JOB, to be sent to the project; read such a kit."),
+    "kit": ("kit", "Gather what settles open facts of a JOB, to be sent to the project."),
     "sessions": ("sessions", "List the sessions of a workspace."),
     "nightly": ("nightly", "Capture boards every night, and say in the morning whether anything is slower."),
     "trend": ("trend", "Tell how a model's time went over sessions, and when its level changed."),

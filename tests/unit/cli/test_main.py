@@ -78,7 +78,7 @@ def test_the_help_lists_verbs_and_exit_codes(capsys: pytest.CaptureFixture[str])
 
 
 def _command_lines() -> list[tuple[str, ...]]:
-    nested = [("export", "timeline"), ("export", "summary"), ("kit", "make"), ("kit", "check")]
+    nested = [("export", "timeline"), ("export", "summary")]
     return [*((verb,) for verb in VERBS), *nested]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from profagent.cli.kit import make
+from profagent.cli.kit import command
 from profagent.evidence.choice import FIRST_INFERENCES, MOST_BYTES
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -20,9 +20,9 @@ def test_both_pages_have_the_same_commands() -> None:
 
 
 def test_the_pages_tell_true_options_and_limits() -> None:
-    options = {option for parameter in make.params for option in parameter.opts}
+    options = {option for parameter in command.params for option in parameter.opts}
     for page in PAGES:
-        (kit,) = re.findall(r"^profagent kit -o .*?\n(?=profagent)", page, re.MULTILINE | re.DOTALL)
+        (kit,) = re.findall(r"^profagent kit -o .*?\n(?=tar)", page, re.MULTILINE | re.DOTALL)
         assert set(re.findall(r" (--?[a-z][a-z-]*)", kit)) <= options
         assert "--anonymous" in page
         assert f" {FIRST_INFERENCES} " in page
