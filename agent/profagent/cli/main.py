@@ -27,31 +27,34 @@ profagent export summary -dir JOB…       the vendor's tables
 Exit codes: 0 fine, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
 """
 
-# verb: module of profagent.cli that defines it as `command`, and what the list of verbs says.
+# verb: module of profagent that defines it as `command`, and what the list of verbs says.
 VERBS = {
-    "demo": ("demo", "The whole way without a board: simulated board, live lines, database, exports."),
-    "watch": ("watch", "Show a board's inferences live."),
-    "record": ("record", "Capture a board into a workspace, headless."),
-    "collect": ("collect", "Run a program on a board with profiling, and have its JOB here (the vendor's command)."),
-    "import": ("importing", "Import a JOB directory into its own database (the vendor's command)."),
-    "export": ("export", "Write timelines or summaries of a JOB (the vendor's command)."),
-    "show": ("show", "Print a JOB's tables (the vendor's command)."),
-    "stats": ("stats", "Tell what takes the time: layers, types, models, API calls, CPU layers, segments."),
-    "diff": ("diff", "Compare two runs: which layers are slower or faster by more than their noise."),
-    "deploy": ("deploy", "Bring the daemon to a board over SSH, and have it run there."),
-    "keys": ("keys", "Make, hand out and revoke the keys of boards and hosts."),
-    "boards": ("boards", "List the boards that have a name; add and remove them."),
-    "bundle": ("bundle", "Make a daemon with a Python of its own, for boards that have none."),
-    "doctor": ("doctor", "Find what is not as it should be: on this host, a board, in a JOB or an acl.json."),
-    "aclconfig": ("aclconfig", "Ask, change or check what an acl.json tells a program to record."),
-    "calibrate": ("calibrate", "Learn which word of a record is which PMU counter, with the vendor's tables."),
-    "redecode": ("redecode", "Fill the counter columns of a session or of a JOB with another counter map."),
-    "kit": ("kit", "Gather what settles open facts of a JOB, to be sent to the project."),
-    "sessions": ("sessions", "List the sessions of a workspace."),
-    "nightly": ("nightly", "Capture boards every night, and say in the morning whether anything is slower."),
-    "trend": ("trend", "Tell how a model's time went over sessions, and when its level changed."),
-    "gc": ("gc", "Let go of the records of old sessions; what was learnt of them stays."),
-    "baseline": ("baseline", "Name sessions that others are compared with."),
+    "demo": ("cli.demo", "The whole way without a board: simulated board, live lines, database, exports."),
+    "watch": ("cli.watch", "Show a board's inferences live."),
+    "record": ("cli.record", "Capture a board into a workspace, headless."),
+    "collect": (
+        "cli.collect",
+        "Run a program on a board with profiling, and have its JOB here (the vendor's command).",
+    ),
+    "import": ("cli.importing", "Import a JOB directory into its own database (the vendor's command)."),
+    "export": ("cli.export", "Write timelines or summaries of a JOB (the vendor's command)."),
+    "show": ("cli.show", "Print a JOB's tables (the vendor's command)."),
+    "stats": ("cli.stats", "Tell what takes the time: layers, types, models, API calls, CPU layers, segments."),
+    "diff": ("cli.diff", "Compare two runs: which layers are slower or faster by more than their noise."),
+    "deploy": ("cli.deploy", "Bring the daemon to a board over SSH, and have it run there."),
+    "keys": ("cli.keys", "Make, hand out and revoke the keys of boards and hosts."),
+    "boards": ("cli.boards", "List the boards that have a name; add and remove them."),
+    "bundle": ("cli.bundle", "Make a daemon with a Python of its own, for boards that have none."),
+    "doctor": ("cli.doctor", "Find what is not as it should be: on this host, a board, in a JOB or an acl.json."),
+    "aclconfig": ("cli.aclconfig", "Ask, change or check what an acl.json tells a program to record."),
+    "calibrate": ("cli.calibrate", "Learn which word of a record is which PMU counter, with the vendor's tables."),
+    "redecode": ("cli.redecode", "Fill the counter columns of a session or of a JOB with another counter map."),
+    "kit": ("cli.kit", "Gather what settles open facts of a JOB, to be sent to the project."),
+    "sessions": ("cli.sessions", "List the sessions of a workspace."),
+    "nightly": ("nightly.cli", "Capture boards every night, and say in the morning whether anything is slower."),
+    "trend": ("cli.trend", "Tell how a model's time went over sessions, and when its level changed."),
+    "gc": ("cli.gc", "Let go of the records of old sessions; what was learnt of them stays."),
+    "baseline": ("cli.baseline", "Name sessions that others are compared with."),
 }
 
 
@@ -66,7 +69,7 @@ class LazyGroup(click.Group):
         """The verb's command; None when there is none."""
         if cmd_name not in VERBS:
             return None
-        command = import_module(f"profagent.cli.{VERBS[cmd_name][0]}").command
+        command = import_module(f"profagent.{VERBS[cmd_name][0]}").command
         assert isinstance(command, click.Command)
         return command
 

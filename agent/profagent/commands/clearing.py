@@ -6,14 +6,13 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, get_args
 
 from profagent.commands.clearing_choice import Chosen, Rules, choose
 from profagent.commands.labels import fits
 from profagent.commands.stats import StatsBy, StatsOptions, stats
 from profagent.errors import StoreError
-from profagent.nightly.calls import COLLECTED
 from profagent.store.clearing import clear_sessions, cleared_jobs, held_sessions
 from profagent.store.database import open_for_writing
 from profagent.store.figures import StoredFigures, StoredRow, write_figures
@@ -33,6 +32,8 @@ __all__ = ["chosen_sessions", "clear", "disk_bytes", "fitting_sessions"]
 BYS: tuple[StatsBy, ...] = tuple(name for part in get_args(StatsBy) for name in (get_args(part) or (part,)))
 # The database is written anew when so much of it is free.
 WORTHWHILE_SHARE = 0.1
+# Below the workspace: JOBs as a night's `collect` leaves them.
+COLLECTED = PurePath("nightly", "jobs")
 
 
 def fitting_sessions(workspace: Workspace, conditions: Sequence[Condition]) -> set[int]:

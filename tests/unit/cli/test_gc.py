@@ -6,8 +6,7 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,12 +16,15 @@ from profagent.commands import clearing
 from profagent.commands.baselines import Baselines
 from profagent.commands.clearing_choice import Rules
 from profagent.commands.labels import condition_of
-from profagent.commands.nightly_clearing import cleared_after_night
 from profagent.commands.workspace import Workspace
 from profagent.errors import UsageError
+from profagent.nightly.ending import cleared_after_night
 from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
 from tests.fakes.dumps import check
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 INFERENCES = 40
 BYS = ("layer", "type", "model", "segment", "aicpu", "api")

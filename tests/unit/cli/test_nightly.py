@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from profagent.cli.main import run
-from profagent.commands.nightly_timer import NAMES, units
 from profagent.nightly.settings import EXAMPLE, read_settings
+from profagent.nightly.timer import NAMES, units
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STAND_IN = '#!/bin/sh\necho "$*" >> "$CALLS"\nexit "${REFUSES:-0}"\n'
 

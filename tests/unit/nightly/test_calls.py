@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profagent.nightly.calls import Captured, capture_call, captured, export_call
+from profagent.nightly.run import Captured, capture_call, captured, export_call
 from profagent.nightly.settings import Board, Collect, Record
 
 FOLDER, WORKSPACE = Path("/nightly"), Path("/ws")

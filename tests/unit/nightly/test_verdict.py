@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.nightly.report import junit_cases, report_lines
-from profagent.nightly.verdict import Compared, Night, Outcome, Slower, Verdict, exit_code_of, headlines
+from profagent.nightly.verdict import (
+    Compared,
+    Night,
+    Outcome,
+    Slower,
+    Verdict,
+    exit_code_of,
+    headlines,
+    junit_cases,
+    report_lines,
+)
 
 AS_BEFORE = Compared("baseline release", 1)
 SLOW = Compared("baseline release", 1, (Slower("layer.median>+5%", "layer conv2", 6.04),), ("other SDK",))

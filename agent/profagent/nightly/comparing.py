@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from profagent.analyse.comparing import Change
     from profagent.commands.diff import Diff
-    from profagent.commands.nightly_history import PastBoard
     from profagent.commands.workspace import Workspace
+    from profagent.nightly.ending import PastBoard
     from profagent.nightly.settings import Board, Nightly
 
 __all__ = ["compared", "measures"]

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from profagent.commands.nightly_attempts import LONGEST_WAIT_S, Attempts
-from profagent.nightly.calls import Captured
+from profagent.nightly.run import LONGEST_WAIT_S, Attempts, Captured
 from profagent.nightly.settings import Board, Nightly, Record
 from profagent.nightly.verdict import Outcome
 

@@ -20,18 +20,15 @@ from profagent.cli.running import run_until_stopped, tell
 from profagent.commands.atomic import write_atomically
 from profagent.commands.clearing_choice import Rules
 from profagent.commands.labels import condition_of
-from profagent.commands.nightly import NightRun, check_durations, locked_for_night
-from profagent.commands.nightly_clearing import cleared_after_night
-from profagent.commands.nightly_comparing import measures
-from profagent.commands.nightly_history import keep_night, past_boards, this_night
-from profagent.commands.nightly_telling import tell_night
-from profagent.commands.nightly_timer import Manager, install_timer, unit_folder
 from profagent.commands.workspace import Workspace, default_workspace
 from profagent.errors import ProfagentError, UsageError
 from profagent.export.junit import junit_xml
-from profagent.nightly.report import junit_cases, report_lines
+from profagent.nightly.comparing import measures
+from profagent.nightly.ending import cleared_after_night, keep_night, past_boards, tell_night, this_night
+from profagent.nightly.run import NightRun, check_durations, locked_for_night
 from profagent.nightly.settings import example, read_settings
-from profagent.nightly.verdict import Night, exit_code_of
+from profagent.nightly.timer import Manager, install_timer, unit_folder
+from profagent.nightly.verdict import Night, exit_code_of, junit_cases, report_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands.nightly_comparing import MOST_MEASURES, compared, measures
-from profagent.commands.nightly_history import PastBoard
 from profagent.commands.workspace import Workspace
+from profagent.nightly.comparing import MOST_MEASURES, compared, measures
+from profagent.nightly.ending import PastBoard
 from profagent.nightly.settings import Board, Nightly, Record
 from tests.unit.store.database import START_US, DatabaseBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BOARD = Board("lab1", record=Record(until_finished=True))
 
