@@ -18,8 +18,8 @@ from profagent.export.table import printable, table_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from profagent.calibrate.kit import Manifest
     from profagent.commands.kit_making import Kit
-    from profagent.evidence.manifest import Manifest
 
 NOT_SAID = "unknown"
 _FILES = tuple(map(Column, ("name in the archive", "bytes", "what it is for")))

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from profagent.calibrate.facts import Shown, answers
+from profagent.calibrate.numbering import Numbered
+from profagent.calibrate.ticks import Timed
 from profagent.doctor.facts import facts_section
 from profagent.errors import FormatError
 from profagent.formats.done import parse_done
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
-from profagent.hypotheses.job import Shown, answers
-from profagent.hypotheses.numbering import Numbered
-from profagent.hypotheses.ticks import Timed
 from profagent.ingest.job_records import JobRecords
 from profagent.ingest.joins import small_file
 from profagent.ingest.states import DONE_SUFFIX

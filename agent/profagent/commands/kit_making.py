@@ -8,14 +8,12 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from profagent import __version__
+from profagent.calibrate.aliases import Anonymous
+from profagent.calibrate.kit import JOB, MANIFEST, MOST_BYTES, VENDOR, Manifest, choose, listed, manifest_text, packed
 from profagent.calibrate.table_name import inference_text, said_inference
 from profagent.calibrate.vendor_table import parse_vendor_table
 from profagent.commands.named_file import read_vendor_table
 from profagent.errors import UsageError
-from profagent.evidence.anonymous import Anonymous
-from profagent.evidence.archive import JOB, MANIFEST, VENDOR, packed
-from profagent.evidence.choice import MOST_BYTES, choose
-from profagent.evidence.manifest import Manifest, listed, manifest_text
 from profagent.formats.names import display_text, is_job_name
 from profagent.ingest.local import list_job
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from profagent.evidence.choice import Choice
+    from profagent.calibrate.kit import Choice
     from profagent.ingest.local import JobListing
 
 __all__ = ["Kit", "gather"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from profagent.calibrate.fact import Verdict
 from profagent.doctor.finding import Section, bad, good, unknown
-from profagent.hypotheses.fact import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from profagent.calibrate.fact import Answer
     from profagent.doctor.finding import Finding
-    from profagent.hypotheses.fact import Answer
 
 __all__ = ["facts_section"]
 

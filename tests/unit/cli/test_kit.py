@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from profagent.calibrate.kit import MANIFEST
 from profagent.cli.main import run
-from profagent.evidence.archive import MANIFEST
 from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
 

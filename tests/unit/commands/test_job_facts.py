@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from profagent.calibrate.facts import FACTS
 from profagent.cli.main import run
 from profagent.commands import job_facts as module
 from profagent.commands.job_facts import job_facts
 from profagent.doctor.finding import Finding, Mark
 from profagent.formats.net_info import parse_net_info
-from profagent.hypotheses.job import FACTS
 from profagentd.simulate.facts import FACTS as SIMULATED
 from tests.integration.board import simulated
 

@@ -11,12 +11,12 @@ from itertools import groupby
 from statistics import StatisticsError, correlation, linear_regression, median
 from typing import TYPE_CHECKING
 
-from profagent.hypotheses.fact import Alternative, Fact, cannot_tell, settled
+from profagent.calibrate.fact import Alternative, Fact, cannot_tell, settled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from profagent.hypotheses.fact import Answer
+    from profagent.calibrate.fact import Answer
 
 __all__ = ["TICK_UNIT", "Timed", "check_ticks"]
 

@@ -1,23 +1,28 @@
-"""What a compiler's `.info` files are like (format page 2.4): names, lengths of layer items, the beginning of nets."""
+"""All that a JOB shows of the open facts, and its answers."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from profagent.calibrate.fact import Alternative, Fact, cannot_tell, settled
+from profagent.calibrate.numbering import BATCH_NUMBER, LOOP_NUMBER, check_batches, check_loops
+from profagent.calibrate.ticks import TICK_UNIT, check_ticks
 from profagent.errors import FormatError
 from profagent.formats.layers import LAYER_ITEM, LAYER_NAME, LAYER_TYPE
 from profagent.formats.net_info import where_nets_begin
 from profagent.formats.tlv import iter_items
-from profagent.hypotheses.fact import Alternative, Fact, cannot_tell, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from profagent.calibrate.fact import Answer
+    from profagent.calibrate.numbering import Numbered
+    from profagent.calibrate.ticks import Timed
     from profagent.formats.tlv import Item
-    from profagent.hypotheses.fact import Answer
 
-__all__ = ["ITEM_FORM", "NAME_NUL", "NET_START", "check_forms", "check_names", "check_starts"]
 
 NAME_NUL = Fact(
     "name-nul",
@@ -93,3 +98,59 @@ def _names(data: bytes) -> Iterator[bytes]:
         yield from (
             item.value for item in items if item.id in (LAYER_NAME, LAYER_TYPE) and isinstance(item.value, bytes)
         )
+
+
+FILE_PREFIX = Fact(
+    "file-prefix",
+    (
+        Alternative("library", "files are called aicore., aicpu., acl_api."),
+        Alternative("manual", "files are called AAcore., AAcpu., AclModule."),
+    ),
+)
+_WRITERS = {
+    "aicore": "library",
+    "aicpu": "library",
+    "acl_api": "library",
+    "aacore": "manual",
+    "aacpu": "manual",
+    "aclmodule": "manual",
+}
+# A JOB may have hundreds of thousands of them: their beginnings are enough.
+_BEGINNING = re.compile(rf"data/({'|'.join(_WRITERS)})\.\d+\.", re.IGNORECASE | re.ASCII)
+
+
+def check_prefixes(paths: Iterable[str]) -> Answer:
+    """What the paths in a JOB tell."""
+    prefixes = Counter(found[1] for path in paths if (found := _BEGINNING.match(path)))
+    if not prefixes:
+        return cannot_tell(FILE_PREFIX, "no data file")
+    votes = [{_WRITERS[prefix.lower()]} for prefix in prefixes.elements()]
+    seen = ", ".join(f"{count} files {prefix}." for prefix, count in sorted(prefixes.items()))
+    return settled(FILE_PREFIX, votes, votes, seen)
+
+
+FACTS = (TICK_UNIT, BATCH_NUMBER, LOOP_NUMBER, NAME_NUL, NET_START, ITEM_FORM, FILE_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is looked at in a JOB: paths, `.info` files whole, and inferences that have a `.done`."""
+
+    paths: Sequence[str]
+    layer_infos: Sequence[bytes]
+    net_infos: Sequence[bytes]
+    timed: Sequence[Timed]
+    numbered: Sequence[Numbered]
+
+
+def answers(shown: Shown) -> list[Answer]:
+    """The answer to each fact, in the order of FACTS."""
+    return [
+        check_ticks(shown.timed),
+        check_batches(shown.numbered),
+        check_loops(shown.numbered),
+        check_names(shown.layer_infos),
+        check_starts(shown.net_infos),
+        check_forms(shown.layer_infos),
+        check_prefixes(shown.paths),
+    ]

@@ -1,12 +1,16 @@
-"""Which files of a JOB settle open facts, and which stay at home."""
+"""The archive of a kit: the same bytes for the same files."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
+import json
+import tarfile
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from profagent.evidence.manifest import LeftOut
 from profagent.formats.names import LogKind, LogName, parse_log_name
 
 if TYPE_CHECKING:
@@ -14,7 +18,52 @@ if TYPE_CHECKING:
 
     from profagent.formats.names import InferenceKey
 
-__all__ = ["MOST_BYTES", "Choice", "choose"]
+
+FORMAT = "profagent evidence 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file of the kit: its name there, its size in bytes, its SHA-256, and what it is for."""
+
+    name: str
+    bytes: int
+    sha256: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Files of the JOB that are not in the kit."""
+
+    what: str
+    files: int
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`tool` made it; `sdk` is as its sender says; `replaced` is empty where nothing was."""
+
+    tool: str
+    sdk: str
+    job: str
+    simulated: bool
+    replaced: tuple[str, ...]
+    files: tuple[Listed, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def listed(name: str, content: bytes, why: str) -> Listed:
+    """A file's line in the manifest."""
+    return Listed(name, len(content), hashlib.sha256(content).hexdigest(), why)
+
+
+def manifest_text(manifest: Manifest) -> bytes:
+    """The manifest as JSON, in ASCII, the same for the same manifest."""
+    return (json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1) + "\n").encode("ascii")
+
 
 # Of each model and number of pictures; one settles the tick, some more its numbering and that they agree.
 FIRST_INFERENCES = 20
@@ -112,3 +161,21 @@ def _left_out(
             reasons[_NOT_NEEDED.get(name.kind, _FURTHER)].append(path)
     for (what, why), paths in sorted(reasons.items()):
         yield LeftOut(what, len(paths), sum(files[path] for path in paths), why)
+
+
+TOP = "evidence"
+MANIFEST = "manifest.json"
+JOB, VENDOR = "job", "vendor"
+_MODE = 0o644
+_LEVEL = 9
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    """A .tar.gz of the files in the order given, without owners, times or names of this machine."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"{TOP}/{name}")
+            member.size, member.mode = len(content), _MODE
+            archive.addfile(member, io.BytesIO(content))
+    return gzip.compress(written.getvalue(), _LEVEL, mtime=0)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from profagent.hypotheses.fact import FEWEST_AGAINST, Alternative, Fact, cannot_tell, settled
+from profagent.calibrate.fact import FEWEST_AGAINST, Alternative, Fact, cannot_tell, settled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from profagent.hypotheses.fact import Answer
+    from profagent.calibrate.fact import Answer
 
 __all__ = ["BATCH_NUMBER", "LOOP_NUMBER", "Numbered", "check_batches", "check_loops"]
 

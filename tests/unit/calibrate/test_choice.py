@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest  # noqa: TC002
 
-from profagent.evidence import choice as module
-from profagent.evidence.choice import FIRST_INFERENCES, choose
+from profagent.calibrate import kit as module
+from profagent.calibrate.kit import FIRST_INFERENCES, choose
 
 MODEL = {"info.json.0": 42, "data/m.0.net.info": 90, "data/m.0.layer.info": 9_000}
 

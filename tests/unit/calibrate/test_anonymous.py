@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profagent.calibrate.aliases import Aliases, Anonymous
 from profagent.calibrate.vendor_table import parse_vendor_table
 from profagent.errors import FormatError
-from profagent.evidence.aliases import Aliases
-from profagent.evidence.anonymous import Anonymous
 from profagent.formats.layers import parse_layer_info
 from profagent.formats.names import parse_log_name
 from profagent.formats.net_info import parse_net_info, where_nets_begin

@@ -1,1 +1,0 @@
-"""What somebody with a board sends so that open facts are settled: bytes in, bytes out; opens nothing."""
