@@ -16,7 +16,6 @@ from profagent.commands.to_the_end import to_the_end
 from profagent.commands.unoffered import UnofferedLogs
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import LogKind, is_job_name, parse_log_name
-from profagent.formats.schedule import ByTime
 from profagent.ingest.changes import Entry, JobChanges, LogAnnounced
 from profagent.ingest.commit import commit
 from profagent.ingest.disk import has_room
@@ -85,9 +84,7 @@ class Recording:
         options, maps = self._options, self._options.maps
         counter_map = await asyncio.to_thread(lambda: maps.of(simulated=board.simulated, sdk=board.sdk_version))
         start = options.session_start(board, identity, address, counter_map)
-        self._opened = BoardMirrors(
-            self._workspace, identity, counter_map, keeping=options.keeping, drops=options.drops
-        )
+        self._opened = BoardMirrors(self._workspace, identity, counter_map, keeping=options.keeping)
         self._names = OpenBatch(self._workspace.open_batch(identity))
         self._session = await self._store.begin(start)
         self._begun_jobs = await self._session.begun_jobs()
@@ -204,7 +201,6 @@ class Recording:
             self._mirrors.forget()
             self._is_torn = True
             raise
-        await to_the_end(self._mirrors.drop)
         return changes
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
@@ -224,8 +220,6 @@ class Recording:
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             unsettled = sorted({*unsettled, *await self.session.unjudged_logs(name)})
-            if isinstance(self._options.keeping, ByTime):
-                unsettled = sorted({*unsettled, *await self.session.untimed_logs(name)})
             changes += await to_the_end(self._mirrors.assess, name, unsettled, orphans)
         batches = [*self._jobs.take(), JobChanges(name, self._jobs.directory(name), changes, state, caught_up)]
         await self.session.apply(batches)
