@@ -38,7 +38,6 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         counter_map: CounterMap | None = None,
         marked_map: CounterMap | None = None,
         keeping: Keeping | None = None,
-        interval: int | None = None,
     ) -> None:
         self.folder = folder
         self.job = job
@@ -47,7 +46,6 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         self.counter_map = counter_map
         self.marked_map = marked_map
         self.keeping = keeping
-        self.interval = interval
         self._loop = asyncio.new_event_loop()
         self._open(always_new=False)
 
@@ -147,7 +145,6 @@ class JobCopy(AbstractContextManager["JobCopy"]):
             marked_map=self.marked_map,
             remembered_logs=self.remembered_logs,
             keeping=self.keeping,
-            interval=self.interval,
         )
         self._started_logs: dict[str, tuple[int, int]] = {}
 

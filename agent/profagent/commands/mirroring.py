@@ -174,23 +174,16 @@ class BoardMirrors:
         log, event = happened.log, happened.event
         assert log is not None, "only a Loss can be about no log"
         assert not isinstance(event, Loss), "it has no bytes"
-        job, path = self._jobs.of(log.job), checked_path(log.path)
-        is_known = self._vouched.is_known(log.handle, event)
-        changes = self._mirrored(job, log, path, event, reached, is_known=is_known)
+        changes = self._mirrored(log, event, reached)
         if not log.base:
             return changes
         return (each._replace(base=log.base) if isinstance(each, LogAdvanced) else each for each in changes)
 
     def _mirrored(
-        self,
-        job: OpenJob,
-        log: FollowedLog,
-        path: str,
-        event: Started | Chunk | Completed | Removed,
-        reached: dict[int, Acknowledgement],
-        *,
-        is_known: bool,
+        self, log: FollowedLog, event: Started | Chunk | Completed | Removed, reached: dict[int, Acknowledgement]
     ) -> Iterable[Change]:
+        job, path = self._jobs.of(log.job), checked_path(log.path)
+        is_known = self._vouched.is_known(log.handle, event)
         match event:
             case Started():
                 return self._started(job, log, path, event, is_known=is_known)

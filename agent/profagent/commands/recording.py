@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from profagent.commands.clocks import clock_difference
-from profagent.commands.event_batch import EventBatch
 from profagent.commands.job_remarks import MOST_REMARKS, JobRemarks
 from profagent.commands.mirroring import BoardMirrors
 from profagent.commands.open_batch import OpenBatch
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.store import Store
     from profagent.store.stored_session import HeldJob, HeldLog, StoredSession
+
+    Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
 
 
 class Recording:
@@ -186,11 +187,9 @@ class Recording:
         interval = await self.session.told_interval(job)
         self._mirrors.intervals[job] = self._jobs.told_interval(job) if interval is None else interval
 
-    async def take(
-        self, events: Sequence[Happened], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
-    ) -> Sequence[JobChanges]:
+    async def take(self, events: Sequence[Happened], acknowledge: Acknowledge) -> Sequence[JobChanges]:
         """Take events through the commit rule; returns what they meant. Raises StoreError, ProtocolError."""
-        batch = EventBatch(self, events, acknowledge)
+        batch = _EventBatch(self, events, acknowledge)
         try:
             if self._reached is None:
                 changes = await commit(batch, self.session)
@@ -324,3 +323,24 @@ class Recording:
     def note(self, job: str, entry: Entry) -> None:
         """Write an entry about a JOB with what is written next."""
         self._jobs.note(job, entry)
+
+
+class _EventBatch:
+    """Events that arrived together, as the commit rule sees them."""
+
+    def __init__(self, recording: Recording, events: Sequence[Happened], acknowledge: Acknowledge) -> None:
+        self._recording = recording
+        self._events = events
+        self._acknowledge = acknowledge
+        self._reached: list[Acknowledgement] = []
+        self.sync = recording.sync
+
+    async def write(self) -> Sequence[JobChanges]:
+        """Put the events into the mirrors; returns what they mean."""
+        changes, self._reached = await self._recording.write(self._events)
+        return changes
+
+    async def acknowledge(self) -> None:
+        """Tell the board what is durable."""
+        if self._reached:
+            await self._acknowledge(self._reached)
