@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from profagent.formats.names import parse_log_name
-from profagent.formats.schedule import ByTime
 from profagent.ingest.changes import JobChanges
-from profagent.ingest.choosing import ChoosingDecoder
 from profagent.ingest.decode import REMEMBERED_LOGS, JobDecoder
 from profagent.ingest.mirror import JobMirror, digest_of
 from profagent.store.sessions import SessionStart
@@ -41,7 +38,6 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         counter_map: CounterMap | None = None,
         marked_map: CounterMap | None = None,
         keeping: Keeping | None = None,
-        interval: int | None = None,
     ) -> None:
         self.folder = folder
         self.job = job
@@ -50,7 +46,6 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         self.counter_map = counter_map
         self.marked_map = marked_map
         self.keeping = keeping
-        self.interval = interval
         self._loop = asyncio.new_event_loop()
         self._open(always_new=False)
 
@@ -115,8 +110,6 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         """The JOB has ended."""
         unsettled = self.run(self.session.unsettled_logs(self.job))
         unsettled = sorted({*unsettled, *self.run(self.session.unjudged_logs(self.job))})
-        if isinstance(self.keeping, ByTime):
-            unsettled = sorted({*unsettled, *self.run(self.session.untimed_logs(self.job))})
         orphans = self.run(self.session.orphan_dones(self.job))
         self.apply(self.decoder.end(unsettled, orphans), state="finished")
         self.run(self.session.note_full_rings(self.job))
@@ -146,15 +139,13 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         data = "SELECT path, generation, offset FROM log WHERE kind IN ('aicore', 'aicpu', 'acl_api')"
         for path, generation, offset in self.query(data):
             self.mirror.restore(path, generation, offset)
-        decoder = partial(
-            JobDecoder,
+        self.decoder = JobDecoder(
+            self.mirror,
             counter_map=self.counter_map,
             marked_map=self.marked_map,
             remembered_logs=self.remembered_logs,
+            keeping=self.keeping,
         )
-        self.decoder: JobDecoder | ChoosingDecoder = decoder(self.mirror)
-        if self.keeping is not None:
-            self.decoder = ChoosingDecoder(self.mirror, self.keeping, self.interval, decoder)
         self._started_logs: dict[str, tuple[int, int]] = {}
 
     def _close(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,12 +38,6 @@ def mirrored(workspace: Path, job: str) -> dict[bytes, bytes]:
     return content(directory)
 
 
-def counts_of(files: dict[bytes, bytes]) -> set[int]:
-    """Picture counts in the names of files."""
-    names = (parse_log_name(path.decode()) for path in files)
-    return {name.current_pic_count for name in names if name is not None and name.current_pic_count is not None}
-
-
 @pytest.mark.parametrize(
     ("option", "kept", "text"),
     [
@@ -52,25 +45,18 @@ def counts_of(files: dict[bytes, bytes]) -> set[int]:
         ("--every=7", {0, 7, 14, 21, 28, 35}, "every 7"),
     ],
 )
-@pytest.mark.parametrize("mirror", ["all", "kept"])
 def test_only_chosen_inferences_have_rows_and_those_are_an_imports(
-    root: Path, workspace: Path, tmp_path: Path, option: str, kept: set[int], text: str, mirror: str
+    root: Path, workspace: Path, tmp_path: Path, option: str, kept: set[int], text: str
 ) -> None:
     job = simulated(root, INFERENCES, layers=5)
-    summary = recorded(root, workspace, option, f"--mirror={mirror}")
+    summary = recorded(root, workspace, option)
     database = workspace / "profagent.db"
     assert rows_of(database, job.name) == only(imported_rows(job, tmp_path / "copy"), kept.__contains__)
     sampling = summary["sampling"]
     assert (sampling["sampled"], sampling["due"], sampling["keeping"]) == (INFERENCES, INFERENCES, text)
     assert (sampling["kept"], sampling["passed_over"]) == (len(kept), INFERENCES - len(kept))
     assert (summary["complete"], summary["ledger"]["loss"]) == (True, {})
-    files = mirrored(workspace, job.name)
-    if mirror == "all":
-        assert files == content(job)
-    else:
-        assert counts_of(files) == kept
-        expected = {path: data for path, data in content(job).items() if counts_of({path: data}) <= kept}
-        assert files == expected
+    assert mirrored(workspace, job.name) == content(job)
     assert query(database, "SELECT count(*) FROM log WHERE complete = 0") == [(0,)]
     passed_over = query(database, "SELECT count(DISTINCT substr(shown_path, -2)) FROM log WHERE NOT kept")
     assert passed_over > [(0,)]
@@ -91,66 +77,34 @@ def test_steps_are_samples_where_the_interval_is_known(root: Path, workspace: Pa
     assert counts == [(0,), (15,), (30,)]
 
 
-@pytest.mark.parametrize("mirror", ["all", "kept"])
-def test_a_window_keeps_what_began_in_it_by_the_boards_clock(
-    root: Path, workspace: Path, tmp_path: Path, mirror: str
-) -> None:
-    # 20 inferences a second from a whole minute on: 4 of each 20 begin in the first fifth of a second.
-    job = simulated(root, 60, layers=5, rate=20.0)
-    summary = recorded(root, workspace, "--window", "0.2s/1s", f"--mirror={mirror}")
-    starts = {
-        int(path.name.split(".")[-2]): int(re.findall(r"start_time:(\d+)", path.read_text())[0])
-        for path in (job / "data").glob("aicore.*.done")
-    }
-    kept = {count for count, start in starts.items() if start % 1_000_000 < 200_000}
-    assert 8 <= len(kept) <= 16
-    assert summary["sampling"]["kept"] == len(kept)
-    assert rows_of(workspace / "profagent.db", job.name) == only(
-        imported_rows(job, tmp_path / "copy"), kept.__contains__
-    )
-    files = mirrored(workspace, job.name)
-    if mirror == "all":
-        assert files == content(job)
-        return
-    # The `.done` that told when an inference began stays.
-    left = {path for path in content(job) if not counts_of({path: b""}) <= kept}
-    dropped = {path for path in left if not (path.startswith(b"data/aicore.") and path.endswith(b".done"))}
-    assert files == {path: data for path, data in content(job).items() if path not in dropped}
-
-
-@pytest.mark.parametrize("option", ["--every=3", "--window=0.3s/1s"])
-def test_dropped_logs_are_not_fetched_again_and_nothing_is_said_of_them(
-    root: Path, workspace: Path, option: str
+def test_logs_that_were_passed_over_are_not_fetched_again_and_nothing_is_said_of_them(
+    root: Path, workspace: Path
 ) -> None:
     job = simulated(root, 20, layers=5)
-    first = recorded(root, workspace, option, "--mirror=kept")
+    first = recorded(root, workspace, "--every=3")
     dumped = rows_of(workspace / "profagent.db", job.name)
     files = mirrored(workspace, job.name)
-    again = recorded(root, workspace, option, "--mirror=kept", "--new")
+    again = recorded(root, workspace, "--every=3", "--new")
     assert mirrored(workspace, job.name) == files
     assert rows_of(workspace / "profagent.db", job.name) == dumped
     assert link_ledger(workspace / "profagent.db", job.name) == []
     earlier = [{"job": job.name, "session": 1, "inferences": first["sampling"]["kept"]}]
-    for later in (again, recorded(root, workspace, option, "--mirror=kept", "--new")):
+    for later in (again, recorded(root, workspace, "--every=3", "--new")):
         assert (later["earlier"], later["bytes"], later["sampling"]["sampled"]) == (earlier, 0, 0)
         assert later["simulated"]
-    # One that keeps everything finds them passed over by the session before, and does not fail on them.
+    # One that keeps everything finds them passed over by the session before.
     other = recorded(root, workspace, "--new")
     assert mirrored(workspace, job.name) == files
     assert other["earlier"] == earlier
 
 
-@pytest.mark.parametrize("option", [f"--schedule={SCHEDULE}", "--window=0.3s/1s"])
-@pytest.mark.parametrize("mirror", ["all", "kept"])
-def test_a_recording_that_was_killed_goes_on_with_its_grid(
-    root: Path, workspace: Path, tmp_path: Path, option: str, mirror: str
-) -> None:
+def test_a_recording_that_was_killed_goes_on_with_its_grid(root: Path, workspace: Path, tmp_path: Path) -> None:
     source = simulated(tmp_path / "source", INFERENCES, layers=5)
     job = GrowingJob(source, root, 5)
     names = sorted(job.paths("data/*") + job.paths("data/*.done"), key=lambda path: (_count(path), path))
     job.write("info.json.0")
     job.write("simulated")
-    arguments: tuple[str | Path, ...] = ("--workspace", workspace, option, f"--mirror={mirror}", "--backlog", "--json")
+    arguments = ("--workspace", workspace, f"--schedule={SCHEDULE}", "--backlog", "--json")
     database, third = workspace / "profagent.db", len(names) // 3
     with running("--root", root, "--quiet-after", "1") as board:
         for part, seen in ((0, third), (1, 2 * third)):
@@ -165,26 +119,20 @@ def test_a_recording_that_was_killed_goes_on_with_its_grid(
         ended = profagent("record", "--board", board.address, *arguments, "--until-finished")
     assert ended.code == 0, ended.err
     summary = ended.document
-    rows = rows_of(database, source.name)
-    kept = {row[PIC_COUNT] for row in rows["inferences"]}
-    assert rows == only(imported_rows(source, tmp_path / "copy"), kept.__contains__)
-    assert (summary["session"], summary["sampling"]["kept"]) == (1, len(kept))
-    if option.startswith("--schedule"):
-        assert kept == SCHEDULED
-    if mirror == "all":
-        assert mirrored(workspace, source.name) == content(source)
-    elif option.startswith("--schedule"):
-        assert counts_of(mirrored(workspace, source.name)) == kept
+    expected = only(imported_rows(source, tmp_path / "copy"), SCHEDULED.__contains__)
+    assert rows_of(database, source.name) == expected
+    assert (summary["session"], summary["sampling"]["kept"]) == (1, len(SCHEDULED))
+    assert mirrored(workspace, source.name) == content(source)
 
 
-def test_dropped_logs_count_as_delivered_on_the_board(root: Path, workspace: Path, tmp_path: Path) -> None:
+def test_logs_that_are_passed_over_count_as_delivered_on_the_board(root: Path, workspace: Path, tmp_path: Path) -> None:
     job = simulated(root, 20, layers=5)
     expected = only(imported_rows(job, tmp_path / "copy"), lambda count: count % 3 == 0)
     retain = ("--retain", "delivered", "--retain-for", "lab", "--state", tmp_path / "state")
     arguments: tuple[str | Path, ...] = ("--workspace", workspace, "--backlog", "--consumer", "lab")
     with (
         running("--root", root, "--quiet-after", "1", *retain) as board,
-        started("record", "--board", board.address, *arguments, "--every", "3", "--mirror", "kept") as host,
+        started("record", "--board", board.address, *arguments, "--every", "3") as host,
     ):
         # Names only: files go while they are listed.
         assert eventually(lambda: not any("aicore." in path.name for path in job.glob("data/*")))
@@ -202,11 +150,6 @@ def test_dropped_logs_count_as_delivered_on_the_board(root: Path, workspace: Pat
         (("--schedule", "wait=1"), "active must be given"),
         (("--schedule", "wait=1,active=1", "--every", "2"), "exclude each other"),
         (("--every", "0"), "0 is not in the range"),
-        (("--window", "60s"), "is no window"),
-        (("--window", "60s/10s"), "less than the whole"),
-        (("--window", "0s/10s"), "more than nothing"),
-        (("--window", "x/10s"), "is no duration"),
-        (("--mirror", "kept"), "says nothing alone"),
     ],
 )
 def test_a_choice_without_a_clear_meaning_is_refused(workspace: Path, arguments: tuple[str, ...], message: str) -> None:

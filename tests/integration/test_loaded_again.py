@@ -237,26 +237,3 @@ def test_a_copy_that_the_mirror_lost_after_its_log_was_deleted_is_a_loss(
     stretches = "SELECT stretch, complete FROM inferences WHERE current_pic_count = 0"
     assert query(desk.database, stretches) == [(0, 1)]
     assert query(desk.database, "SELECT count(*) FROM inferences") == [(2 * INFERENCES - 1,)]
-
-
-@pytest.mark.parametrize("retains", [True, False], ids=["deleted", "appended"])
-@pytest.mark.parametrize("mirror", ["all", "kept"])
-def test_what_a_window_kept_stays_when_its_model_is_loaded_again_outside_of_it(
-    mirror: str, *, retains: bool, program: Program, desk: Desk, root: Path, tmp_path: Path
-) -> None:
-    options = _options(root, tmp_path) if retains else ("--root", root, "--state", tmp_path / "state")
-    # The first load ends 220 ms after the hour, the second begins at 244 ms.
-    chosen = ("--json", "--window", "0.23s/3600s", f"--mirror={mirror}")
-    timed = "SELECT count(*) FROM inferences WHERE stretch = ? AND complete"
-    job, rows = program.whole.name, imported_rows(program.whole, tmp_path / "imported")
-    with running(*options) as board, desk.recording(board.address, *chosen) as host:
-        for load in (0, 1):
-            program.load(load)
-            assert eventually(lambda last=load: query(desk.database, timed, last) == [(INFERENCES,)])  # type: ignore[misc]
-            assert not retains or program.were_deleted()
-        assert eventually(lambda: rows_of(desk.database, job) == rows)
-        ended = host.interrupt()
-    assert ended.code == 0, ended.err
-    assert desk.mirror(job) == content(program.whole)
-    sampling = ended.document["sampling"]
-    assert (sampling["kept"], sampling["passed_over"], sampling["due"]) == (2 * INFERENCES, 0, 2 * INFERENCES)

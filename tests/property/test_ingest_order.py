@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from profagent.commands.counter_maps import simulated_map
 from profagent.formats.names import parse_log_name
-from profagent.formats.schedule import ByTime, EachNth, Keeping, Schedule
+from profagent.formats.schedule import EachNth, Keeping, Schedule
 from tests.fakes.dumps import Dump, assert_same, dump, imported
 from tests.fakes.job_copy import JobCopy
 from tests.fakes.small_job import SMALL_JOB, aicore_done
@@ -128,13 +128,7 @@ def test_any_order_and_any_restart_give_the_rows_of_an_import(acts: list[Act], r
             assert copy.mirror.read(path) == data
 
 
-# By step, and by the time that the last `.done` tells; some inferences have none.
-KEEPINGS = (
-    Schedule(wait=0, warmup=7, active=2),
-    EachNth(7),
-    ByTime(6_000, 1_000_000),
-    ByTime(1, 1_000_000),
-)
+KEEPINGS = (Schedule(wait=0, warmup=7, active=2), EachNth(7))
 
 
 @cache

@@ -17,7 +17,6 @@ from profagent.cli.running import tell
 from profagent.commands.backlog import not_copied_text
 from profagent.commands.board_record import exit_code_of
 from profagent.commands.durations import duration_s
-from profagent.commands.keeping import keeping_of
 from profagent.commands.labels import labels_of
 from profagent.commands.record import RecordOptions, record
 from profagent.commands.workspace import Workspace
@@ -25,12 +24,14 @@ from profagent.errors import UsageError
 from profagent.export.kept_loss import kept_loss_line
 from profagent.export.sampling_text import sampling_lines
 from profagent.export.table import printable
+from profagent.formats.schedule import EachNth, parse_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from profagent.commands.tunnelling import OverSsh
+    from profagent.formats.schedule import Keeping
     from profagent.link.credentials import Access
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -44,24 +45,16 @@ def _consumer(text: str) -> str:
 
 
 def _keeping(function: F) -> F:
-    """What chooses inferences, which the command is given as `keeping` and `drops`."""
+    """What chooses inferences, which the command is given as `keeping`."""
 
     @click.option("--schedule", metavar="K=N,…", help="Keep these: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
     @click.option("--every", type=click.IntRange(min=1), metavar="N", help="Keep the first inference, then each Nth.")
-    @click.option("--window", metavar="KEPT/EACH", help="Keep 10s/60s: what began in the first 10 s of each 60 s.")
-    @click.option(
-        "--mirror",
-        type=click.Choice(["all", "kept"]),
-        default="all",
-        show_default=True,
-        help="What of that stays on the disk: all files, or only those of inferences that are kept.",
-    )
     @functools.wraps(function)
-    def with_keeping(*, schedule: str | None, every: int | None, window: str | None, mirror: str, **others: Any) -> Any:
-        keeping = keeping_of(schedule, every, window)
-        if keeping is None and mirror == "kept":
-            raise UsageError("--mirror kept says nothing alone", hint="add --schedule, --every or --window")
-        return function(keeping=keeping, drops=mirror == "kept", **others)
+    def with_keeping(*, schedule: str | None, every: int | None, **others: Any) -> Any:
+        if schedule is not None and every is not None:
+            raise UsageError("--schedule and --every exclude each other", hint="give one of them")
+        keeping: Keeping | None = None if every is None else EachNth(every)
+        return function(keeping=keeping if schedule is None else parse_schedule(schedule), **others)
 
     return cast("F", with_keeping)
 

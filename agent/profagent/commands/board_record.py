@@ -19,9 +19,9 @@ from profagent.commands.remarks import LinkRemarks, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError
 from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
 from profagent.export.sampling_text import keeping_line
-from profagent.formats.schedule import US_PER_S
 from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss
 from profagent.link.credentials import BY_ADDRESS
+from profagent.link.pulse import US_PER_S
 from profagent.store.summaries import STOPPED_EARLY
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class RecordOptions:
 
     Deliveries are counted by `consumer` on the board; without it the host's name is in it.
     `from_now`: of JOBs that stand already only what begins after that is taken.
-    `keeping` and `drops` are those of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
+    `keeping` is that of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
     """
 
     addresses: tuple[str, ...]
@@ -64,7 +64,6 @@ class RecordOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     maps: CounterMaps = BUILT_IN
     keeping: Keeping | None = None
-    drops: bool = False
     access: Access = BY_ADDRESS
     consumer: str | None = None
     source: str = "record"
@@ -208,7 +207,6 @@ class BoardRecord:
                 labels=options.labels,
                 always_new=options.new,
                 keeping=options.keeping,
-                drops=options.drops,
                 beginnings=self._view.beginnings,
             ),
         )

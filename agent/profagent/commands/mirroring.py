@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profagent.commands.dropping import Dropping, may_drop
 from profagent.commands.lost_copies import LostCopies, together
 from profagent.commands.open_jobs import OpenJobs
-from profagent.commands.passing import WANTED_AGAIN, PassingLogs
 from profagent.commands.vouched import VouchedLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
-from profagent.ingest.changes import Chosen, LinkLedger, LogAdvanced, LogRemoved
+from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.local_stream import growing_kind
 from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
 from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of, logs_set_aside
@@ -37,25 +35,15 @@ class BoardMirrors:
     """The mirrors of one board's JOBs."""
 
     def __init__(
-        self,
-        workspace: Workspace,
-        identity: str,
-        counter_map: CounterMap | None,
-        *,
-        keeping: Keeping | None = None,
-        drops: bool = False,
+        self, workspace: Workspace, identity: str, counter_map: CounterMap | None, *, keeping: Keeping | None = None
     ) -> None:
-        """`keeping` chooses inferences; `drops`: what is passed over does not stay in the mirror."""
+        """`keeping` chooses inferences."""
         self.root = workspace.board_mirror(identity)
         self._superseded = workspace.superseded(identity)
         self._jobs = OpenJobs(workspace, identity, counter_map, keeping)
         self.refused: dict[str, UnsupportedBoardError] = {}
         self._vouched = VouchedLogs()
         self._lost = LostCopies()
-        self._drops = drops
-        self._passing = PassingLogs()
-        self._passed: set[int] = set()  # handles of logs that passed through before, and are held no longer
-        self._dropping = Dropping(self._jobs, wanted=drops)
 
     @property
     def intervals(self) -> dict[str, int | None]:
@@ -68,10 +56,8 @@ class BoardMirrors:
 
     def restore(self, logs: Iterable[CommittedLog]) -> None:
         """Drop what was not committed of data logs. Raises StoreError."""
-        for job, path, generation, offset, grows in logs:
+        for job, path, generation, offset in logs:
             self._jobs.of(job).mirror.restore(path, generation, offset)
-            if grows:
-                self._dropping.arrives(job, path)
 
     def begun(self, job: str, paths: Iterable[str], held: Mapping[str, HeldLog]) -> list[Change]:
         """Which of a batch's data logs have more in the mirror than is held: it is to come again. Raises StoreError."""
@@ -117,10 +103,6 @@ class BoardMirrors:
             if known is None or known.generation == 0:
                 holdings.append(Holding(log.handle))
                 continue
-            if not known.kept and self._has_passed(job, path, log, known):
-                holdings.append(Holding(log.handle, known.generation, known.size, known.digest or b""))
-                continue
-            self._dropping.arrives(job, path)
             self._lost.go_on(log.handle, known.lost)
             if not log.snapshot:
                 self._jobs.of(job).mirror.take_back(path, known.generation)
@@ -131,12 +113,12 @@ class BoardMirrors:
             elif digest is None:
                 holdings.append(Holding(log.handle, known.generation))
                 # A file without committed bytes may be gone for a moment: it is made anew when it begins again.
-                if known.kept and known.offset and known.lost is None:
+                if known.offset and known.lost is None:
                     lost += self._lost.add(log.handle, path, known)
             else:
                 answer = Holding(log.handle, known.generation, known.size, digest)
                 holdings.append(answer._replace(base=known.base, is_whole=known.digest == digest))
-                if known.kept and known.lost is None and known.digest not in (None, digest):
+                if known.lost is None and known.digest not in (None, digest):
                     lost += self._lost.add(log.handle, path, known)
                 if known.complete and known.digest == digest:
                     self._vouched.add(log.handle, known)
@@ -147,12 +129,6 @@ class BoardMirrors:
         self._jobs.begin_stream()
         self._vouched.clear()
         self._lost.clear()
-        self._passing.clear()
-        self._passed.clear()
-
-    def drop(self) -> None:
-        """Remove the files of what was passed over and committed. Raises StoreError."""
-        self._dropping.drop()
 
     def take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
         """Write events; returns their changes by JOB, and what can be acknowledged once that is durable.
@@ -189,7 +165,6 @@ class BoardMirrors:
     def forget(self) -> None:
         """Drop what is in memory: the state of each log is built again from its committed bytes."""
         self._jobs.close_all()
-        self._dropping.forget()
 
     def close(self) -> None:
         """Close the mirrors' files."""
@@ -199,26 +174,16 @@ class BoardMirrors:
         log, event = happened.log, happened.event
         assert log is not None, "only a Loss can be about no log"
         assert not isinstance(event, Loss), "it has no bytes"
-        job, path = self._jobs.of(log.job), checked_path(log.path)
-        is_known = self._vouched.is_known(log.handle, event)
-        if self._passes(job, log, path, event, is_known=is_known):
-            return self._passed_by(log, path, event, reached, is_known=is_known)
-        changes = self._mirrored(job, log, path, event, reached, is_known=is_known)
+        changes = self._mirrored(log, event, reached)
         if not log.base:
             return changes
         return (each._replace(base=log.base) if isinstance(each, LogAdvanced) else each for each in changes)
 
     def _mirrored(
-        self,
-        job: OpenJob,
-        log: FollowedLog,
-        path: str,
-        event: Started | Chunk | Completed | Removed,
-        reached: dict[int, Acknowledgement],
-        *,
-        is_known: bool,
+        self, log: FollowedLog, event: Started | Chunk | Completed | Removed, reached: dict[int, Acknowledgement]
     ) -> Iterable[Change]:
-        """An event of a log that stays in the mirror."""
+        job, path = self._jobs.of(log.job), checked_path(log.path)
+        is_known = self._vouched.is_known(log.handle, event)
         match event:
             case Started():
                 return self._started(job, log, path, event, is_known=is_known)
@@ -230,15 +195,11 @@ class BoardMirrors:
                     return list(job.decoder.append(path, event.generation, at, event.data))
             case Completed():
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
-                changes = [*job.decoder.confirm(path)] if is_known else self._completed(job, log, path, event)
-                self._dropping.has_arrived(log.job, path)
-                self._dropping.note(log.job, path)
-                return changes
+                return job.decoder.confirm(path) if is_known else self._completed(job, log, path, event)
             case Removed():
                 reached.pop(log.handle, None)
-                self._dropping.has_arrived(log.job, path)
-                if job.passes_over(path):
-                    return [Chosen(path, kept=False), LogRemoved(path)]
+                if not job.decoder.keeps(path):
+                    return [PassedOver(path), LogRemoved(path)]
                 entries = [LinkLedger(path, entry) for entry in removal_entry(event.sent, event.size)]
                 return [LogRemoved(path), *entries, *self._lost.settle(log, path, event, job.mirror)]
         return []
@@ -248,7 +209,6 @@ class BoardMirrors:
     ) -> Iterable[Change]:
         at = log.base + event.offset
         job.mirror.begin(path, event.generation, at, snapshot=log.snapshot)
-        self._dropping.arrives(log.job, path)
         if log.snapshot or is_known:
             return []
         changes: list[Change] = list(job.decoder.begin(path, event.generation, at))
@@ -262,7 +222,7 @@ class BoardMirrors:
         digest = None
         if not log.snapshot:
             changes += job.decoder.complete(path, event.generation, log.base + event.size, event.digest)
-        elif (content := job.finish_snapshot(path)) is not None:
+        elif (content := job.mirror.finish_snapshot(path)) is not None:
             changes += job.decoder.snapshot(path, event.generation, content, event.digest, size=event.size)
             # What was read back whole just now is not read once more.
             digest = digest_of(content) if len(content) == event.size else None
@@ -276,58 +236,3 @@ class BoardMirrors:
                 hint="check the disk of the host; the log is copied anew",
             )
         return [*changes, *self._lost.settle(log, path, event, job.mirror)]
-
-    def _has_passed(self, job: str, path: str, log: FollowedLog, known: HeldLog) -> bool:
-        """Whether a log was passed over and dropped, and no time was told since that keeps it: it need not come."""
-        mirror = self._jobs.of(job).mirror
-        if self._drops and known.complete:
-            self._dropping.note(job, path)
-            self.drop()
-        is_there = not known.complete or mirror.read(path, 0) is not None
-        has_passed = not is_there and not self._jobs.of(job).keeps_by_time(path)
-        if has_passed:
-            self._vouched.add(log.handle, known)
-            self._passed.add(log.handle)
-        return has_passed
-
-    def _passes(
-        self, job: OpenJob, log: FollowedLog, path: str, event: Started | Chunk | Completed | Removed, *, is_known: bool
-    ) -> bool:
-        """Whether the bytes of a log are dropped as they come."""
-        if isinstance(event, Started):
-            is_gone = log.handle in self._passed and (is_known or event.offset > 0)
-            is_dropped = self._drops and event.offset == 0 and may_drop(job, path)
-            if not is_gone and not is_dropped:
-                self._passing.forget(log.handle)
-                return False
-            self._passing.begin(event)
-        return log.handle in self._passing
-
-    def _passed_by(
-        self,
-        log: FollowedLog,
-        path: str,
-        event: Started | Chunk | Completed | Removed,
-        reached: dict[int, Acknowledgement],
-        *,
-        is_known: bool,
-    ) -> list[Change]:
-        match event:
-            case Chunk():
-                self._passing.take(event)
-            case Completed():
-                passed = self._passing.complete(log, path, event)
-                self._dropping.has_arrived(log.job, path)
-                if log.handle in self._passed and self._jobs.of(log.job).keeps_by_time(path):
-                    # The board keeps what is not acknowledged.
-                    reached.pop(log.handle, None)
-                    return [LinkLedger(path, WANTED_AGAIN)]
-                reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
-                self._dropping.note(log.job, path)  # it may have begun before it was known that it is passed over
-                return [] if is_known else passed
-            case Removed():
-                self._passing.forget(log.handle)
-                self._dropping.has_arrived(log.job, path)
-                reached.pop(log.handle, None)
-                return [Chosen(path, kept=False), LogRemoved(path)]
-        return []

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.commands.counter_maps import simulated_map
-from profagent.ingest.choosing import ChoosingDecoder
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.mirror import checked_path
 from profagent.link.messages import Chunk
@@ -25,30 +23,11 @@ if TYPE_CHECKING:
 REMEMBERED_JOBS = 16
 
 
-class OpenJob:
+class OpenJob(NamedTuple):
     """One JOB's mirror and decoder."""
 
-    def __init__(
-        self, mirror: JobMirror, counter_map: CounterMap | None, keeping: Keeping | None, interval: int | None
-    ) -> None:
-        self.mirror = mirror
-        decoder = partial(JobDecoder, counter_map=counter_map, marked_map=simulated_map())
-        self.choosing = None if keeping is None else ChoosingDecoder(mirror, keeping, interval, decoder)
-        self.decoder = self.choosing or decoder(mirror)
-
-    def passes_over(self, path: str) -> bool:
-        """Whether a log is passed over on purpose."""
-        return self.choosing is not None and self.choosing.keeps(path) is False
-
-    def keeps_by_time(self, path: str) -> bool:
-        """Whether a log is kept by the time of its inference."""
-        return self.choosing is not None and self.choosing.keeps_by_time(path)
-
-    def finish_snapshot(self, path: str) -> bytes | None:
-        """As the mirror's; what keeps an inference by its time stays beside what takes its place."""
-        if self.choosing is not None and self.choosing.told_kept_time(path):
-            self.mirror.copy_aside(path)
-        return self.mirror.finish_snapshot(path)
+    mirror: JobMirror
+    decoder: JobDecoder
 
 
 class OpenJobs:
@@ -73,7 +52,10 @@ class OpenJobs:
         job = self._jobs.get(name)
         if job is None:
             mirror, interval = self._workspace.job_mirror(self._identity, name), self.intervals.get(name)
-            job = self._jobs[name] = OpenJob(mirror, self._counter_map, self._keeping, interval)
+            decoder = JobDecoder(
+                mirror, self._counter_map, marked_map=simulated_map(), keeping=self._keeping, interval=interval
+            )
+            job = self._jobs[name] = OpenJob(mirror, decoder)
             if len(self._jobs) > REMEMBERED_JOBS:
                 self._jobs.popitem(last=False)[1].mirror.close()
         self._jobs.move_to_end(name)

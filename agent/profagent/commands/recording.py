@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from profagent.commands.clocks import clock_difference
-from profagent.commands.event_batch import EventBatch
 from profagent.commands.job_remarks import MOST_REMARKS, JobRemarks
 from profagent.commands.mirroring import BoardMirrors
 from profagent.commands.open_batch import OpenBatch
@@ -16,7 +15,6 @@ from profagent.commands.to_the_end import to_the_end
 from profagent.commands.unoffered import UnofferedLogs
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import LogKind, is_job_name, parse_log_name
-from profagent.formats.schedule import ByTime
 from profagent.ingest.changes import Entry, JobChanges, LogAnnounced
 from profagent.ingest.commit import commit
 from profagent.ingest.disk import has_room
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.store import Store
     from profagent.store.stored_session import HeldJob, HeldLog, StoredSession
+
+    Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
 
 
 class Recording:
@@ -85,9 +85,7 @@ class Recording:
         options, maps = self._options, self._options.maps
         counter_map = await asyncio.to_thread(lambda: maps.of(simulated=board.simulated, sdk=board.sdk_version))
         start = options.session_start(board, identity, address, counter_map)
-        self._opened = BoardMirrors(
-            self._workspace, identity, counter_map, keeping=options.keeping, drops=options.drops
-        )
+        self._opened = BoardMirrors(self._workspace, identity, counter_map, keeping=options.keeping)
         self._names = OpenBatch(self._workspace.open_batch(identity))
         self._session = await self._store.begin(start)
         self._begun_jobs = await self._session.begun_jobs()
@@ -189,11 +187,9 @@ class Recording:
         interval = await self.session.told_interval(job)
         self._mirrors.intervals[job] = self._jobs.told_interval(job) if interval is None else interval
 
-    async def take(
-        self, events: Sequence[Happened], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
-    ) -> Sequence[JobChanges]:
+    async def take(self, events: Sequence[Happened], acknowledge: Acknowledge) -> Sequence[JobChanges]:
         """Take events through the commit rule; returns what they meant. Raises StoreError, ProtocolError."""
-        batch = EventBatch(self, events, acknowledge)
+        batch = _EventBatch(self, events, acknowledge)
         try:
             if self._reached is None:
                 changes = await commit(batch, self.session)
@@ -204,7 +200,6 @@ class Recording:
             self._mirrors.forget()
             self._is_torn = True
             raise
-        await to_the_end(self._mirrors.drop)
         return changes
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
@@ -224,8 +219,6 @@ class Recording:
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             unsettled = sorted({*unsettled, *await self.session.unjudged_logs(name)})
-            if isinstance(self._options.keeping, ByTime):
-                unsettled = sorted({*unsettled, *await self.session.untimed_logs(name)})
             changes += await to_the_end(self._mirrors.assess, name, unsettled, orphans)
         batches = [*self._jobs.take(), JobChanges(name, self._jobs.directory(name), changes, state, caught_up)]
         await self.session.apply(batches)
@@ -330,3 +323,24 @@ class Recording:
     def note(self, job: str, entry: Entry) -> None:
         """Write an entry about a JOB with what is written next."""
         self._jobs.note(job, entry)
+
+
+class _EventBatch:
+    """Events that arrived together, as the commit rule sees them."""
+
+    def __init__(self, recording: Recording, events: Sequence[Happened], acknowledge: Acknowledge) -> None:
+        self._recording = recording
+        self._events = events
+        self._acknowledge = acknowledge
+        self._reached: list[Acknowledgement] = []
+        self.sync = recording.sync
+
+    async def write(self) -> Sequence[JobChanges]:
+        """Put the events into the mirrors; returns what they mean."""
+        changes, self._reached = await self._recording.write(self._events)
+        return changes
+
+    async def acknowledge(self) -> None:
+        """Tell the board what is durable."""
+        if self._reached:
+            await self._acknowledge(self._reached)

@@ -29,7 +29,7 @@ class RecordingOptions:
 
     `told` is what the JOBs' program was told to record, where this host knows that better than the board.
     `beginnings` knows what is from before the capture, and not taken; without it all is.
-    `keeping` chooses inferences; with `drops`, those passed over do not stay in the mirror either.
+    `keeping` chooses inferences.
     """
 
     now_us: Callable[[], int]
@@ -40,7 +40,6 @@ class RecordingOptions:
     job: str = ""
     told: Profiling | None = None
     keeping: Keeping | None = None
-    drops: bool = False
     beginnings: Beginnings | None = None
 
     def session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:

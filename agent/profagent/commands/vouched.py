@@ -20,7 +20,7 @@ class VouchedLogs:
         return handle in self._held
 
     def add(self, handle: int, known: HeldLog) -> None:
-        """A log is complete, and the mirror has the bytes that were committed, or they were passed over."""
+        """A log is complete, and the mirror has the bytes that were committed."""
         self._held[handle] = known
 
     def forget(self, handle: int) -> None:

@@ -1,4 +1,4 @@
-"""Which inferences a host keeps, on purpose: by a schedule of steps, each Nth, or a window of time. Pure.
+"""Which inferences a host keeps, on purpose: by a schedule of steps, or each Nth. Pure.
 
 A step is an inference of the program since its model was loaded, or, where the board's interval is known, the place in
 that grid of samples. It follows from a file's name alone, so a restart, another order of arrival and another host
@@ -15,10 +15,9 @@ from profagent.errors import UsageError
 if TYPE_CHECKING:
     from profagent.formats.names import InferenceKey
 
-__all__ = ["ByStep", "ByTime", "EachNth", "Keeping", "Schedule", "parse_schedule", "step_of"]
+__all__ = ["EachNth", "Keeping", "Schedule", "parse_schedule", "step_of"]
 
 EXAMPLE = "write it like skip_first=10,wait=5,warmup=2,active=3,repeat=4"
-US_PER_S = 1_000_000
 MOST_DIGITS = 9
 _LOWEST = {"skip_first": 0, "wait": 0, "warmup": 0, "active": 1, "repeat": 0}
 
@@ -61,25 +60,7 @@ class EachNth:
         return f"every {self.number}"
 
 
-ByStep = Schedule | EachNth
-
-
-@dataclass(frozen=True, slots=True)
-class ByTime:
-    """The first `kept_us` of each `period_us`, counted by the board's wall clock from 1970 on."""
-
-    kept_us: int
-    period_us: int
-
-    def keeps(self, start_us: int) -> bool:
-        """Whether an inference that began then is kept."""
-        return start_us % self.period_us < self.kept_us
-
-    def __str__(self) -> str:
-        return f"window {self.kept_us / US_PER_S:g}s/{self.period_us / US_PER_S:g}s"
-
-
-Keeping = ByStep | ByTime
+Keeping = Schedule | EachNth
 
 
 def step_of(inference: InferenceKey, interval: int | None) -> int:

@@ -91,11 +91,10 @@ class ProfilingKnown:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """Whether a log of an inference is kept; one that was passed over on purpose has no rows of its content."""
+class PassedOver:
+    """A log of an inference is passed over on purpose: it has no rows of its content."""
 
     path: str
-    kept: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +232,7 @@ Change = (
     | LogRemoved
     | FrequencyKnown
     | ProfilingKnown
-    | Chosen
+    | PassedOver
     | SimulatedKnown
     | LayersKnown
     | SegmentRecords

@@ -15,6 +15,7 @@ from profagent.formats.info_json import parse_info_json
 from profagent.formats.layers import LayerTable, parse_layer_info
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.formats.net_info import parse_net_info
+from profagent.formats.schedule import step_of
 from profagent.ingest.assess import assess, orphan_done
 from profagent.ingest.changes import (
     ContentLedger,
@@ -24,10 +25,10 @@ from profagent.ingest.changes import (
     LogAdvanced,
     LogJudged,
     LogReset,
+    PassedOver,
     SimulatedKnown,
 )
 from profagent.ingest.joins import layer_info_path, small_file
-from profagent.ingest.mirror import LARGEST_CONTENT_BYTES
 from profagent.ingest.states import DONE_SUFFIX, LogStates
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from profagent.formats.countermap import CounterMap
     from profagent.formats.done import Done
+    from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.datalog import DataLog
     from profagent.ingest.joins import JobFiles
@@ -60,9 +62,16 @@ class JobDecoder:
         *,
         marked_map: CounterMap | None = None,
         remembered_logs: int = REMEMBERED_LOGS,
+        keeping: Keeping | None = None,
+        interval: int | None = None,
     ) -> None:
-        """`marked_map` is for a JOB that turns out to be simulated, where no other map was given."""
+        """`marked_map` is for a JOB that turns out to be simulated, where no other map was given.
+
+        `keeping` chooses inferences, by steps of the board's `interval`, None where that is not known.
+        """
         self._files = files
+        self._keeping = keeping
+        self._interval = interval
         self._marked_map = marked_map
         self._is_marked = False
         # Files of which this decoder has told what they say of records.
@@ -71,13 +80,21 @@ class JobDecoder:
             counter_map = marked_map
         self._logs = LogStates(files, counter_map, remembered_logs)
 
+    def keeps(self, path: str) -> bool:
+        """Whether a log gets rows, which its name alone tells: any other was passed over on purpose."""
+        if self._keeping is None:
+            return True
+        name = parse_log_name(path)
+        inference = None if name is None else name.inference
+        return inference is None or self._keeping.keeps(step_of(inference, self._interval))
+
     def begin_stream(self) -> None:
         """A stream begins: what was told in an earlier one may have changed."""
         self._logs.told.clear()
 
     def expect(self, paths: Iterable[str]) -> None:
         """The board announces logs that are not held whole: a `.done` counts once the board has told it after that."""
-        for path in paths:
+        for path in filter(self.keeps, paths):
             name = parse_log_name(path)
             if name is not None and name.is_data and name.kind is not LogKind.ACL_API:
                 self._logs.expect(path)
@@ -86,7 +103,7 @@ class JobDecoder:
         """A small file is as it was held: a `.done` is not an earlier one."""
         data = path.removesuffix(DONE_SUFFIX)
         name = parse_log_name(data)
-        if name is not None and path != data and self._logs.confirm(data):
+        if name is not None and path != data and self.keeps(path) and self._logs.confirm(data):
             log = yield from self._logs.at(data, name, None)
             log = yield from self._logs.judged(log)
             yield self._assessed(log)
@@ -97,7 +114,9 @@ class JobDecoder:
         if offset == 0:
             yield LogReset(path)
             self._logs.forget(path)
-        if name is not None and name.is_data:
+        if not self.keeps(path):
+            yield PassedOver(path)
+        elif name is not None and name.is_data:
             yield from self._recall(name)
             if offset:
                 yield from self._gone_on(path, name)
@@ -109,13 +128,16 @@ class JobDecoder:
 
     def read_ahead(self, beginnings: Iterable[tuple[str, bytes]]) -> None:
         """Read the first bytes of data logs, given by path, that are about to come: many at a time cost less."""
-        named = ((parse_log_name(path), path, data) for path, data in beginnings)
+        named = ((parse_log_name(path), path, data) for path, data in beginnings if self.keeps(path))
         aicore = ((path, data) for name, path, data in named if name is not None and name.kind is LogKind.AICORE)
         self._logs.ahead.read(aicore, self._logs.counter_map)
 
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
         """Bytes of a data log at `offset`."""
         yield LogAdvanced(path, generation, offset + len(data))
+        if not self.keeps(path):
+            yield PassedOver(path)
+            return
         name = parse_log_name(path)
         if name is None or not name.is_data:
             return
@@ -127,41 +149,13 @@ class JobDecoder:
     def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
         """The board vouches for a data log: it has stopped changing and its `.done` parses."""
         name = parse_log_name(path)
-        if name is not None and name.is_data:
+        if name is not None and name.is_data and self.keeps(path):
             log = yield from self._logs.at(path, name, offset)
             log.settled = True
             self._logs.growing.discard(path)
             log = yield from self._logs.judged(log)
             yield self._assessed(log)
         yield LogAdvanced(path, generation, offset, complete=True, digest=digest)
-
-    def forget(self, path: str) -> None:
-        """Drop what is in memory of a log."""
-        self._logs.forget(path)
-
-    def is_announced(self, path: str) -> bool:
-        """Whether a data log has a `.done` that parses."""
-        return self._logs.done_of(path) is not None
-
-    def decode_again(self, path: str) -> Iterator[Change]:
-        """All rows of a data log that were not written, or are to be written anew, from its bytes."""
-        name = parse_log_name(path)
-        assert name is not None, "only data has rows"
-        self._logs.forget(path)
-        log = yield from self._logs.at_end(path, name)
-        log = yield from self._logs.judged(log)
-        yield self._assessed(log)
-
-    def remark_done(self, path: str) -> Change:
-        """What is odd about a `.done` that was not read when it came."""
-        data, name = self._files.read(path, LARGEST_CONTENT_BYTES + 1) or b"", parse_log_name(path)
-        assert name is not None, "only the runtime's files are chosen"
-        try:
-            _check_whole(path, data, is_whole=len(data) <= LARGEST_CONTENT_BYTES)
-            parse_done(data, name.kind, path)
-        except FormatError as error:
-            return ContentLedger(path, (_malformed(error),))
-        return ContentLedger(path, ())
 
     def has_done(self, path: str) -> bool:
         """Whether a `.done` that parses has been seen for a data log in use."""
@@ -178,6 +172,8 @@ class JobDecoder:
             yield from self._marked()
         elif name is None:
             yield ContentLedger(path, (Entry("note", "foreign-file", "not a file of the runtime: kept, not read"),))
+        elif not self.keeps(path):
+            yield PassedOver(path)
         else:
             is_whole = size in (None, len(data))
             yield from self._read(path, name, data, is_whole=is_whole, is_rewritten=generation > 1)
@@ -196,14 +192,14 @@ class JobDecoder:
 
     def end(self, unsettled: Iterable[str], orphans: Iterable[str]) -> Iterator[Change]:
         """The JOB has ended: assess data logs that never got complete, and `.done` files without data."""
-        for path in unsettled:
+        for path in filter(self.keeps, unsettled):
             name = parse_log_name(path)
             if name is not None and name.is_data:
                 log = yield from self._logs.at(path, name, None)
                 self._logs.settle(path)
                 log = yield from self._logs.judged(log)
                 yield self._assessed(log, ended=True)
-        for path in orphans:
+        for path in filter(self.keeps, orphans):
             done = self._logs.done_of(path.removesuffix(DONE_SUFFIX))
             if done is not None:
                 yield ContentLedger(path, (orphan_done(done.file_len),))
@@ -298,7 +294,7 @@ class JobDecoder:
 
     def _redecoded(self, of_model: str) -> Iterator[Change]:
         """Every aicore and aicpu log whose path holds `of_model`, once more."""
-        for path in self._files.names():
+        for path in filter(self.keeps, self._files.names()):
             name = parse_log_name(path) if of_model in path else None
             if name is None or not name.is_data or name.kind is LogKind.ACL_API:
                 continue

@@ -142,22 +142,6 @@ class JobMirror:
                 move(arrived, self._file(path))
             return data
 
-    def copy_aside(self, path: str) -> None:
-        """Keep a small file as it is besides, where `earlier` finds it: another is about to take its place."""
-        with self._trying(f"cannot write {path} into the mirror"):
-            data = content(self._file(path), LARGEST_CONTENT_BYTES)
-            if data is not None:
-                handle = make_anew(self._aside(path))
-                try:
-                    write_all(handle, 0, data)
-                finally:
-                    os.close(handle)
-
-    def earlier(self, path: str) -> bytes | None:
-        """What `copy_aside` kept; None where it kept nothing."""
-        with self._trying(f"cannot read {path} in the mirror"):
-            return content(self._aside(path), LARGEST_CONTENT_BYTES)
-
     def is_beyond(self, path: str, generation: int, offset: int) -> bool:
         """Whether anything of a data file came after `offset` bytes of a generation were committed."""
         size = self.size(path)
@@ -177,12 +161,6 @@ class JobMirror:
                 aside = Path(self._below(self._superseded, f"{path}.uncommitted"))
                 aside.parent.mkdir(parents=True, exist_ok=True)
                 file.replace(aside)
-
-    def remove(self, path: str) -> None:
-        """Remove a mirrored file, where there is one."""
-        self._forget(path)
-        with self._trying(f"cannot remove {path} from the mirror"):
-            Path(self._file(path)).unlink(missing_ok=True)
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
         """At most `size` bytes of a mirrored file from `start` on; None when there is no such file."""
@@ -298,9 +276,6 @@ class JobMirror:
                 self._folders.clear()
             self._folders.add(folder)
         return file
-
-    def _aside(self, path: str) -> str:
-        return self._below(self._superseded, f"{path}.kept")
 
     def _handle(self, path: str, file: str) -> int:
         handle = self._open.get(file)

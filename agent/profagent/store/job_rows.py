@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import (
     ApiRecords,
-    Chosen,
     ContentLedger,
     FrequencyKnown,
     InferenceTimed,
@@ -19,6 +18,7 @@ from profagent.ingest.changes import (
     LogRemoved,
     LogReset,
     LostCopy,
+    PassedOver,
     ProfilingKnown,
     Redecoded,
     SegmentRecords,
@@ -187,19 +187,20 @@ class JobRows:
             (change.interval, change.acl_json, self.job),
         )
 
-    def _choose(self, change: Chosen) -> None:
+    def _pass_over(self, change: PassedOver) -> None:
         row = self._logs.row(change.path)
-        if not change.kept and not row.is_new:
-            # Also of one that was passed over before: a `.done` that was never committed may have chosen otherwise.
+        if not row.is_new:
+            # Also of one that was passed over before: a session that chose otherwise may have gone on with it.
             self._void_records(row, change.path, keeps_parts=False)
             self._ledger.void(row)
-        if row.kept == change.kept:
+        if not row.kept:
             return
-        row.kept = change.kept
-        self._connection.execute("UPDATE log SET kept = ? WHERE log = ?", (int(change.kept), row.log))
+        row.kept = False
+        self._figures.touch(change.path)
+        self._connection.execute("UPDATE log SET kept = 0 WHERE log = ?", (row.log,))
         name = parse_log_name(change.path)
         if row.model is not None and name is not None and name.inference is not None:
-            self._samples.choose(row.model, name, kept=change.kept)
+            self._samples.pass_over(row.model, name)
 
     def _mark_simulated(self, change: SimulatedKnown) -> None:
         self._connection.execute(
@@ -226,7 +227,7 @@ class JobRows:
         LogRemoved: _remove,
         FrequencyKnown: _set_frequency,
         ProfilingKnown: _set_profiling,
-        Chosen: _choose,
+        PassedOver: _pass_over,
         SimulatedKnown: _mark_simulated,
         LayersKnown: _replace_layers,
         SegmentRecords: _add_segments,

@@ -85,14 +85,14 @@ class SampleRows:
         if len(known.recent) > REMEMBERED_SAMPLES:
             known.recent.popitem(last=False)
 
-    def choose(self, model: int, name: LogName, *, kept: bool) -> None:
-        """Whether an inference is kept; one that is not was passed over on purpose."""
+    def pass_over(self, model: int, name: LogName) -> None:
+        """An inference is passed over on purpose."""
         changed = self._connection.execute(
-            "UPDATE sample SET kept = ?1 WHERE model = ?2 AND current_pic_count = ?3 AND kept <> ?1",
-            (int(kept), model, min(name.current_pic_count or 0, LARGEST_INTEGER)),
+            "UPDATE sample SET kept = 0 WHERE model = ? AND current_pic_count = ? AND kept",
+            (model, min(name.current_pic_count or 0, LARGEST_INTEGER)),
         ).rowcount
         if changed:
-            self._model(model).passed_over += -1 if kept else 1
+            self._model(model).passed_over += 1
             self._touched.add(model)
 
     def touch(self, model: int) -> None:

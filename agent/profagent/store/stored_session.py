@@ -37,11 +37,6 @@ _ORPHANS = (
     " AND d.generation > 0 AND NOT EXISTS (SELECT 1 FROM log x"
     " WHERE x.job = d.job AND x.path = substr(d.path, 1, length(d.path) - 5) AND x.generation > 0)"
 )
-_UNTIMED = (
-    "SELECT path FROM log l JOIN job USING (job) WHERE board = ? AND job.name = ? AND kept"
-    " AND kind IN ('aicore', 'aicpu') AND NOT EXISTS"
-    " (SELECT 1 FROM segment g JOIN inference i USING (inference) WHERE g.log = l.log AND i.complete)"
-)
 _BEGUN = (
     "SELECT path, offset FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete = 0 AND kept"
     " AND kind IN ('aicore', 'aicpu', 'acl_api')"
@@ -52,12 +47,12 @@ _DELETED = (
 )
 # What was removed may have been made anew for a while, and need not come again.
 _UNFINISHED = (
-    "SELECT j.name, l.path, l.generation, l.offset, l.complete = 0 FROM log l JOIN job j USING (job)"
+    "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
     " WHERE j.board = ? AND (l.complete = 0 OR l.complete = 2 AND l.digest IS NULL)"
     " AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
 )
 _AT_PATH = (
-    "SELECT j.name, l.path, l.generation, l.offset, l.complete = 0 FROM log l JOIN job j USING (job)"
+    "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
     " WHERE j.board = ? AND j.name = ? AND l.path = ? AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
 )
 # As the board's daemon sees it (format page 1): calls that are complete tell an unloading, empty logs are no matter.
@@ -75,15 +70,14 @@ _STANDING = "SELECT name, directory, state, caught_up FROM job WHERE board = ? A
 class HeldLog:
     """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest.
 
-    One that is not `kept` was passed over on purpose, and its bytes may have been dropped. The generation, and what the
-    digest is of, begins at byte `base`. `lost` is what the mirror lost of it before, until that is settled.
+    The generation, and what the digest is of, begins at byte `base`. `lost` is what the mirror lost of it before, until
+    that is settled.
     """
 
     generation: int
     offset: int
     complete: bool
     digest: bytes | None = None
-    kept: bool = True
     base: int = 0
     lost: LostCopy | None = None
 
@@ -104,13 +98,12 @@ class HeldJob:
 
 
 class CommittedLog(NamedTuple):
-    """What is committed of a data log; whether more of it may come."""
+    """What is committed of a data log."""
 
     job: str
     path: str
     generation: int
     offset: int
-    grows: bool
 
 
 class StoredSession:
@@ -207,10 +200,6 @@ class StoredSession:
         """Note where the runtime's ring of calls may have overflowed."""
         await self._store.run(note_full_rings, self.number, self.board, job)
 
-    async def untimed_logs(self, job: str) -> list[str]:
-        """Logs of a JOB that were not passed over, and have no rows of an inference whose `.done` is known."""
-        return await self._paths(_UNTIMED, job)
-
     async def note_samples(self, job: str) -> None:
         """Note which samples came late or never, as far as that is known."""
         await self._store.run(note_samples, self.number, self.board, job)
@@ -250,12 +239,12 @@ def _held(connection: sqlite3.Connection, board: int, job: str, paths: Iterable[
         page = stored[start : start + PATHS_PER_QUERY]
         marks = ",".join("?" * len(page))
         rows = connection.execute(
-            "SELECT path, generation, offset, complete = 1, digest, kept, base, lost_size, lost_digest FROM log"  # noqa: S608 - question marks only
+            "SELECT path, generation, offset, complete = 1, digest, base, lost_size, lost_digest FROM log"  # noqa: S608 - question marks only
             f" WHERE job = (SELECT job FROM job WHERE board = ? AND name = ?) AND path IN ({marks})",
             (board, job, *page),
         )
-        for stored_path, generation, offset, complete, digest, kept, base, lost_size, lost_digest in rows:
+        for stored_path, generation, offset, complete, digest, base, lost_size, lost_digest in rows:
             path = by_stored[stored_path]
             lost = LostCopy(path, lost_size, lost_digest) if lost_size else None
-            found[path] = HeldLog(generation, offset, bool(complete), digest, bool(kept), base, lost)
+            found[path] = HeldLog(generation, offset, bool(complete), digest, base, lost)
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,8 @@ from profagent.commands.mirroring import BoardMirrors
 from profagent.commands.open_jobs import REMEMBERED_JOBS
 from profagent.commands.workspace import Workspace
 from profagent.errors import ProtocolError
-from profagent.formats.schedule import ByTime
 from profagent.ingest.changes import (
     Change,
-    Chosen,
     ContentLedger,
     LinkLedger,
     LogAdvanced,
@@ -192,91 +189,6 @@ def test_what_is_held_is_told_with_its_digest(mirrors: BoardMirrors) -> None:
     assert lost == []
 
 
-@pytest.mark.parametrize("is_complete", [False, True], ids=["growing", "complete"])
-@pytest.mark.parametrize("is_announced_first", [False, True], ids=["announced later", "announced first"])
-@pytest.mark.parametrize("is_restarted", [False, True], ids=["link", "restart"])
-def test_what_is_passed_over_before_the_board_goes_on_with_it_stays_until_then(
-    tmp_path: Path, is_complete: bool, is_announced_first: bool, is_restarted: bool
-) -> None:
-    mirrors = _keeping_little(tmp_path)
-    _arrived(mirrors)
-    if is_complete:
-        mirrors.take(_events(Completed(1, 1, len(DATA), digest_of(DATA))))
-    if is_restarted:
-        mirrors.close()
-        mirrors = _keeping_little(tmp_path)
-        mirrors.restore([] if is_complete else [CommittedLog(JOB, PATH, 1, len(DATA), grows=True)])
-    mirrors.begin_stream()
-    held = HeldLog(1, len(DATA), is_complete, digest_of(DATA))
-    if is_announced_first:
-        mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
-    _done_arrived(mirrors)
-    if not is_announced_first:
-        # Whether it is kept has been told by now.
-        ((holding,), lost) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: replace(held, kept=False)})
-        assert (holding.offset, lost) == (len(DATA), [])
-    events = _events(Started(1, 1, len(DATA), "same"), Completed(1, 1, len(DATA), digest_of(DATA)))
-    changes, reached = mirrors.take(events)
-    assert reached == [Acknowledgement(1, 1, len(DATA), complete=True)]
-    assert not any(isinstance(change, SegmentRecords) for change in changes[JOB])
-    mirrors.drop()
-    assert [path.name for path in (mirrors.root / JOB / "data").iterdir()] == [Path(f"{PATH}.done").name]
-    mirrors.close()
-
-
-def test_a_log_that_was_dropped_is_fetched_again_when_a_later_time_of_its_inference_is_kept(tmp_path: Path) -> None:
-    mirrors = _keeping_little(tmp_path)
-    _done_arrived(mirrors)
-    for event in (Started(1, 1, 0, "new"), Chunk(1, 1, 0, DATA, 0), Completed(1, 1, len(DATA), digest_of(DATA))):
-        mirrors.take(_events(event))
-    held = HeldLog(1, len(DATA), complete=True, digest=digest_of(DATA), kept=False)
-    # It goes on before its new time is known, and is not told as delivered.
-    mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
-    mirrors.take(_events(Started(1, 1, len(DATA), "same"), Chunk(1, 1, len(DATA), MORE, 0)))
-    _done_arrived(mirrors, 1_000_000, generation=2)
-    whole = DATA + MORE
-    changes, reached = mirrors.take(_events(Completed(1, 1, len(whole), digest_of(whole)), offset=len(whole)))
-    assert (_told(changes[JOB]), reached) == ([("note", "wanted-again")], [])
-    mirrors.begin_stream()
-    ((holding,), lost) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
-    assert (holding.generation, holding.offset, lost) == (1, 0, [])
-    changes, _ = mirrors.take(_events(Started(1, 1, 0, "same"), Chunk(1, 1, 0, DATA, 0)))
-    assert (mirrors.root / JOB / PATH).read_bytes() == DATA
-    assert Chosen(PATH, kept=True) in changes[JOB]
-    assert any(isinstance(change, SegmentRecords) for change in changes[JOB])
-    mirrors.close()
-
-
-def _keeping_little(folder: Path) -> BoardMirrors:
-    """What keeps in the mirror what began in the first microsecond of a millisecond."""
-    return BoardMirrors(Workspace(folder), "board-1", None, keeping=ByTime(1, 1_000), drops=True)
-
-
-def _done_arrived(mirrors: BoardMirrors, start_us: int = 500, generation: int = 1) -> None:
-    """The time of an inference, that of one that is passed over unless it is said otherwise."""
-    told = b"file_len:%d\nstart_time:%d\nend_time:%d\ncache_hit:3\ncache_mis:1\n"
-    done = told % (len(DATA), start_us, start_us + 400)
-    log = FollowedLog(2, JOB, f"{PATH}.done".encode(), snapshot=True, generation=generation, offset=len(done))
-    start = Started(2, generation, 0, "rewritten" if generation > 1 else "new")
-    events = (start, Chunk(2, generation, 0, done, 0), Completed(2, generation, len(done), digest_of(done)))
-    mirrors.take([Happened(JOB, log, event) for event in events])
-    mirrors.drop()
-
-
-def test_what_had_come_of_a_log_that_is_passed_over_since_does_not_stay(tmp_path: Path) -> None:
-    mirrors = _keeping_little(tmp_path)
-    mirrors.take(_events(Started(1, 1, 0, "new")))
-    mirrors.begin_stream()
-    assert (mirrors.root / JOB / PATH).exists()
-    _done_arrived(mirrors)
-    mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(1, 0, complete=False)})
-    again = (Started(1, 1, 0, "same"), Chunk(1, 1, 0, DATA, 0), Completed(1, 1, len(DATA), digest_of(DATA)))
-    mirrors.take(_events(*again))
-    mirrors.drop()
-    assert not (mirrors.root / JOB / PATH).exists()
-    mirrors.close()
-
-
 def test_a_log_that_the_mirror_does_not_have_is_fetched_again(mirrors: BoardMirrors) -> None:
     ((holding,), changes) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(3, 256, complete=True)})
     assert (holding.generation, holding.offset) == (3, 0)
@@ -365,7 +277,7 @@ def test_a_log_of_which_nothing_was_committed_may_be_gone(mirrors: BoardMirrors)
 
 def test_what_was_not_committed_is_cut(mirrors: BoardMirrors) -> None:
     _arrived(mirrors)
-    mirrors.restore([CommittedLog(JOB, path, 1, size, grows=True) for path, size in ((PATH, 256), (aicore_path(1), 0))])
+    mirrors.restore([CommittedLog(JOB, path, 1, size) for path, size in ((PATH, 256), (aicore_path(1), 0))])
     assert (mirrors.root / JOB / PATH).read_bytes() == DATA[:256]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from profagent.errors import UsageError
 from profagent.formats.names import InferenceKey
-from profagent.formats.schedule import ByTime, EachNth, Schedule, parse_schedule, step_of
+from profagent.formats.schedule import EachNth, Schedule, parse_schedule, step_of
 
 
 def kept(choice: Schedule | EachNth, steps: int) -> list[int]:
@@ -63,16 +63,7 @@ def test_a_schedule_without_a_clear_meaning_is_refused(text: str, part: str) -> 
 def test_a_schedule_says_itself() -> None:
     assert str(parse_schedule("wait=5,active=3")) == "schedule skip_first=0,wait=5,warmup=0,active=3,repeat=0"
     assert str(parse_schedule(str(parse_schedule("wait=5,active=3")).removeprefix("schedule "))).endswith("repeat=0")
-    assert (str(EachNth(10)), str(ByTime(10_000_000, 60_000_000))) == ("every 10", "window 10s/60s")
-
-
-def test_a_window_begins_with_each_period_of_the_boards_clock() -> None:
-    window = ByTime(10_000_000, 60_000_000)
-    minute = 1_767_225_600_000_000
-    assert [window.keeps(minute + second * 1_000_000) for second in (0, 9, 10, 59, 60, 69, 70)] == [
-        *(True, True, False, False),
-        *(True, True, False),
-    ]
+    assert str(EachNth(10)) == "every 10"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from profagent.formats.done import Done
 from profagent.ingest.assess import RING_CALLS
-from profagent.ingest.changes import Chosen, ContentLedger, InferenceTimed
+from profagent.ingest.changes import ContentLedger, InferenceTimed, PassedOver
 from profagent.store.rings import most_calls_between, note_full_rings
 from tests.unit.store.rows import AICORE, CALLS, JOB, Rows, aicore, calls, name_of
 
@@ -93,5 +93,5 @@ def test_calls_of_other_models_are_not_counted(rows: Rows) -> None:
 def test_flushes_at_samples_that_were_passed_over_are_not_known(rows: Rows) -> None:
     path = "data/aicore.0.m.3.0.1.1.0"
     fill(rows, 600)
-    rows.apply(aicore(path), Chosen(path, kept=False))
+    rows.apply(aicore(path), PassedOver(path))
     assert noted(rows) == []

@@ -11,12 +11,12 @@ from profagent.formats.done import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import (
     Change,
-    Chosen,
     Entry,
     InferenceTimed,
     JobChanges,
     LinkLedger,
     LogAdvanced,
+    PassedOver,
     ProfilingKnown,
 )
 from profagent.store.sampling import LATE, MISMATCH, MOST_NOTES, NEVER_CAME, note_samples, sampling_of
@@ -223,7 +223,7 @@ def test_what_is_passed_over_on_purpose_was_sampled_and_has_no_rows(rows: Rows) 
     rows.apply(TOLD)
     rows.apply(LogAdvanced(path(0), 1, 512), aicore(path(0)))
     rows.apply(LogAdvanced(path(10), 1, 512), aicore(path(10)))
-    rows.apply(Chosen(path(10), kept=False), Chosen(path(10, end=".done"), kept=False))
+    rows.apply(PassedOver(path(10)), PassedOver(path(10, end=".done")))
     found = sampling_of(rows.connection, 1)
     assert (found["sampled"], found["due"], found["kept"], found["passed_over"]) == (2, 2, 1, 1)
     assert rows.query("SELECT current_pic_count FROM inferences") == [(0,)]
