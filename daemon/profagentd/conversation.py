@@ -139,7 +139,6 @@ class Conversation:
     async def _talk(self) -> None:
         opened = await requests.opening(self._incoming)
         role = self._caller.role.name.lower()
-        self._stream.client_minor = opened.protocol.minor
         _LOGGER.info("%s (%s) follows: %s, %s", opened.consumer, opened.client, self._caller, role)
         welcome = messages.welcome(self._site.describe(), self._caller.role, int(HEARTBEAT_S * US_PER_S))
         await self._write(wire.ServerMessage(welcome=welcome))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
-import zlib
 from typing import TYPE_CHECKING, Any, Callable
 
 from profagent_wire.v1 import board_pb2 as wire
@@ -26,10 +24,9 @@ if TYPE_CHECKING:
     from profagentd.usage import Usage
 
 PROTOCOL_MAJOR = 1
-PROTOCOL_MINOR = 3
+PROTOCOL_MINOR = 0
 
 _BATCH_EVENTS = 1000
-_CHUNK_POSITION = struct.Struct("<QQQ")
 
 
 def protocol() -> wire.ProtocolVersion:
@@ -92,7 +89,7 @@ def heartbeat(used: Usage, now: Moment, lag_bytes: int) -> wire.Heartbeat:
     )
 
 
-def batches(events: Iterable[Event], largest_bytes: int, *, with_crc: bool) -> Iterator[wire.ServerMessage]:
+def batches(events: Iterable[Event], largest_bytes: int) -> Iterator[wire.ServerMessage]:
     """The events in order, in messages with so many bytes of logs at most, or one chunk."""
     message, size, count = wire.ServerMessage(), 0, 0
     add = message.batch.events.add
@@ -103,10 +100,7 @@ def batches(events: Iterable[Event], largest_bytes: int, *, with_crc: bool) -> I
             message, size, count = wire.ServerMessage(), 0, 0
             add = message.batch.events.add
         # Filled in where it stands: one that is made apart and put in is copied, which costs thrice as much.
-        said = add()
-        _PUT[type(event)](event, said)
-        if with_crc and said.HasField("chunk"):
-            _put_crc(said.chunk)
+        _PUT[type(event)](event, add())
         size += weight
         count += 1
     if count:
@@ -138,10 +132,6 @@ def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention:
 def _put_chunk(event: Chunk, event_said: wire.Event) -> None:
     said = event_said.chunk
     said.handle, said.generation, said.offset, said.data = event
-
-
-def _put_crc(said: wire.Chunk) -> None:
-    said.crc = zlib.crc32(said.data, zlib.crc32(_CHUNK_POSITION.pack(said.handle, said.generation, said.offset)))
 
 
 def _put_started(event: Started, event_said: wire.Event) -> None:

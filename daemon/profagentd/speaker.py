@@ -185,7 +185,7 @@ class Speaker:
 
     async def _announce(self) -> bool:
         now, announcer = self._site.clock.monotonic(), self._stream.announcer
-        made = announcer.take_made(now) if self._stream.takes_unasked else []
+        made = announcer.take_made(now)
         await self._announce_logs(made)
         names = announcer.next_names(self._site.clock.monotonic())
         if names is None:
@@ -258,7 +258,7 @@ class Speaker:
         return deque(self._messages(events))
 
     def _messages(self, events: Iterable[Event]) -> Iterable[wire.ServerMessage]:
-        return messages.batches(events, self._size.limit, with_crc=not self._stream.takes_unasked)
+        return messages.batches(events, self._size.limit)
 
     async def _send(self, waiting: deque[wire.ServerMessage]) -> None:
         """Send messages; a client that does not read keeps us here, with no more in memory than them."""

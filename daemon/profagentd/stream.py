@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from profagentd.log import Log
     from profagentd.opening import Fingerprint, Place
 
-# Clients of this minor version and later take logs unasked, and need no check values of chunks.
-UNASKED_MINOR = 2
 _HINT = Touch.HINT
 
 
@@ -34,7 +32,6 @@ class Stream:
         self.logs, self._names = budgets.logs.share(), budgets.names.share()
         self.sending_bytes = budgets.sending_bytes.share()
         self.window = Window(self.logs)
-        self.client_minor = 0  # the version that the client speaks
         self.away: set[bytes] = set()  # roots that do not answer
         self._aside: list[Log] = []  # logs on them whose turn it is
         self.followed_again = 0  # JOBs that the client followed before
@@ -131,11 +128,6 @@ class Stream:
         self.window.answered(log, skip=skip, generation=generation, offset=offset, prefix_digest=prefix_digest)
         if was_unasked and generation and not skip:
             view.caught_up_told = False  # it was told too early
-
-    @property
-    def takes_unasked(self) -> bool:
-        """Whether logs may come unasked, and chunks without check values of their own."""
-        return self.client_minor >= UNASKED_MINOR
 
     def job_handle(self, name: str) -> int:
         """The handle of the JOB of this name; 0 when there is none any more."""

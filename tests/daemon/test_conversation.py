@@ -81,7 +81,7 @@ async def test_the_welcome_comes_first_and_describes_the_board(client: Client, t
     await client.until(lambda: client.welcome is not None)
     assert client.welcome is not None
     assert client.welcome.heartbeat_us == 4_000_000
-    assert client.welcome.description.protocol == wire.ProtocolVersion(major=1, minor=3)
+    assert client.welcome.description.protocol == wire.ProtocolVersion(major=1, minor=0)
     assert list(client.welcome.description.roots) == [str(tmp_path)]
     assert not client.is_listed
 
@@ -103,7 +103,7 @@ async def test_another_major_version_is_refused_with_both_versions(client: Clien
     code, text = await refused(client, open_message(major=2, minor=7))
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert "2.7" in text
-    assert "1.3" in text
+    assert "1.0" in text
 
 
 async def test_another_minor_version_is_welcome(client: Client) -> None:

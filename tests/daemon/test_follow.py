@@ -15,7 +15,7 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, job_name, make_job, running
 from tests.daemon.own_daemon import own_daemon
-from tests.daemon.wire_client import UNASKED_MINOR, WINDOW, Client, connect, following
+from tests.daemon.wire_client import WINDOW, Client, connect, following
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"
 NAME = "aicore.0.model.3.0.1.1.0"
@@ -120,12 +120,10 @@ async def test_a_complete_log_may_grow_again(client: Client, tmp_path: Path) -> 
     assert client.copy(NAME).generation == 1
 
 
-@pytest.mark.parametrize("minor", [0, UNASKED_MINOR])
-async def test_a_log_that_is_made_comes_unasked_to_a_client_that_knows_of_that(minor: int, tmp_path: Path) -> None:
+async def test_a_log_that_is_made_comes_unasked(tmp_path: Path) -> None:
     job = make_job(tmp_path / "root")
     with running("--root", tmp_path / "root") as daemon:
         async with following(daemon.address) as client:
-            client.minor = minor
             await client.start()
             await client.until(lambda: job.name in client.jobs and client.jobs[job.name].caught_up)
             # The first of a model is looked at with the model's tables.
@@ -140,8 +138,7 @@ async def test_a_log_that_is_made_comes_unasked_to_a_client_that_knows_of_that(m
             (tmp_path / "another").replace(job / "data" / NAME)
             await client.until(holds(client, job))
             assert client.copy(NAME).starts == [wire.START_REASON_NEW, wire.START_REASON_DIFFERENT]
-            logs = [client.key(name) for name in (NAME, f"{NAME}.done", NAME)]
-            assert client.unasked == (logs if minor == UNASKED_MINOR else [])
+            assert client.unasked == [client.key(name) for name in (NAME, f"{NAME}.done", NAME)]
 
 
 async def test_a_rewritten_snapshot_is_sent_again_whole(client: Client, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from profagentd.following import STABLE_S
 from profagentd.opening import Place
 from profagentd.speaker import ANSWER_S, CHOICE_S, LENIENCE_S, Speaker
 from profagentd.state import Activity, JobState
-from profagentd.stream import UNASKED_MINOR, Stream
+from profagentd.stream import Stream
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import make_job
 from tests.fakes.hung_mount import hung_mount
@@ -114,25 +114,17 @@ async def test_it_is_sent_without_them_when_no_answer_comes(said: Said) -> None:
     assert len(said.sizes()) == 1
 
 
-@pytest.mark.parametrize("minor", [UNASKED_MINOR - 1, UNASKED_MINOR])
-async def test_a_log_that_was_made_is_sent_with_its_announcement_to_a_client_that_knows_of_that(
-    said: Said, minor: int
-) -> None:
-    said.stream.client_minor = minor
+async def test_a_log_that_was_made_is_sent_with_its_announcement(said: Said) -> None:
     said.grow(NEW, touch=Touch.MADE)
-    is_unasked = minor == UNASKED_MINOR
-    assert await said.turn() == ["announced", "batch"][: 1 + is_unasked]
-    assert [log.unasked for log in said.messages[0].announced.logs] == [is_unasked]
+    assert await said.turn() == ["announced", "batch"]
+    assert [log.unasked for log in said.messages[0].announced.logs] == [True]
     said.answer()
     await said.turn()
     said.grow(KNOWN)
     assert await said.turn() == ["batch"]
-    (crc,) = (event.chunk.crc for event in said.messages[0].batch.events if event.HasField("chunk"))
-    assert (crc == 0) == is_unasked
 
 
 async def test_what_is_made_and_is_no_file_is_told_once_however_often(said: Said) -> None:
-    said.stream.client_minor = UNASKED_MINOR
     (said.directory / NEW.decode()).mkdir()
     losses = []
     for _ in range(3):
@@ -165,7 +157,6 @@ async def test_a_client_that_has_chosen_is_waited_for_no_longer(said: Said) -> N
 async def test_what_came_unasked_is_not_had_before_the_client_has_said_whether_it_takes_it(
     said: Said, *, is_contested: bool
 ) -> None:
-    said.stream.client_minor = UNASKED_MINOR
     said.grow(NEW, touch=Touch.MADE)
     assert await said.turn() == ["announced", "batch"]
     (log,) = said.messages[0].announced.logs
@@ -197,7 +188,7 @@ async def test_of_a_job_that_is_not_there_nothing_is_told_until_it_is_known_to_b
     missed, elsewhere = said.board.missed_places, said.directory.with_name("elsewhere")
     said.directory.rename(elsewhere)
     (elsewhere / NEW.decode()).write_bytes(b"record")
-    said.stream.names_changed(said.job, {KNOWN: Touch.WRITTEN, NEW: Touch.MADE})
+    said.stream.names_changed(said.job, dict.fromkeys((KNOWN, NEW), Touch.WRITTEN))
     said.clock.now += ANSWER_S
     while await said.turn():
         assert not said.messages

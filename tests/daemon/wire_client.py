@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import struct
-import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,7 +23,6 @@ PATIENCE_S = 40.0
 WINDOW = 4096
 PAGE = 1000
 CHUNK_BYTES = 256 * 1024
-UNASKED_MINOR = 2
 
 Key = tuple[str, bytes]
 
@@ -40,7 +37,7 @@ def message(**parts: object) -> wire.ClientMessage:
     return wire.ClientMessage(**parts)  # type: ignore[arg-type]
 
 
-def open_message(consumer: str = "test", major: int = 1, minor: int = 3) -> wire.ClientMessage:
+def open_message(consumer: str = "test", major: int = 1, minor: int = 0) -> wire.ClientMessage:
     """The first message of a stream."""
     version = wire.ProtocolVersion(major=major, minor=minor)
     return message(open=wire.Open(protocol=version, consumer=consumer, client="wire_client 1"))
@@ -62,11 +59,10 @@ class Copy:
 
 
 class Client:
-    """One Follow stream, by default of today's version. `wants` decides what is answered to an announced log."""
+    """One Follow stream. `wants` decides what is answered to an announced log."""
 
     def __init__(self, call: grpc.aio.StreamStreamCall[Any, Any]) -> None:
         self.call = call
-        self.minor = 3
         self.unasked: list[Key] = []
         self.copies: dict[Key, Copy] = {}
         self.jobs: dict[str, wire.JobStatus] = {}
@@ -90,7 +86,7 @@ class Client:
 
     async def start(self, consumer: str = "test") -> None:
         """Open the stream."""
-        await self.say(open_message(consumer, minor=self.minor))
+        await self.say(open_message(consumer))
 
     async def say(self, said: wire.ClientMessage) -> None:
         """Send a message, unless the server was asked to end the stream: gRPC would then hide its status by its own."""
@@ -175,7 +171,6 @@ class Client:
             self._open[log.handle] = key
             holding = self._holding(log, key)
             if log.unasked:
-                assert self.minor >= UNASKED_MINOR
                 self.unasked.append(key)
             if not log.unasked or holding.skip or holding.generation:
                 holdings.append(holding)
@@ -232,8 +227,6 @@ class Client:
         copy = self.copies[self._open[chunk.handle]]
         assert 0 < len(chunk.data) <= CHUNK_BYTES
         assert (chunk.generation, chunk.offset) == (copy.generation, len(copy.data))
-        position = struct.pack("<QQQ", chunk.handle, chunk.generation, chunk.offset)
-        assert chunk.crc == (zlib.crc32(position + chunk.data) if self.minor < UNASKED_MINOR else 0)
         copy.data += chunk.data
         copy.is_complete = False
         self.chunks += 1

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import string
-import struct
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -121,7 +119,7 @@ def description(**fields: Any) -> wire.Description:
     values: dict[str, Any] = {
         "identity": "evil",
         "hostname": "board",
-        "protocol": wire.ProtocolVersion(major=1, minor=1),
+        "protocol": wire.ProtocolVersion(major=1),
         "clocks": wire.Clocks(wall_us=1_700_000_000_000_000, monotonic_us=1),
     }
     return wire.Description(**{**values, **fields})
@@ -163,8 +161,7 @@ def started(handle: int = 1, generation: int = 1, offset: int = 0, reason: Any =
 
 def chunk(data: bytes, offset: int = 0, handle: int = 1, generation: int = 1) -> wire.Event:
     """Bytes, with the check value that is theirs."""
-    crc = zlib.crc32(data, zlib.crc32(struct.pack("<QQQ", handle, generation, offset)))
-    return wire.Event(chunk=wire.Chunk(handle=handle, generation=generation, offset=offset, data=data, crc=crc))
+    return wire.Event(chunk=wire.Chunk(handle=handle, generation=generation, offset=offset, data=data))
 
 
 def completed(data: bytes, handle: int = 1, generation: int = 1, *, size: int | None = None) -> wire.Event:

@@ -20,7 +20,7 @@ from profagent.link.messages import (
     Started,
     Welcome,
 )
-from profagent.link.session import Announcement, Happened, Session, chunk_crc
+from profagent.link.session import Announcement, Happened, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -112,7 +112,7 @@ class ScriptedBoard:
         size = len(data)
         while offset < size:
             piece = data[offset : offset + self._random.randint(1, 700)]
-            yield Chunk(handle, generation, offset, piece, chunk_crc(handle, generation, offset, piece))
+            yield Chunk(handle, generation, offset, piece)
             offset += len(piece)
         if not is_data or self._paths_done(handle):
             yield Completed(handle, generation, size, _digest(data))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import shutil
+import sqlite3
+import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ from profagent.commands.workspace import Workspace
 from profagent.commands.workspace_import import WorkspaceImport, import_into
 from tests.fakes.dumps import dump
 from tests.integration.board import SAMPLES, GrowingJob, content, running, sample, simulated
-from tests.integration.host import Ended, answered, profagent
+from tests.integration.host import COMMAND, ENVIRONMENT, Ended, answered, profagent
 from tests.integration.rows import query
 
 BOARD = "5c21f0de"
@@ -172,6 +176,29 @@ def test_a_workspace_s_own_mirror_is_not_imported_into_it(tmp_path: Path) -> Non
     assert imported(job, tmp_path / "ws").code in (0, 4)
     ended = imported(tmp_path / "ws" / "mirror" / "import" / job.name, tmp_path / "ws")
     assert (ended.code, "own mirror" in ended.err) == (2, True)
+
+
+def test_a_database_of_another_version_is_refused_everywhere_and_made_anew_by_what_is_told(tmp_path: Path) -> None:
+    workspace = tmp_path / "a workspace"
+    job = made("small", tmp_path / "root")
+    imported(job, workspace, "--board", BOARD)
+    before = everything(workspace)
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        connection.execute("PRAGMA user_version = 9")
+    for command in (
+        ("sessions",),
+        ("stats", "1"),
+        ("show", "--session", "1"),
+        ("export", "summary", "--session", "1"),
+        ("import", "-dir", job),
+    ):
+        ended = answered(*command, "--workspace", workspace)
+        assert (ended.code, "profagent.db has schema version 9, this profagent has 1" in ended.err) == (1, True), ended
+    (section,) = answered("doctor", "--workspace", workspace, "--json").document["sections"]
+    (remedy,) = [each["remedy"] for each in section["findings"] if each["check"] == "database"]
+    told = remedy.replace("profagent import", f"{shlex.join(COMMAND)} import")
+    subprocess.run(["sh", "-c", told], env=ENVIRONMENT, check=True, capture_output=True, timeout=60)
+    assert everything(tmp_path / "a workspace.new") == before
 
 
 def test_another_counter_map_than_before_is_refused(tmp_path: Path) -> None:

@@ -148,11 +148,6 @@ def after_select(*messages: Message) -> Script:
     return play
 
 
-def damaged(event: wire.Event) -> wire.Event:
-    event.chunk.crc ^= 1
-    return event
-
-
 LOGS = [b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(5000)]
 MANY = [announced(*LOGS[first : first + 1000], first=first + 1) for first in range(0, 5000, 1000)]
 LOSS = wire.Event(loss=wire.Loss())
@@ -182,7 +177,6 @@ BREACHES: dict[str, tuple[Script, str]] = {
     "an offset of 2^63": (after_log(batch(started(), chunk(RECORDS, 2**63))), f"byte {2**63}"),
     "a negative offset": (after_log(batch(started(), chunk(RECORDS, LARGEST - 255))), f"byte {LARGEST - 255}"),
     "a chunk of 300 KiB": (after_log(batch(started(), chunk(bytes(300 << 10)))), "chunk of 307200 bytes"),
-    "a damaged chunk": (after_log(batch(started(), damaged(chunk(RECORDS)))), "damaged on the way"),
     "a size that lies": (after_log(batch(started(), chunk(RECORDS), completed(RECORDS, size=2**62))), "768 came"),
     "a removal that lies": (
         after_log(batch(wire.Event(removed=wire.Removed(handle=1, generation=1, sent=0, size=LARGEST)))),

@@ -24,7 +24,7 @@ from profagentd.removal import remove
 from profagentd.retention import Part
 from profagentd.state import Activity, JobState
 from profagentd.stored import part_of
-from profagentd.stream import UNASKED_MINOR, Stream
+from profagentd.stream import Stream
 from profagentd.turns import take_turns
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ class StreamedBoard:
         (self.directory / "data").mkdir(parents=True)
         self._passed_s = 0.0
         self._job = self._new_job(root, is_scanned=is_scanned)
-        self.client_minor = UNASKED_MINOR  # the version that clients speak
         self._stream: Stream | None = None
         self.skew = 0  # how many logs whose turn it is wait for others
         self.piece_bytes = CHUNK_BYTES  # of logs that have their turns together, at most
@@ -69,7 +68,6 @@ class StreamedBoard:
     def open(self) -> list[wire.ServerMessage]:
         """A client has come, to this daemon or to a new one: it keeps nothing; its first messages."""
         self._stream, self._looking = Stream(Budgets()), None
-        self._stream.client_minor = self.client_minor
         self._stream.deliver_to(self._deliver)
         self._stream.announcer.was_deleted = self._deleted.has
         if self._is_known and self._job.state is not JobState.REMOVED:
@@ -177,7 +175,7 @@ class StreamedBoard:
     def _announced(self, stream: Stream) -> list[wire.ServerMessage]:
         names, page = self._looking or (None, None)
         found, losses = stream.announcer.looked(names, page, self._now) if names and page else ([], [])
-        made = stream.announcer.take_made(self._now.monotonic) if stream.takes_unasked else []
+        made = stream.announcer.take_made(self._now.monotonic)
         # Whatever happens until the next turn happens while this look is under way.
         names = stream.announcer.next_names(self._now.monotonic)
         self._looking = (names, names.look()) if names else None
@@ -186,7 +184,7 @@ class StreamedBoard:
         if any(stream.window.is_leaving(log) for log in logs):
             released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
             said.insert(0, wire.ServerMessage(released=released))
-        return said + list(messages.batches(losses, SMALL_BYTES, with_crc=not stream.takes_unasked))
+        return said + list(messages.batches(losses, SMALL_BYTES))
 
     def _sent(self, stream: Stream) -> list[wire.ServerMessage]:
         # About the order of the bytes of different logs nothing is promised.
@@ -199,7 +197,7 @@ class StreamedBoard:
         events = [
             event for turn, step in zip(turns, steps, strict=False) for event in stream.window.stepped(turn.log, step)
         ]
-        return list(messages.batches(events, SMALL_BYTES, with_crc=not stream.takes_unasked))
+        return list(messages.batches(events, SMALL_BYTES))
 
     def _deliver(self, place: Place, path: bytes, seen: Fingerprint) -> None:
         self._deliveries.delivered(CONSUMER, place, path, seen, self._now.monotonic)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.changes import Touch
 from profagentd.log import DIGEST_BYTES
-from profagentd.stream import UNASKED_MINOR
 from tests.fakes.small_job import aicore_done
 from tests.property.streamed_board import StreamedBoard
 
@@ -213,14 +212,13 @@ def settle(client: Client) -> None:
 
 
 @settings(max_examples=400)
-@given(st.lists(STEPS, min_size=1, max_size=12), st.booleans())
+@given(st.lists(STEPS, min_size=1, max_size=12))
 def test_what_is_held_becomes_the_boards_file_or_is_begun_anew(
-    steps: list[tuple[tuple[Callable[[Files, str, bytes], None], str, bytes], int, str]], is_older: bool
+    steps: list[tuple[tuple[Callable[[Files, str, bytes], None], str, bytes], int, str]],
 ) -> None:
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
     try:
         board = StreamedBoard(folder)
-        board.client_minor = UNASKED_MINOR - is_older
         client, files = Client(board), Files(board)
         for (change, path, content), turns, link in steps:
             if link != "goes on":

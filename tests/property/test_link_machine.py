@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from profagent.commands.capture import Capture
 from profagent.commands.conversation import Conversation
@@ -32,7 +32,6 @@ from profagent.link.translate import from_wire, to_wire
 from profagent.store.store import Store
 from profagentd.changes import Touch
 from profagentd.state import JobState
-from profagentd.stream import UNASKED_MINOR
 from tests.fakes.dumps import dump, files_of, imported, without_states
 from tests.fakes.small_job import aicore_done
 from tests.property.streamed_board import JOB, StreamedBoard
@@ -146,11 +145,6 @@ class LinkMachine(RuleBasedStateMachine):
         self.arrived: dict[tuple[str, int], int] = {}
         self.said: deque[wire.ServerMessage] = deque()
         self._start()
-
-    @initialize(older=st.booleans())
-    def speak(self, older: bool) -> None:
-        """The daemon takes its clients for newer ones, to which new logs come unasked, or for older ones."""
-        self.board.client_minor = UNASKED_MINOR - older
 
     # What happens to files
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import shutil
 import socket
 import sqlite3
@@ -16,6 +15,7 @@ from profagent.doctor.network import Resolved
 from profagent.doctor.workspace import WorkspaceFacts
 from profagent.errors import StoreError
 from profagent.link.credentials import CERT, Credentials, default_keys, host_of
+from profagent.store.database import made_anew
 from profagent.store.queries import open_reader
 
 if TYPE_CHECKING:
@@ -101,9 +101,4 @@ def _database_error(database: Path) -> tuple[StoreError | None, bool]:
 
 
 def _damaged(database: Path, why: str) -> StoreError:
-    root, new = shlex.quote(str(database.parent)), shlex.quote(f"{database.parent}.new")
-    return StoreError(
-        f"{database} is damaged: {why}",
-        hint=f'for job in {root}/mirror/*/JOB*; do profagent import -dir "$job" --workspace {new} --board "$(basename'
-        ' "$(dirname "$job")")"; done  # makes it anew from the mirrors, without labels and baselines',
-    )
+    return StoreError(f"{database} is damaged: {why}", hint=made_anew(database))

@@ -14,7 +14,7 @@ from profagent.commands.shared_sync import SharedSync
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
 from profagent.ingest.mirror import JobMirror
 from profagent.ingest.regular_files import PRIVATE_FILE, make_private_folder
-from profagent.store.database import FILE_NAME, is_of_earlier, open_for_writing
+from profagent.store.database import FILE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,28 +66,12 @@ class Workspace:
         return self.root / "incoming" / f"{self.board_mirror(identity).name}.batch"
 
     def readable_database(self) -> Path:
-        """The database, for whoever reads; one of an earlier profagent is brought up to date first, as by a writer.
-
-        Raises UsageError where there is none, WorkspaceBusyError where that has to wait for a writer, StoreError where
-        nothing can be written.
-        """
+        """The database, for whoever reads. Raises UsageError where there is none."""
         if not self.database.exists():
             raise UsageError(
                 f"there is no workspace in {self.root}",
                 hint="`profagent record` makes one; name another one with --workspace DIR",
             )
-        if is_of_earlier(self.database):
-            try:
-                with self.locked():
-                    open_for_writing(self.database).close()
-            except WorkspaceBusyError:
-                raise
-            except StoreError as error:
-                raise StoreError(
-                    f"{self.database} is of an earlier profagent and has to be brought up to date: {error}",
-                    hint=f"make {self.root} and what is in it writable, with room for it; or copy it, and name the copy"
-                    " with --workspace DIR",
-                ) from error
         return self.database
 
     @contextmanager

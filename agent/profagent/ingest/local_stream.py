@@ -17,7 +17,7 @@ from profagent.ingest.mirror import DIGEST_BYTES
 from profagent.ingest.regular_files import content, required
 from profagent.ingest.states import DONE_SUFFIX
 from profagent.link.messages import Chunk, Completed, Loss, Started
-from profagent.link.session import FollowedLog, Happened, chunk_crc
+from profagent.link.session import FollowedLog, Happened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ class LocalStream:
             yield Started(log.handle, generation, 0, "different")
         while data := file.read(CHUNK_BYTES):
             digest.update(data)
-            yield Chunk(log.handle, generation, offset, data, chunk_crc(log.handle, generation, offset, data))
+            yield Chunk(log.handle, generation, offset, data)
             offset += len(data)
         if log.snapshot or self._has_done(path):
             yield Completed(log.handle, generation, offset, digest.digest())

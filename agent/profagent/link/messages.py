@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-PROTOCOL = (1, 3)
+PROTOCOL = (1, 0)
 OPEN = "open"
 REMOVED = "removed"
 ENDED_STATES = frozenset({"finished", "quiet", REMOVED})
@@ -128,7 +128,6 @@ class Chunk(NamedTuple):
     generation: int
     offset: int
     data: bytes
-    crc: int
 
 
 class Completed(NamedTuple):

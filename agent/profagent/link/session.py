@@ -7,8 +7,6 @@ raises ProtocolError: the stream is of no use any more, what was durable before 
 from __future__ import annotations
 
 import os
-import struct
-import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Never
 
@@ -43,9 +41,6 @@ LARGEST_JOBS = 100_000
 # A daemon keeps 1,000, and may come by others while a stream lasts.
 LARGEST_KEPT_LOSSES = 5_000
 LONGEST_SHOWN_BYTES = 256
-# Boards of this protocol version and later leave out the check values of chunks.
-CRC_LESS = (1, 2)
-_CHUNK_SEED = struct.Struct("<QQQ")
 
 
 class FollowedLog(NamedTuple):
@@ -84,11 +79,6 @@ class Happened(NamedTuple):
 
 
 SessionEvent = ServerMessage | Announcement | Happened
-
-
-def chunk_crc(handle: int, generation: int, offset: int, data: bytes) -> int:
-    """The check value of a chunk: it covers the place as well as the bytes."""
-    return zlib.crc32(data, zlib.crc32(_CHUNK_SEED.pack(handle, generation, offset)))
 
 
 class Session:
@@ -276,14 +266,7 @@ class Session:
             self._refuse(f"{_shown(log)} goes on at byte {chunk.offset} instead of {log.offset}")
         if len(chunk.data) > LARGEST_CHUNK_BYTES or chunk.offset + len(chunk.data) > LARGEST_OFFSET:
             self._refuse(f"{_shown(log)} came in a chunk of {len(chunk.data)} bytes")
-        if self._has_crcs and chunk_crc(chunk.handle, chunk.generation, chunk.offset, chunk.data) != chunk.crc:
-            self._refuse(f"{_shown(log)} was damaged on the way at byte {chunk.offset}")
         return log._replace(offset=log.offset + len(chunk.data), is_whole=False)
-
-    @property
-    def _has_crcs(self) -> bool:
-        """Whether chunks have check values of their own; newer boards give one to each message, and a digest."""
-        return self.board is not None and self.board.protocol < CRC_LESS
 
     @staticmethod
     def _refuse(what: str) -> Never:

@@ -160,7 +160,7 @@ def _event(event: pb.Event) -> m.LogEvent | None:
             return m.Started(e.handle, e.generation, e.offset, reason, e.after_deletion, e.is_answer)
         case "chunk":
             c = event.chunk
-            return m.Chunk(c.handle, c.generation, c.offset, c.data, c.crc)
+            return m.Chunk(c.handle, c.generation, c.offset, c.data)
         case "completed":
             d = event.completed
             return m.Completed(d.handle, d.generation, d.size, d.digest)

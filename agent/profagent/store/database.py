@@ -1,8 +1,9 @@
-"""Opening the SQLite file: its settings, its schema and its migrations."""
+"""Opening the SQLite file: its settings and its schema."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from contextlib import closing, suppress
 from importlib import resources
@@ -12,21 +13,20 @@ from profagent.errors import StoreError
 from profagent.ingest.regular_files import PRIVATE_FILE, make_private_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 1
 FILE_NAME = "profagent.db"
 BUSY_TIMEOUT_MS = 10_000
 CACHE_KIB = 32_768
 
 
 def open_for_writing(file: Path, *, durable: bool = True) -> sqlite3.Connection:
-    """The database at `file`, made or brought up to date; where it is `durable`, every commit is when it returns.
+    """The database at `file`, made if need be; where it is `durable`, every commit is when it returns.
 
     What is made is for its owner alone. Foreign keys are declared and not enforced: a deleted segment would be looked
-    for in every record there is. Raises StoreError when it cannot be opened, is of another program, or was written by a
-    newer profagent.
+    for in every record there is. Raises StoreError when it cannot be opened, is of another program, or has another
+    schema.
     """
     try:
         make_private_folder(file.parent)
@@ -40,7 +40,7 @@ def open_for_writing(file: Path, *, durable: bool = True) -> sqlite3.Connection:
         connection.execute(f"PRAGMA journal_mode = {'WAL' if durable else 'OFF'}")
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        _bring_up_to_date(connection, file)
+        _prepare(connection, file)
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.Error):
@@ -79,37 +79,34 @@ def schema_version(file: Path) -> int | None:
     return None
 
 
-def is_of_earlier(file: Path) -> bool:
-    """Whether an earlier profagent wrote the database, and none has brought it up to date."""
-    version = schema_version(file)
-    return version is not None and 0 < version < SCHEMA_VERSION
-
-
-def migrate(connection: sqlite3.Connection, version: int, scripts: Mapping[int, str]) -> None:
-    """Run the scripts that lead on from `version`, each in a transaction of its own; each sets its `user_version`."""
-    for number in sorted(scripts):
-        if number > version:
-            connection.executescript(f"BEGIN IMMEDIATE; {scripts[number]}; COMMIT;")
-
-
-def _bring_up_to_date(connection: sqlite3.Connection, file: Path) -> None:
+def check_version(connection: sqlite3.Connection, file: Path) -> None:
+    """Raises StoreError where the database has another schema than this profagent's."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
         raise StoreError(
-            f"{file} has schema version {version}, this profagent knows {SCHEMA_VERSION}",
-            hint="use the newer profagent that wrote it",
+            f"{file} has schema version {version}, this profagent has {SCHEMA_VERSION}", hint=made_anew(file)
         )
-    if version == 0:
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if tables:
-            raise StoreError(f"{file} is a database of another program", hint="name another workspace or file")
-        migrate(connection, 0, {SCHEMA_VERSION: _script("schema.sql")})
-    else:
-        migrate(connection, version, {n: _script(f"migrations/{n:04}.sql") for n in range(2, SCHEMA_VERSION + 1)})
 
 
-def _script(name: str) -> str:
-    return resources.files("profagent.store").joinpath(name).read_text("utf-8")
+def made_anew(file: Path) -> str:
+    """What to type so that a workspace's database is made anew, in a workspace beside it."""
+    root, new = shlex.quote(str(file.parent)), shlex.quote(f"{file.parent}.new")
+    return (
+        f'for job in {root}/mirror/*/JOB*; do profagent import -dir "$job" --workspace {new} --board "$(basename'
+        ' "$(dirname "$job")")"; done  # makes it anew from the mirrors, without labels and baselines'
+    )
+
+
+def _prepare(connection: sqlite3.Connection, file: Path) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version:
+        check_version(connection, file)
+        return
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if tables:
+        raise StoreError(f"{file} is a database of another program", hint="name another workspace or file")
+    script = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
+    connection.executescript(f"BEGIN IMMEDIATE; {script}; COMMIT;")
 
 
 def _unusable(file: Path, error: Exception) -> StoreError:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import StoreError, UsageError
 from profagent.formats.names import parse_log_name
-from profagent.store.database import BUSY_TIMEOUT_MS, CACHE_KIB, SCHEMA_VERSION, connect_reading, is_still
+from profagent.store.database import BUSY_TIMEOUT_MS, CACHE_KIB, check_version, connect_reading, is_still
 from profagent.store.inferences import LARGEST_INTEGER
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def open_readers(file: Path, count: int) -> Iterator[list[sqlite3.Connection]]:
     connections: list[sqlite3.Connection] = []
     try:
         connections = _begun(file, count)
-        _check_version(connections[0], file)
+        check_version(connections[0], file)
         yield connections
     except sqlite3.Error as error:
         raise _unreadable(file, error) from error
@@ -324,15 +324,6 @@ def _data_version(connection: sqlite3.Connection) -> int:
     """It changes for a connection when another one writes."""
     (version,) = connection.execute("PRAGMA data_version").fetchone()
     return int(version)
-
-
-def _check_version(connection: sqlite3.Connection, file: Path) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != SCHEMA_VERSION:
-        raise StoreError(
-            f"{file} has schema version {version}, this profagent reads {SCHEMA_VERSION}",
-            hint="`profagent sessions` brings an older workspace up to date; a newer one needs its own profagent",
-        )
 
 
 def _unreadable(file: Path, error: sqlite3.Error) -> StoreError:

@@ -1,4 +1,4 @@
--- The database of a workspace, and of a JOB directory's own sqlite/ folder. Version 9.
+-- The database of a workspace, and of a JOB directory's own sqlite/ folder.
 -- Tables have singular names and serve profagent; the views at the end are the public interface.
 -- Times are board wall-clock microseconds since 1970 unless a column says otherwise; NULL is "not known".
 
@@ -21,7 +21,7 @@ CREATE TABLE session (
     sdk_version    TEXT NOT NULL,
     counter_map    TEXT,                -- name of the counter map its records were decoded with
     keeping        TEXT,                -- which inferences it keeps, NULL for all
-    counter_map_digest TEXT,            -- of what that map makes of a record; NULL without one, or of an earlier version
+    counter_map_digest TEXT,            -- of what that map makes of a record; NULL without one
     counter_map_likely TEXT             -- counters that it is not certain of, with commas between; NULL for none
 );
 
@@ -408,4 +408,4 @@ SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.
        k.to_us, k.id
 FROM kept_loss k JOIN ledger_entry e USING (entry) JOIN board b USING (board);
 
-PRAGMA user_version = 9;
+PRAGMA user_version = 1;

@@ -132,8 +132,7 @@ def _of_job(connection: sqlite3.Connection, board: int, start: SessionStart) -> 
     if row is None:
         return None
     session, before = row[0], MapUsed(*row[1:])
-    # Sessions of earlier versions have no digest.
-    if before.name != start.decoded_with.name or before.digest not in (None, start.decoded_with.digest):
+    if before[:2] != start.decoded_with[:2]:
         raise UsageError(
             f"session {session} has {start.job} with counter map {_shown(before)}, not {_shown(start.decoded_with)}",
             hint=f"take the same map or another workspace, or have `profagent redecode {session}` exchange the map",
@@ -142,7 +141,7 @@ def _of_job(connection: sqlite3.Connection, board: int, start: SessionStart) -> 
 
 
 def _shown(used: MapUsed) -> str:
-    return "none" if used.name is None else f"{used.name} ({used.digest or 'of no known digest'})"
+    return "none" if used.name is None else f"{used.name} ({used.digest})"
 
 
 def _begin_job(connection: sqlite3.Connection, board: int, session: int, start: SessionStart) -> None:

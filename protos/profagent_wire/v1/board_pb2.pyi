@@ -204,10 +204,7 @@ global___StartReason = StartReason
 
 @typing.final
 class ProtocolVersion(google.protobuf.message.Message):
-    """A protocol version. This file is 1.3: 1.0 had no retention, roles, profiling settings, kept losses
-    and check values of messages, 1.1 no logs that come unasked, 1.2 no order of what is announced,
-    and no MeasureJob.
-    """
+    """A protocol version. This file is 1.0."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1159,7 +1156,7 @@ class AnnouncedLog(google.protobuf.message.Message):
     """The log was made while its JOB was followed, so the client is taken to hold nothing of it: what follows comes as
     after an empty Holding, and that is not waited for. A client that does hold something, or wants nothing, answers
     all the same, and passes over what comes of the handle until a Started that `is_answer`, or, after `skip`, until
-    the handle is over. Only told to clients of 1.2 and later. (Since 1.2.)
+    the handle is over.
     """
     def __init__(
         self,
@@ -1306,7 +1303,7 @@ class Started(google.protobuf.message.Message):
     other. Only set for a consumer of Retention.retain_for, and where the daemon knows of the deletion. (Since 1.1.)
     """
     is_answer: builtins.bool
-    """What follows goes by the client's Holding of a log that was announced `unasked`. (Since 1.2.)"""
+    """What follows goes by the client's Holding of a log that was announced `unasked`."""
     def __init__(
         self,
         *,
@@ -1331,15 +1328,10 @@ class Chunk(google.protobuf.message.Message):
     GENERATION_FIELD_NUMBER: builtins.int
     OFFSET_FIELD_NUMBER: builtins.int
     DATA_FIELD_NUMBER: builtins.int
-    CRC_FIELD_NUMBER: builtins.int
     handle: builtins.int
     generation: builtins.int
     offset: builtins.int
     data: builtins.bytes
-    crc: builtins.int
-    """CRC-32 of: handle, generation and offset as three little-endian 64-bit numbers, followed by the data. To clients of
-    1.2 and later it is 0: the message has a check value, and Completed a digest.
-    """
     def __init__(
         self,
         *,
@@ -1347,9 +1339,8 @@ class Chunk(google.protobuf.message.Message):
         generation: builtins.int = ...,
         offset: builtins.int = ...,
         data: builtins.bytes = ...,
-        crc: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["crc", b"crc", "data", b"data", "generation", b"generation", "handle", b"handle", "offset", b"offset"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "generation", b"generation", "handle", b"handle", "offset", b"offset"]) -> None: ...
 
 global___Chunk = Chunk
 

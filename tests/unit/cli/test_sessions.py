@@ -9,7 +9,6 @@ import pytest
 
 from profagent.cli.main import run
 from tests.unit.store.database import DatabaseBuilder
-from tests.unit.store.earlier import database_of_version_1
 
 
 @pytest.fixture
@@ -69,24 +68,6 @@ def test_a_database_that_is_none_is_an_error(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "profagent.db").write_bytes(b"no database at all, by any means")
     assert run(["sessions", "--workspace", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith("profagent: ")
-
-
-def test_sessions_of_an_earlier_profagent_are_listed_and_exported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    database_of_version_1(
-        tmp_path / "profagent.db",
-        "INSERT INTO session VALUES (1, 1, 'record', '', 1, NULL, 0, '', '', NULL)",
-        "INSERT INTO job VALUES (1, 1, 'JOB', '/root', 'open', 700)",
-        "INSERT INTO session_job VALUES (1, 1)",
-    )
-    for command, code in (
-        (["export", "summary", "--session", "1"], 1),  # it has no record
-        (["show", "--session", "1"], 1),
-        (["sessions"], 0),
-    ):
-        assert run([*command, "--workspace", str(tmp_path), "--json"]) == code, capsys.readouterr()
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])[0]["hostname"] == "euler"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from profagent.link.messages import (
     Removed,
     Started,
 )
-from profagent.link.session import FollowedLog, Happened, chunk_crc
+from profagent.link.session import FollowedLog, Happened
 
 if TYPE_CHECKING:
     from profagent.commands.sink import Sink
@@ -81,8 +81,7 @@ class Sender:
             generation, start = holding.generation + 1, 0
         events: list[LogEvent] = [Started(log.handle, generation, start, "same" if holding.generation else "new")]
         if data[start:]:
-            crc = chunk_crc(log.handle, generation, start, data[start:])
-            events.append(Chunk(log.handle, generation, start, data[start:], crc))
+            events.append(Chunk(log.handle, generation, start, data[start:]))
         if complete:
             events.append(Completed(log.handle, generation, len(data), digest_of(data)))
         at = FollowedLog(log.handle, log.job, log.path, snapshot, generation, len(data))

@@ -84,10 +84,10 @@ def test_a_counter_map_that_is_found_later_or_was_changed_has_it_imported_again(
     assert not _open(job, CounterMaps(folder=folder))
 
 
-def test_a_database_of_an_older_version_is_made_anew(job: Path) -> None:
+def test_a_database_of_another_version_is_made_anew(job: Path) -> None:
     _open(job)
     with closing(sqlite3.connect(job / "sqlite" / "profagent.db")) as connection:
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute("PRAGMA user_version = 9")
     assert _open(job)
     (job / "sqlite" / "profagent.db").write_bytes(b"no database at all, but text that is long enough" * 9)
     assert _open(job)

@@ -48,11 +48,11 @@ def _events(*events: LogEvent, offset: int = len(DATA)) -> list[Happened]:
 
 
 def _arrived(mirrors: BoardMirrors) -> None:
-    mirrors.take(_events(Started(1, 1, 0, "new"), Chunk(1, 1, 0, DATA, 0)))
+    mirrors.take(_events(Started(1, 1, 0, "new"), Chunk(1, 1, 0, DATA)))
 
 
 def test_chunks_become_bytes_changes_and_an_acknowledgement(mirrors: BoardMirrors) -> None:
-    changes, reached = mirrors.take(_events(Started(1, 1, 0, "new"), Chunk(1, 1, 0, DATA, 0)))
+    changes, reached = mirrors.take(_events(Started(1, 1, 0, "new"), Chunk(1, 1, 0, DATA)))
     assert (mirrors.root / JOB / PATH).read_bytes() == DATA
     assert reached == [Acknowledgement(1, 1, len(DATA), complete=False)]
     assert [type(change) for change in changes[JOB] if isinstance(change, SegmentRecords)] == [SegmentRecords]
@@ -64,7 +64,7 @@ def test_beginnings_of_a_batch_are_read_together(mirrors: BoardMirrors) -> None:
     happened = [
         Happened(JOB, log, event)
         for log in logs
-        for event in (Started(log.handle, 1, 0, "new"), Chunk(log.handle, 1, 0, DATA, 0))
+        for event in (Started(log.handle, 1, 0, "new"), Chunk(log.handle, 1, 0, DATA))
     ]
     changes, _ = mirrors.take(happened)
     one, other = (change.columns["ticks"] for change in changes[JOB] if isinstance(change, SegmentRecords))
@@ -107,7 +107,7 @@ def test_what_a_failed_batch_had_decoded_is_decoded_again(mirrors: BoardMirrors)
         Happened(JOB, table, event)
         for event in (
             Started(2, 1, 0, "new"),
-            Chunk(2, 1, 0, layers, 0),
+            Chunk(2, 1, 0, layers),
             Completed(2, 1, len(layers), digest_of(layers)),
         )
     ]
@@ -126,7 +126,7 @@ def test_a_log_that_is_vouched_for_again_as_it_is_held_changes_nothing(mirrors: 
     changes, reached = mirrors.take(told)
     assert changes[JOB] == []
     assert reached == [Acknowledgement(1, 1, len(DATA), complete=True)]
-    changes, _ = mirrors.take(_events(Chunk(1, 1, len(DATA), records(5), 0), offset=len(DATA) + 256))
+    changes, _ = mirrors.take(_events(Chunk(1, 1, len(DATA), records(5)), offset=len(DATA) + 256))
     assert [len(change.sequence) for change in changes[JOB] if isinstance(change, SegmentRecords)] == [1]
 
 
@@ -143,7 +143,7 @@ def test_what_was_vouched_for_is_remembered_until_it_ends_or_a_stream_begins(mir
 def test_a_snapshot_that_took_its_place_without_its_rows_is_fetched_again(mirrors: BoardMirrors) -> None:
     path, data = "info.json.0", b"{}"
     log = FollowedLog(1, JOB, path.encode(), snapshot=True)
-    events = (Started(1, 2, 0, "rewritten"), Chunk(1, 2, 0, data, 0), Completed(1, 2, 2, digest_of(data)))
+    events = (Started(1, 2, 0, "rewritten"), Chunk(1, 2, 0, data), Completed(1, 2, 2, digest_of(data)))
     mirrors.take([Happened(JOB, log, event) for event in events])
     (stale,), _ = mirrors.compare(JOB, {path: log}, {path: HeldLog(1, 2, complete=True, digest=digest_of(b"[]"))})
     assert (stale.generation, stale.offset) == (1, 0)
@@ -154,12 +154,12 @@ def test_a_snapshot_that_took_its_place_without_its_rows_is_fetched_again(mirror
 def test_many_jobs_keep_few_files_open_and_go_on(mirrors: BoardMirrors) -> None:
     logs = [FollowedLog(1, f"JOB{number:029}", PATH.encode(), snapshot=False, generation=1) for number in range(60)]
     for log in logs:
-        events = (Started(1, 1, 0, "new"), Chunk(1, 1, 0, DATA, 0))
+        events = (Started(1, 1, 0, "new"), Chunk(1, 1, 0, DATA))
         mirrors.take([Happened(log.job, log, event) for event in events])
     assert len(mirrors._jobs) == REMEMBERED_JOBS
     open_files = [file.readlink() for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
     assert sum(file.is_relative_to(mirrors.root) for file in open_files) == REMEMBERED_JOBS
-    changes, _ = mirrors.take([Happened(logs[0].job, logs[0], Chunk(1, 1, len(DATA), records(9), 0))])
+    changes, _ = mirrors.take([Happened(logs[0].job, logs[0], Chunk(1, 1, len(DATA), records(9)))])
     kinds = [type(change) for change in changes[logs[0].job] if isinstance(change, Redecoded | SegmentRecords)]
     assert kinds == [Redecoded, SegmentRecords]
     mirrors.close()
@@ -167,7 +167,7 @@ def test_many_jobs_keep_few_files_open_and_go_on(mirrors: BoardMirrors) -> None:
 
 def test_a_removed_log_is_not_acknowledged(mirrors: BoardMirrors) -> None:
     _arrived(mirrors)
-    chunk = Chunk(1, 1, len(DATA), b"more", 0)
+    chunk = Chunk(1, 1, len(DATA), b"more")
     changes, reached = mirrors.take(_events(chunk, Removed(1, 1, len(DATA) + 4, 4096)))
     assert reached == []
     assert LogRemoved(PATH) in changes[JOB]
@@ -204,7 +204,7 @@ def test_of_a_complete_log_that_differs_it_is_told_that_the_mirror_was_changed(
     held = HeldLog(1, len(DATA), complete=complete, digest=digest_of(DATA) if complete else None)
     ((holding,), noted) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
     assert (holding.offset, holding.prefix_digest) == (len(DATA), digest_of(DATA[::-1]))
-    again = (Started(1, 2, 0, "different"), Chunk(1, 2, 0, DATA, 0), Completed(1, 2, len(DATA), digest_of(DATA)))
+    again = (Started(1, 2, 0, "different"), Chunk(1, 2, 0, DATA), Completed(1, 2, len(DATA), digest_of(DATA)))
     changes, _ = mirrors.take(_events(*again))
     assert [*_told(noted), *_told(changes[JOB])] == [("note", told)]
     assert (tmp_path / "superseded" / "board-1" / JOB / f"{PATH}.1").read_bytes() == DATA[::-1]
@@ -223,7 +223,7 @@ LOST = LostCopy(PATH, len(DATA), digest_of(DATA))
 def test_what_a_mirror_lost_is_known_over_streams_until_its_log_has_come(
     came: bytes, grades: list[str], mirrors: BoardMirrors
 ) -> None:
-    mirrors.take(_events(Started(1, 1, 0, "same"), Chunk(1, 1, 0, came, 0), offset=len(came)))
+    mirrors.take(_events(Started(1, 1, 0, "same"), Chunk(1, 1, 0, came), offset=len(came)))
     mirrors.begin_stream()
     known = HeldLog(1, len(came), complete=False, lost=LOST)
     (_, changes) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: known})
@@ -253,7 +253,7 @@ def test_a_whole_log_of_an_inference_of_which_the_other_is_not_is_taken_as_not_w
     other, alone = PATH.replace("aicore", "aicpu"), aicore_path(1).replace("aicore", "aicpu")
     paths = {path: _log(0, path)._replace(handle=handle) for handle, path in enumerate((PATH, other, alone), 1)}
     for log in paths.values():
-        events = (Started(log.handle, 1, 0, "new"), Chunk(log.handle, 1, 0, DATA, 0))
+        events = (Started(log.handle, 1, 0, "new"), Chunk(log.handle, 1, 0, DATA))
         mirrors.take([Happened(JOB, log._replace(offset=len(DATA)), event) for event in events])
     whole = HeldLog(1, len(DATA), complete=True, digest=digest_of(DATA))
     begun = HeldLog(1, len(DATA), complete=False)
@@ -264,7 +264,7 @@ def test_a_whole_log_of_an_inference_of_which_the_other_is_not_is_taken_as_not_w
 @pytest.mark.parametrize("other", [b"", bytes(len(DATA)), bytes(2 * len(DATA))], ids=["empty", "as long", "longer"])
 def test_a_file_made_anew_and_not_committed_is_none_that_is_held(mirrors: BoardMirrors, other: bytes) -> None:
     _arrived(mirrors)
-    mirrors.take(_events(Started(1, 2, 0, "recreated"), Chunk(1, 2, 0, other, 0), offset=len(other)))
+    mirrors.take(_events(Started(1, 2, 0, "recreated"), Chunk(1, 2, 0, other), offset=len(other)))
     ((holding,), lost) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(1, len(DATA), complete=False)})
     assert (holding.generation, holding.offset, lost) == (1, len(DATA), [])
     assert holding.prefix_digest == digest_of(DATA)
@@ -290,7 +290,7 @@ def test_files_of_a_job_that_has_ended_are_closed_until_it_goes_on(mirrors: Boar
     assert opened() == [mirrors.root / JOB / PATH]
     mirrors.assess(JOB, [], [])
     assert opened() == []
-    mirrors.take(_events(Chunk(1, 1, len(DATA), DATA, 0), offset=2 * len(DATA)))
+    mirrors.take(_events(Chunk(1, 1, len(DATA), DATA), offset=2 * len(DATA)))
     assert (mirrors.root / JOB / PATH).read_bytes() == 2 * DATA
     mirrors.close()
 
@@ -312,7 +312,7 @@ def _following(offset: int, *events: LogEvent) -> list[Happened]:
 def test_a_file_made_anew_after_its_deletion_follows_the_whole_one(mirrors: BoardMirrors, tmp_path: Path) -> None:
     _arrived(mirrors)
     mirrors.take(_events(Completed(1, 1, len(DATA), digest_of(DATA))))
-    events = (Started(1, 2, 0, "different", after_deletion=True), Chunk(1, 2, 0, MORE, 0))
+    events = (Started(1, 2, 0, "different", after_deletion=True), Chunk(1, 2, 0, MORE))
     changes, reached = mirrors.take(_following(len(MORE), *events, Completed(1, 2, len(MORE), digest_of(MORE))))
     assert (mirrors.root / JOB / PATH).read_bytes() == DATA + MORE
     assert reached == [Acknowledgement(1, 2, len(MORE), complete=True)]

@@ -111,7 +111,7 @@ async def test_what_was_never_committed_of_a_file_made_anew_is_undone(tmp_path: 
         await kept.sender.remove(aicore_path(), 256, 256)
         fails[0] = True
         log, _ = await kept.sender.offer(aicore_path())
-        anew: list[LogEvent] = [Started(log.handle, 2, 0, "different"), Chunk(log.handle, 2, 0, records(9, 9), 0)]
+        anew: list[LogEvent] = [Started(log.handle, 2, 0, "different"), Chunk(log.handle, 2, 0, records(9, 9))]
         with pytest.raises(DiskFullError):
             await kept.sender.happen(*(Happened(JOB, log._replace(generation=2, offset=512), each) for each in anew))
         if not is_restarted:

@@ -23,7 +23,7 @@ from profagent.ingest.changes import (
     SegmentRecords,
 )
 from profagent.link.messages import Acknowledgement, Chunk, JobStatus, Removed
-from profagent.link.session import FollowedLog, Happened, chunk_crc
+from profagent.link.session import FollowedLog, Happened
 from tests.encoders import api_record
 from tests.unit.commands.link import BOARD_US, JOB, Sender, board
 from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, records
@@ -306,7 +306,7 @@ async def test_jobs_are_bounded_in_all_and_the_oldest_is_told(what: str, monkeyp
     sender.job = JOB
     (log, _) = await sender.offer(aicore_path())
     data = records(700)
-    grown = Chunk(log.handle, 1, len(data), data, chunk_crc(log.handle, 1, len(data), data))
+    grown = Chunk(log.handle, 1, len(data), data)
     at = FollowedLog(log.handle, JOB, log.path, snapshot=False, generation=1, offset=2 * len(data))
     gone, *_ = _but_announced(await sender.happen(Happened(JOB, at, grown)))
     assert isinstance(gone, LinkLedger)

@@ -12,12 +12,9 @@ from profagent.commands.importing import import_job
 from profagent.commands.workspace import Workspace, default_workspace
 from profagent.commands.workspace_import import WorkspaceImport, import_into
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
-from profagent.store.database import SCHEMA_VERSION, schema_version
-from tests.daemon.privileges import public_directory, without_privileges
 from tests.fakes.dumps import write_files
 from tests.fakes.job_copy import JOB
 from tests.fakes.small_job import SMALL_JOB
-from tests.unit.store.earlier import database_of_version_1
 
 
 def test_the_variable_names_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,38 +70,6 @@ def test_a_plain_identity_is_the_folder_s_name(tmp_path: Path) -> None:
 
 def test_a_job_s_mirror_is_in_its_board_s(tmp_path: Path) -> None:
     assert Workspace(tmp_path).job_mirror("board", "JOBA").directory == tmp_path / "mirror" / "board" / "JOBA"
-
-
-def test_a_database_of_an_earlier_profagent_is_brought_up_to_date_for_a_reader(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    database_of_version_1(workspace.database)
-    assert workspace.readable_database() == workspace.database
-    assert schema_version(workspace.database) == SCHEMA_VERSION
-    before = workspace.database.stat().st_mtime_ns
-    with workspace.locked():
-        assert workspace.readable_database() == workspace.database
-    assert workspace.database.stat().st_mtime_ns == before
-
-
-def test_it_stays_as_it_is_while_another_writes(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    database_of_version_1(workspace.database)
-    with workspace.locked(), pytest.raises(WorkspaceBusyError, match="another profagent") as caught:
-        workspace.readable_database()
-    assert "wait for it" in caught.value.hint
-    assert schema_version(workspace.database) == 1
-
-
-def test_one_that_cannot_be_written_is_told_with_what_to_do() -> None:
-    with public_directory() as root:
-        workspace = Workspace(root)
-        database_of_version_1(workspace.database)
-        workspace.database.chmod(0o444)
-        root.chmod(0o777)
-        with without_privileges(), pytest.raises(StoreError, match=r"earlier profagent.*readonly database") as caught:
-            workspace.readable_database()
-        assert "copy" in caught.value.hint
-        assert schema_version(workspace.database) == 1
 
 
 def test_a_workspace_that_is_not_there_is_told_to_whoever_reads_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from profagent.link.messages import (
     Started,
     Welcome,
 )
-from profagent.link.session import Session, chunk_crc
+from profagent.link.session import Session
 
 JOB = "JOB" + "A" * 29
 BOARD = Board(
@@ -46,7 +46,7 @@ def unasked(handle: int = 7, path: bytes = b"data/acl_api.0.m.0") -> AnnouncedLo
 
 
 def chunk(data: bytes, offset: int = 0, *, handle: int = 7, generation: int = 1) -> Chunk:
-    return Chunk(handle, generation, offset, data, chunk_crc(handle, generation, offset, data))
+    return Chunk(handle, generation, offset, data)
 
 
 def listed(**changes: object) -> Session:

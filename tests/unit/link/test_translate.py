@@ -33,7 +33,7 @@ def test_what_a_board_says_of_itself() -> None:
         boot_id="boot",
         model="SS928",
         daemon_version="0.1.0",
-        protocol=pb.ProtocolVersion(major=1, minor=3),
+        protocol=pb.ProtocolVersion(major=1, minor=0),
         capabilities=["x"],
         simulated=True,
         sdk_version="sdk",
@@ -48,7 +48,7 @@ def test_what_a_board_says_of_itself() -> None:
         "boot",
         "SS928",
         "0.1.0",
-        (1, 3),
+        (1, 0),
         ("x",),
         True,
         "sdk",
@@ -63,7 +63,7 @@ def test_events_keep_their_order() -> None:
     wire = pb.Batch(
         events=[
             pb.Event(started=pb.Started(handle=7, generation=1, offset=0, reason=pb.START_REASON_NEW)),
-            pb.Event(chunk=pb.Chunk(handle=7, generation=1, offset=0, data=b"abc", crc=5)),
+            pb.Event(chunk=pb.Chunk(handle=7, generation=1, offset=0, data=b"abc")),
             pb.Event(completed=pb.Completed(handle=7, generation=1, size=3, digest=b"d")),
             pb.Event(removed=pb.Removed(handle=7, generation=1, sent=3, size=4)),
             pb.Event(loss=pb.Loss(handle=7, job=1, reason="r", detail="d", lost_bytes=1)),
@@ -73,7 +73,7 @@ def test_events_keep_their_order() -> None:
     assert from_wire(pb.ServerMessage(batch=wire)) == m.Batch(
         (
             m.Started(7, 1, 0, "new"),
-            m.Chunk(7, 1, 0, b"abc", 5),
+            m.Chunk(7, 1, 0, b"abc"),
             m.Completed(7, 1, 3, b"d"),
             m.Removed(7, 1, 3, 4),
             m.Loss(7, 1, "r", "d", 1),

@@ -165,15 +165,6 @@ def test_a_path_with_signs_of_an_uri_is_opened_as_it_stands(tmp_path: Path) -> N
         assert connection.execute("SELECT hostname FROM board").fetchone() == ("euler",)
 
 
-def test_a_database_of_another_schema_version_is_refused(builder: DatabaseBuilder) -> None:
-    file = builder.close()
-    with sqlite3.connect(file) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    with pytest.raises(StoreError, match="schema version 99"), open_reader(file):
-        pass
-
-
 def test_a_database_in_a_folder_that_cannot_be_written_is_told_with_what_to_do() -> None:
     with public_directory() as folder:
         open_for_writing(folder / "profagent.db").close()
