@@ -35,10 +35,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-_JOBS_PAGE = 1000
-# What a client may use beyond protocol 1.0.
-_CAPABILITIES = ("retention", "kept-losses", "profiling", "roles", "examine", "announced-order", "measure")
-
 _CODES = {
     Fault.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
     Fault.EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -119,7 +115,6 @@ class Servicer(BoardServicer):
             model=self._identity.model,
             daemon_version=__version__,
             protocol=messages.protocol(),
-            capabilities=_CAPABILITIES,
             simulated=self._simulated,
             sdk_version=self._identity.sdk_version,
             clocks=messages.clocks(moment(self.clock)),
@@ -163,18 +158,6 @@ class Servicer(BoardServicer):
             await context.abort(_CODES[refusal.fault], str(refusal))
             raise
 
-    async def ListJobs(self, request: wire.ListJobsRequest, context: Any) -> wire.ListJobsReply:
-        """A page of JOBs, oldest first; the token is the last one's age and name."""
-        try:
-            with self._admission.call():
-                await self.ready()
-        except Refusal as refusal:
-            await context.abort(_CODES[refusal.fault], str(refusal))
-        jobs = [job for job in self.board.jobs if _token(job) > request.page_token]
-        page, more = jobs[:_JOBS_PAGE], len(jobs) > _JOBS_PAGE
-        statuses = [messages.job_status(job) for job in page]
-        return wire.ListJobsReply(jobs=statuses, next_page_token=_token(page[-1]) if more else "")
-
     async def Follow(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes
         self, request_iterator: AsyncIterator[wire.ClientMessage], context: Any
     ) -> None:
@@ -202,7 +185,3 @@ class Servicer(BoardServicer):
         if refusal:
             _LOGGER.warning("stream of %s refused: %s", context.peer(), refusal)
             await context.abort(_CODES[refusal.fault], str(refusal))
-
-
-def _token(job: Any) -> str:
-    return f"{job.made_wall_us:020d}:{job.name}"

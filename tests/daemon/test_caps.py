@@ -249,7 +249,7 @@ def test_the_page_about_the_wire_has_every_cap() -> None:
         "streams of a client": admission.STREAMS_OF_A_CLIENT,
         "streams": admission.STREAMS,
         "streams that open": admission.OPENINGS_PER_S,
-        "calls of `ListJobs`, `Examine` and `MeasureJob` at a time": admission.CALLS,
+        "calls of `Examine` and `MeasureJob` at a time": admission.CALLS,
         "connections": server.CONNECTIONS,
         "calls of a connection at a time": server.STREAMS_OF_A_CONNECTION,
     }

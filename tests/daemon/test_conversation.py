@@ -359,17 +359,6 @@ async def test_a_stop_says_goodbye_and_ends_within_five_seconds(daemon: Daemon, 
         assert client.goodbye.retry_after_us > 0
 
 
-async def test_jobs_are_listed_oldest_first(address: str, job: Path, tmp_path: Path) -> None:
-    second = make_job(tmp_path, 1)
-    async with connect(address) as stub, following(address) as client:
-        await client.start()
-        await client.until(lambda: second.name in client.jobs)
-        listed = await stub.ListJobs(wire.ListJobsRequest())
-        assert [each.name for each in listed.jobs] == [job.name, second.name]
-        assert listed.next_page_token == ""
-        assert all(each.handle == 0 and not each.caught_up for each in listed.jobs)
-
-
 async def test_clocks_are_read_at_both_ends_of_an_exchange(address: str) -> None:
     async with connect(address) as stub:
         before = time.time_ns() // 1000

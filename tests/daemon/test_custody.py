@@ -209,7 +209,6 @@ async def test_the_policy_is_described(tmp_path: Path, arguments: tuple[str, ...
     with running("--root", tmp_path, *arguments) as daemon:
         async with connect(daemon.address) as stub:
             description = await stub.Describe(wire.DescribeRequest())
-    assert {"retention", "kept-losses"} <= set(description.capabilities)
     assert description.HasField("retention") == (policy is not None)
     assert policy is None or description.retention.policy == policy
     assert description.retention.min_free_bytes == (5_000_000 if "5MB" in arguments else 0)

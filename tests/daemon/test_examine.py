@@ -60,7 +60,6 @@ def asked(address: str, jobs: int = 0) -> wire.Examination:
     """What the board says, once every source has answered and so many JOBs are known."""
     with grpc.insecure_channel(address) as channel:
         stub = BoardStub(channel)
-        assert "examine" in stub.Describe(wire.DescribeRequest(), timeout=PATIENCE_S).capabilities
         while True:
             found = stub.Examine(wire.ExamineRequest(), timeout=PATIENCE_S)
             is_late = any("answer" in each.why for each in found.unknown)

@@ -142,7 +142,6 @@ async def test_a_job_that_cannot_be_read_may_hold_more() -> None:
 async def test_a_daemon_measures_the_jobs_that_it_knows(job: Path) -> None:
     async with own_daemon(job.parent) as (address, _), grpc.aio.insecure_channel(address) as channel:
         stub = cast("BoardAsyncStub", BoardStub(channel))
-        assert "measure" in (await stub.Describe(wire.DescribeRequest())).capabilities
         requests = [wire.MeasureJobRequest(name=job.name)] * 3
         for found in await asyncio.gather(*map(stub.MeasureJob, requests)):
             assert (found.logs, found.bytes, found.inferences) == holds(job)

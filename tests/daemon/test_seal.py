@@ -26,10 +26,10 @@ def test_what_was_sealed_is_what_comes() -> None:
     assert unsealed(wire.ClientMessage, sealed(wire.ClientMessage())).WhichOneof("message") is None
 
 
-def test_a_peer_of_protocol_1_0_has_no_check_value() -> None:
+def test_a_peer_may_leave_check_values_out() -> None:
     assert unsealed(wire.ServerMessage, ANNOUNCED.SerializeToString()) == ANNOUNCED
-    older = wire.ServerMessage.FromString(sealed(ANNOUNCED))
-    assert older.announced == ANNOUNCED.announced
+    unchecked = wire.ServerMessage.FromString(sealed(ANNOUNCED))
+    assert unchecked.announced == ANNOUNCED.announced
 
 
 def test_no_bit_can_be_turned_unseen() -> None:

@@ -102,7 +102,6 @@ async def test_the_role_is_the_certificates(
 ) -> None:
     welcome = await welcome_of(daemon.address, authority.issue("host", *alternatives).client)
     assert welcome.role == role
-    assert "roles" in welcome.description.capabilities
     assert not welcome.description.insecure
 
 

@@ -107,7 +107,7 @@ def test_the_first_value_of_each_enum_is_unspecified() -> None:
 def test_the_service_and_its_methods_have_the_names_of_the_contract() -> None:
     board = board_pb2.DESCRIPTOR.services_by_name["Board"]
     assert board.full_name == "profagent_wire.v1.Board"
-    assert {"Describe", "ListJobs", "SyncClock", "Follow"} <= set(board.methods_by_name)
+    assert {"Describe", "SyncClock", "Follow"} <= set(board.methods_by_name)
 
 
 class Healthy(health_pb2_grpc.HealthServicer):
@@ -157,5 +157,5 @@ def test_a_stub_reaches_its_servicer(channel: grpc.Channel) -> None:
 
 def test_a_method_that_a_server_lacks_is_unimplemented(channel: grpc.Channel) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        board_pb2_grpc.BoardStub(channel).ListJobs(board_pb2.ListJobsRequest(), timeout=30)
+        board_pb2_grpc.BoardStub(channel).Examine(board_pb2.ExamineRequest(), timeout=30)
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED

@@ -66,9 +66,6 @@ class _Servicer(BoardServicer):
         except (StopTalking, grpc.RpcError):
             return
 
-    def ListJobs(self, request: wire.ListJobsRequest, context: grpc.ServicerContext) -> wire.ListJobsReply:
-        return wire.ListJobsReply()
-
     def Describe(self, request: wire.DescribeRequest, context: grpc.ServicerContext) -> wire.Description:
         return description()
 

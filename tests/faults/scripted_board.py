@@ -37,7 +37,6 @@ BOARD = Board(
     model="",
     daemon_version="0",
     protocol=PROTOCOL,
-    capabilities=(),
     simulated=False,
     sdk_version="",
     roots=(),

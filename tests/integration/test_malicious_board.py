@@ -292,7 +292,7 @@ def test_what_a_board_says_moves_no_cursor(scene: Scene) -> None:
     def play(talk: Talk) -> Iterator[Message]:
         talk.until("open")
         texts = {"hostname": ESCAPE, "model": ESCAPE, "daemon_version": ESCAPE, "sdk_version": ESCAPE}
-        yield replace_directory(welcome(roots=[ESCAPE], capabilities=[ESCAPE] * 1000, **texts))
+        yield replace_directory(welcome(roots=[ESCAPE] * 1000, **texts))
         yield job()
         yield listed()
         talk.until("select")

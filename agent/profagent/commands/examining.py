@@ -32,6 +32,7 @@ from profagent.link.certificate import Certificate
 from profagent.link.channel import connected
 from profagent.link.credentials import full_address
 from profagent.link.examination import Examination
+from profagent.link.messages import PROTOCOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -175,7 +176,7 @@ async def _board_sections(
 
 
 async def _asked(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
-    has_more = network.EXAMINE in board.capabilities
+    has_more = board.protocol[0] == PROTOCOL[0]
     examination = await channel.examine() if has_more else Examination()
     findings = [network.daemon_version(board, __version__), network.listener(board, examination.daemon)]
     difference = await clock_difference(channel, lambda: time.time_ns() // 1000)

@@ -136,7 +136,6 @@ def _board(identity: str, listing: JobListing) -> Board:
         model="",
         daemon_version="",
         protocol=PROTOCOL,
-        capabilities=(),
         simulated=listing.is_simulated,
         sdk_version="",
         roots=(),

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from profagent.link.examination import DaemonFacts
     from profagent.link.messages import Board
 
-EXAMINE = "examine"
-
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -66,8 +64,6 @@ def daemon_version(board: Board, own_version: str) -> Finding:
     )
     if board.protocol[0] != PROTOCOL[0]:
         return bad("daemon", told, "install the same version on both sides")
-    if EXAMINE not in board.capabilities:
-        return bad("daemon", f"{told}: it is too old to be examined", "install this version on the board")
     if board.daemon_version != own_version:
         return unknown(
             "daemon", f"{told}: versions that differ were not tried together", "install the same on both sides"

@@ -60,8 +60,6 @@ _REFUSED_HANDSHAKE = re.compile(
 )
 # gRPC's words for a message over LARGEST_MESSAGE_BYTES, and for bytes that are no message.
 _BROKEN = re.compile(r"message larger than max|deserializing", re.IGNORECASE)
-# What is asked about is not there, or nothing that could answer.
-_UNTOLD_CODES = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED)
 # gRPC's words for a host that has no address, and for a connection that does not come to be.
 _NO_HOST = re.compile(r"errors resolving|domain name not found|dns resolution failed", re.IGNORECASE)
 _NO_ANSWER = re.compile(r"time[d ]*out|deadline", re.IGNORECASE)
@@ -174,7 +172,7 @@ class Channel:
         return board
 
     async def examine(self) -> Examination:
-        """What the board sees of itself; a daemon without `examine` among its capabilities raises UnreachableError."""
+        """What the board sees of itself. Raises UnreachableError."""
         try:
             examination = await self._stub.Examine(pb.ExamineRequest(), timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
@@ -182,11 +180,11 @@ class Channel:
         return examination_from_wire(self._undamaged(examination))
 
     async def measure(self, job: str) -> JobMeasure | None:
-        """How much a JOB holds; None when it is not there, or the daemon cannot tell. Raises UnreachableError."""
+        """How much a JOB holds; None when it is not there. Raises UnreachableError."""
         try:
             reply = await self._stub.MeasureJob(pb.MeasureJobRequest(name=job), timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
-            if error.code() in _UNTOLD_CODES:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
                 return None
             raise _translated(error, self.address) from error
         return measure_from_wire(self._undamaged(reply))

@@ -54,7 +54,6 @@ class Board:
     model: str
     daemon_version: str
     protocol: tuple[int, int]
-    capabilities: tuple[str, ...]
     simulated: bool
     sdk_version: str
     roots: tuple[str, ...]
@@ -173,7 +172,7 @@ LogEvent = Started | Chunk | Completed | Removed | Loss
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The answer to the opening; the role is viewer, operator, or unknown to a daemon before protocol 1.1."""
+    """The answer to the opening; the role is viewer, operator, or unknown."""
 
     board: Board
     heartbeat_us: int

@@ -76,7 +76,6 @@ def board_from_wire(description: pb.Description) -> m.Board:
         model=_text(description.model),
         daemon_version=_text(description.daemon_version),
         protocol=(description.protocol.major, description.protocol.minor),
-        capabilities=_texts(description.capabilities),
         simulated=description.simulated,
         sdk_version=_text(description.sdk_version),
         roots=_texts(description.roots),

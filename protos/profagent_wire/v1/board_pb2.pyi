@@ -273,14 +273,13 @@ class Description(google.protobuf.message.Message):
     quiet_after_us: builtins.int
     """A JOB is quiet after this long without a change."""
     insecure: builtins.bool
-    """True when the daemon can be reached from other machines and neither side is authenticated. (Since 1.1.)"""
+    """True when the daemon can be reached from other machines and neither side is authenticated."""
     @property
     def protocol(self) -> global___ProtocolVersion: ...
     @property
     def capabilities(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Names of optional parts that this daemon has beyond protocol 1.0: `retention` (Description.retention),
-        `kept-losses` (Loss.id), `profiling` (JobStatus.profiling), `roles` (Welcome.role), `examine` (Examine),
-        `announced-order` (Announced), `measure` (MeasureJob). A client ignores names that it does not know.
+        """Names of optional parts that this daemon has beyond protocol 1.0; there are none yet. A client ignores names that it
+        does not know.
         """
 
     @property
@@ -291,7 +290,7 @@ class Description(google.protobuf.message.Message):
 
     @property
     def retention(self) -> global___Retention:
-        """What the daemon deletes by itself. Not set by a daemon that never deletes. (Since 1.1.)"""
+        """What the daemon deletes by itself. Not set by a daemon that never deletes."""
 
     def __init__(
         self,
@@ -852,44 +851,6 @@ class JobMeasure(google.protobuf.message.Message):
 global___JobMeasure = JobMeasure
 
 @typing.final
-class ListJobsRequest(google.protobuf.message.Message):
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    PAGE_TOKEN_FIELD_NUMBER: builtins.int
-    page_token: builtins.str
-    """Empty for the first page; else `next_page_token` of the page before."""
-    def __init__(
-        self,
-        *,
-        page_token: builtins.str = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["page_token", b"page_token"]) -> None: ...
-
-global___ListJobsRequest = ListJobsRequest
-
-@typing.final
-class ListJobsReply(google.protobuf.message.Message):
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    JOBS_FIELD_NUMBER: builtins.int
-    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
-    next_page_token: builtins.str
-    """Empty on the last page."""
-    @property
-    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___JobStatus]:
-        """`handle` and `caught_up` are not set here."""
-
-    def __init__(
-        self,
-        *,
-        jobs: collections.abc.Iterable[global___JobStatus] | None = ...,
-        next_page_token: builtins.str = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["jobs", b"jobs", "next_page_token", b"next_page_token"]) -> None: ...
-
-global___ListJobsReply = ListJobsReply
-
-@typing.final
 class JobStatus(google.protobuf.message.Message):
     """A JOB directory and its state. States are reversible: a change makes a finished or quiet JOB open again."""
 
@@ -918,7 +879,7 @@ class JobStatus(google.protobuf.message.Message):
     """Wall clock of the newest change seen in the JOB; 0 where none was looked at."""
     @property
     def profiling(self) -> global___Profiling:
-        """What the program was told to record, where the daemon can read it; else not set. (Since 1.1.)"""
+        """What the program was told to record, where the daemon can read it; else not set."""
 
     def __init__(
         self,
@@ -1050,7 +1011,7 @@ class Welcome(google.protobuf.message.Message):
     heartbeat_us: builtins.int
     """Each side sends a Heartbeat at least this often, and may take a peer as gone after three such times of silence."""
     role: global___Role.ValueType
-    """What this client may do. Only an operator's acknowledgements release anything on the board. (Since 1.1.)"""
+    """What this client may do. Only an operator's acknowledgements release anything on the board."""
     @property
     def description(self) -> global___Description: ...
     def __init__(
@@ -1114,7 +1075,6 @@ class Announced(google.protobuf.message.Message):
 
     So whoever was told of a `.done`, and not of the other unit's data log, knows that there was none; and whoever was
     told of a data log, and not of its layers, knows that there are none. What was deleted since is not announced.
-    (Since 1.3, capability `announced-order`.)
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1300,7 +1260,7 @@ class Started(google.protobuf.message.Message):
     after_deletion: builtins.bool
     """True when the board's retention has deleted the file that the client holds, or holds a part of: this one was made
     under its name since. A client that holds the newest completion of the earlier one may keep both, one after the
-    other. Only set for a consumer of Retention.retain_for, and where the daemon knows of the deletion. (Since 1.1.)
+    other. Only set for a consumer of Retention.retain_for, and where the daemon knows of the deletion.
     """
     is_answer: builtins.bool
     """What follows goes by the client's Holding of a log that was announced `unasked`."""
@@ -1434,7 +1394,7 @@ class Loss(google.protobuf.message.Message):
     """A kept loss: it happened whether or not somebody listened, the daemon keeps it over its own restarts (the newest
     1,000 of them), and tells it on each stream, right after JobsListed or when it happens. The number is chosen at
     random and names the loss, so that a client counts it once; 0 for a loss that is told only once. A kept loss that
-    still goes on is told again under the same number with its newer figures. (Since 1.1, with the fields below.)
+    still goes on is told again under the same number with its newer figures.
     Reasons of kept losses: `deleted-undelivered` (retention made room; lost_bytes and lost_logs count what went),
     `disk-full` (no space was left on a root's file system, so what the runtime wanted to write there is gone; what
     and how much is not known).
@@ -1604,7 +1564,7 @@ class ServerMessage(google.protobuf.message.Message):
     check: builtins.int
     """CRC-32 of the message's encoding up to this field, which is written last: the encoding ends with the byte 0x7d and
     the value, little-endian. Whoever receives a message with another value ends the stream and acts on nothing of it.
-    A message without it is taken as it is, unless the one before had it. (Since 1.1.)
+    A message without it is taken as it is, unless the one before had it.
     """
     @property
     def welcome(self) -> global___Welcome: ...

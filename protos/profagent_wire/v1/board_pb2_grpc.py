@@ -19,11 +19,6 @@ class BoardStub(object):
                 request_serializer=profagent__wire_dot_v1_dot_board__pb2.DescribeRequest.SerializeToString,
                 response_deserializer=profagent__wire_dot_v1_dot_board__pb2.Description.FromString,
                 )
-        self.ListJobs = channel.unary_unary(
-                '/profagent_wire.v1.Board/ListJobs',
-                request_serializer=profagent__wire_dot_v1_dot_board__pb2.ListJobsRequest.SerializeToString,
-                response_deserializer=profagent__wire_dot_v1_dot_board__pb2.ListJobsReply.FromString,
-                )
         self.SyncClock = channel.unary_unary(
                 '/profagent_wire.v1.Board/SyncClock',
                 request_serializer=profagent__wire_dot_v1_dot_board__pb2.SyncClockRequest.SerializeToString,
@@ -51,13 +46,6 @@ class BoardServicer(object):
 
     def Describe(self, request, context):
         """Who the board is, what it speaks, and what its clocks show now.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListJobs(self, request, context):
-        """The JOB directories under the daemon's roots, as they are now, oldest first. Pages of at most 1,000.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -98,16 +86,14 @@ class BoardServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Examine(self, request, context):
-        """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask. (Since 1.1, capability
-        `examine`.)
+        """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MeasureJob(self, request, context):
-        """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask. (Since 1.3,
-        capability `measure`.)
+        """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,11 +106,6 @@ def add_BoardServicer_to_server(servicer, server):
                     servicer.Describe,
                     request_deserializer=profagent__wire_dot_v1_dot_board__pb2.DescribeRequest.FromString,
                     response_serializer=profagent__wire_dot_v1_dot_board__pb2.Description.SerializeToString,
-            ),
-            'ListJobs': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListJobs,
-                    request_deserializer=profagent__wire_dot_v1_dot_board__pb2.ListJobsRequest.FromString,
-                    response_serializer=profagent__wire_dot_v1_dot_board__pb2.ListJobsReply.SerializeToString,
             ),
             'SyncClock': grpc.unary_unary_rpc_method_handler(
                     servicer.SyncClock,
@@ -170,23 +151,6 @@ class Board(object):
         return grpc.experimental.unary_unary(request, target, '/profagent_wire.v1.Board/Describe',
             profagent__wire_dot_v1_dot_board__pb2.DescribeRequest.SerializeToString,
             profagent__wire_dot_v1_dot_board__pb2.Description.FromString,
-            options, channel_credentials,
-            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
-
-    @staticmethod
-    def ListJobs(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(request, target, '/profagent_wire.v1.Board/ListJobs',
-            profagent__wire_dot_v1_dot_board__pb2.ListJobsRequest.SerializeToString,
-            profagent__wire_dot_v1_dot_board__pb2.ListJobsReply.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -44,12 +44,6 @@ class BoardStub:
     ]
     """Who the board is, what it speaks, and what its clocks show now."""
 
-    ListJobs: grpc.UnaryUnaryMultiCallable[
-        profagent_wire.v1.board_pb2.ListJobsRequest,
-        profagent_wire.v1.board_pb2.ListJobsReply,
-    ]
-    """The JOB directories under the daemon's roots, as they are now, oldest first. Pages of at most 1,000."""
-
     SyncClock: grpc.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.SyncClockRequest,
         profagent_wire.v1.board_pb2.SyncClockReply,
@@ -88,17 +82,13 @@ class BoardStub:
         profagent_wire.v1.board_pb2.ExamineRequest,
         profagent_wire.v1.board_pb2.Examination,
     ]
-    """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask. (Since 1.1, capability
-    `examine`.)
-    """
+    """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask."""
 
     MeasureJob: grpc.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.MeasureJobRequest,
         profagent_wire.v1.board_pb2.JobMeasure,
     ]
-    """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask. (Since 1.3,
-    capability `measure`.)
-    """
+    """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask."""
 
 class BoardAsyncStub:
     Describe: grpc.aio.UnaryUnaryMultiCallable[
@@ -106,12 +96,6 @@ class BoardAsyncStub:
         profagent_wire.v1.board_pb2.Description,
     ]
     """Who the board is, what it speaks, and what its clocks show now."""
-
-    ListJobs: grpc.aio.UnaryUnaryMultiCallable[
-        profagent_wire.v1.board_pb2.ListJobsRequest,
-        profagent_wire.v1.board_pb2.ListJobsReply,
-    ]
-    """The JOB directories under the daemon's roots, as they are now, oldest first. Pages of at most 1,000."""
 
     SyncClock: grpc.aio.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.SyncClockRequest,
@@ -151,17 +135,13 @@ class BoardAsyncStub:
         profagent_wire.v1.board_pb2.ExamineRequest,
         profagent_wire.v1.board_pb2.Examination,
     ]
-    """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask. (Since 1.1, capability
-    `examine`.)
-    """
+    """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask."""
 
     MeasureJob: grpc.aio.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.MeasureJobRequest,
         profagent_wire.v1.board_pb2.JobMeasure,
     ]
-    """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask. (Since 1.3,
-    capability `measure`.)
-    """
+    """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask."""
 
 class BoardServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -171,14 +151,6 @@ class BoardServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[profagent_wire.v1.board_pb2.Description, collections.abc.Awaitable[profagent_wire.v1.board_pb2.Description]]:
         """Who the board is, what it speaks, and what its clocks show now."""
-
-    @abc.abstractmethod
-    def ListJobs(
-        self,
-        request: profagent_wire.v1.board_pb2.ListJobsRequest,
-        context: _ServicerContext,
-    ) -> typing.Union[profagent_wire.v1.board_pb2.ListJobsReply, collections.abc.Awaitable[profagent_wire.v1.board_pb2.ListJobsReply]]:
-        """The JOB directories under the daemon's roots, as they are now, oldest first. Pages of at most 1,000."""
 
     @abc.abstractmethod
     def SyncClock(
@@ -224,9 +196,7 @@ class BoardServicer(metaclass=abc.ABCMeta):
         request: profagent_wire.v1.board_pb2.ExamineRequest,
         context: _ServicerContext,
     ) -> typing.Union[profagent_wire.v1.board_pb2.Examination, collections.abc.Awaitable[profagent_wire.v1.board_pb2.Examination]]:
-        """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask. (Since 1.1, capability
-        `examine`.)
-        """
+        """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask."""
 
     @abc.abstractmethod
     def MeasureJob(
@@ -234,8 +204,6 @@ class BoardServicer(metaclass=abc.ABCMeta):
         request: profagent_wire.v1.board_pb2.MeasureJobRequest,
         context: _ServicerContext,
     ) -> typing.Union[profagent_wire.v1.board_pb2.JobMeasure, collections.abc.Awaitable[profagent_wire.v1.board_pb2.JobMeasure]]:
-        """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask. (Since 1.3,
-        capability `measure`.)
-        """
+        """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask."""
 
 def add_BoardServicer_to_server(servicer: BoardServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

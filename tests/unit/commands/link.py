@@ -40,7 +40,6 @@ def board(identity: str = "board-1", *, simulated: bool = False) -> Board:
         model="SS928",
         daemon_version="0.1.0",
         protocol=(1, 0),
-        capabilities=(),
         simulated=simulated,
         sdk_version="",
         roots=("/root",),

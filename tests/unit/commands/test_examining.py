@@ -28,8 +28,10 @@ async def looked_at(tmp_path: Path, board: str | None) -> list[Section]:
     return await examine(options, print, asyncio.Event())
 
 
-async def test_a_daemon_that_is_too_old_to_be_examined_is_told_so_and_no_more(tmp_path: Path) -> None:
-    async with serving(ScriptedBoard()) as address:
+async def test_a_daemon_of_another_major_version_is_told_so_and_no_more(tmp_path: Path) -> None:
+    scripted = ScriptedBoard()
+    scripted.major = 2
+    async with serving(scripted) as address:
         _, board = await looked_at(tmp_path, address)
     marks = {finding.check: finding.mark for finding in board.findings}
     assert list(marks) == ["name", "link", "daemon", "listener", "clock"]

@@ -18,7 +18,6 @@ BOARD = Board(
     model="",
     daemon_version="0.1.0",
     protocol=PROTOCOL,
-    capabilities=("roles", "examine"),
     simulated=False,
     sdk_version="",
     roots=(),
@@ -45,7 +44,6 @@ def test_the_link_stands_or_says_why_not() -> None:
     [
         (BOARD, Mark.GOOD),
         (replace(BOARD, protocol=(PROTOCOL[0] + 1, 0)), Mark.BAD),
-        (replace(BOARD, capabilities=("roles",)), Mark.BAD),
         (replace(BOARD, daemon_version="0.0.9"), Mark.UNKNOWN),
     ],
 )

@@ -27,7 +27,6 @@ BOARD = Board(
     model="SS928",
     daemon_version="0.1.0",
     protocol=(1, 0),
-    capabilities=("later",),
     simulated=False,
     sdk_version="",
     roots=("/opt/app",),
