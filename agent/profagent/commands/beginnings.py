@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from profagent.formats.names import LogKind, display_text
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 # Models of a JOB, those of which an inference was shown last.
 REMEMBERED_MODELS = 1_000
+# Inferences of a model that were shown, the last ones.
+REMEMBERED_INFERENCES = 100_000
 # More than can be under way at a time.
 STRADDLING_INFERENCES = 1_000
 _Model = tuple[str, int | None, int | None, int | None]
@@ -21,8 +24,7 @@ class Beginnings:
     """For each JOB, whether it is still catching up with the past, and how far it was shown.
 
     A JOB that was there when watching began is shown from now on, or `from_start`; one that appears later, whole.
-    After a lost link the board offers everything again: of each model, what is not past the last inference shown is
-    passed over.
+    After a lost link the board offers everything again: what was shown is passed over.
     """
 
     def __init__(self, *, from_start: bool) -> None:
@@ -30,7 +32,7 @@ class Beginnings:
         self._old: set[str] = set()
         self._in_past: set[str] = set()
         self._returning: set[str] = set()
-        self._shown: dict[str, dict[_Model, int]] = {}
+        self._shown: dict[str, dict[_Model, OrderedDict[int, None]]] = {}
         # How far each model's inferences were passed over.
         self._passed: dict[str, dict[_Model, int]] = {}
         # Inferences that had begun when what the JOB held was passed over, and the units that had no `.done` yet.
@@ -93,14 +95,18 @@ class Beginnings:
         """Whether a file of an inference is offered again that was shown, or passed over, before."""
         if job not in self._returning or name.current_pic_count is None:
             return False
-        shown = self._shown[job].get((display_text(name.model or ""), name.model_id, name.device, name.stream))
-        return job in self._old if shown is None else name.current_pic_count <= shown
+        model = (display_text(name.model or ""), name.model_id, name.device, name.stream)
+        return name.current_pic_count in self._shown[job].get(model, ())
 
     def note_shown(self, event: dict[str, Any]) -> None:
         """An inference was shown; pictures count from 0 again when a model is loaded again."""
         model = (event["model"], event["model_id"], event["device_id"], event["stream_id"])
-        shown = self._shown[event["job"]]
-        shown.pop(model, None)
-        shown[model] = event["current_pic_count"]
-        if len(shown) > REMEMBERED_MODELS:
-            del shown[next(iter(shown))]
+        of_job = self._shown[event["job"]]
+        shown = of_job[model] = of_job.pop(model, OrderedDict())
+        if event["current_pic_count"] in shown:
+            shown.clear()  # the model was loaded again
+        shown[event["current_pic_count"]] = None
+        if len(shown) > REMEMBERED_INFERENCES:
+            shown.popitem(last=False)
+        if len(of_job) > REMEMBERED_MODELS:
+            del of_job[next(iter(of_job))]

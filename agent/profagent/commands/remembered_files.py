@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
 
 # Logs whose state the decoder keeps. What it may ask for again is kept longer: data, `.done` files; tables longest.
-DECODED_LOGS = 256
+DECODED_LOGS = 4_096
 REMEMBERED_FILES = 2 * DECODED_LOGS
 REMEMBERED_BYTES = 64 << 20
 TABLES = frozenset({LogKind.NET_INFO, LogKind.LAYER_INFO})

@@ -91,7 +91,7 @@ class WatchView:
 
     def linked(self, board: Board, role: str) -> None:
         """Say whom we watch, and what is odd about it."""
-        self.events.simulated = board.simulated
+        self.events.simulated |= board.simulated
         self._links.linked()
         mark = " [simulated]" if board.simulated else ""
         self._tell(f"watching {board.hostname or self._options.address} at {self._options.address}{mark}")

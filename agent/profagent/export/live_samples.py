@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Change
 
-# Files of one model come at most so far out of their order.
-REMEMBERED_SAMPLES = 1_000
+# Files of one model come at most so far out of their order: those of a JOB that stands come in a directory's.
+REMEMBERED_SAMPLES = 100_000
 # Models that are still compared; of those that were not heard of for longest the figures stay.
 REMEMBERED_MODELS = 256
 # Samples of all models of which it is remembered when their inferences began, so that loads can be told apart.
