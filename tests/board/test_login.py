@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +39,10 @@ def guarded_friend(home: Path, guarded: Sshd) -> Sshd:
     return guarded
 
 
+def configure(home: Path, *lines: str) -> None:
+    (home / ".ssh" / "config").write_text("".join(f"{line}\n" for line in lines), "ascii")
+
+
 def askpass(folder: Path, answer: str) -> str:
     program = folder / "askpass"
     program.write_text(f"#!/bin/sh\necho \"$1\" >>{folder}/asked\necho '{answer}'\n", "ascii")
@@ -58,43 +64,119 @@ async def test_a_wrong_key_is_refused_with_what_to_do(home: Path, friend: Sshd) 
 
 async def test_an_alias_of_the_configuration_brings_port_user_and_key(home: Path, sshd: Sshd) -> None:
     (home / ".ssh" / "known_hosts").write_text(sshd.known, "ascii")
-    (home / ".ssh" / "config").write_text(
-        f"Host euler\n HostName 127.0.0.1\n Port {sshd.port}\n User {sshd.user}\n"
-        f" IdentityFile ~/.ssh/missing\n IdentityFile {sshd.key}\n IdentitiesOnly yes\n",
-        "ascii",
-    )
+    at = ("HostName 127.0.0.1", f"Port {sshd.port}", f"User {sshd.user}", f"IdentityFile {sshd.key}")
+    configure(home, "Host euler", *at, "IdentitiesOnly yes", "Host *", "ProxyJump none")
     async with connect("euler", Nobody()) as remote:
         assert remote.host == "127.0.0.1"
         assert (await remote.must("echo $SSH_CONNECTION")).text.endswith(str(sshd.port))
 
 
-async def test_a_jump_host_leads_to_the_board(home: Path, friend: Sshd) -> None:
-    (home / ".ssh" / "config").write_text(
-        f"Host behind\n HostName 127.0.0.1\n Port {friend.port}\n ProxyJump {friend.user}@127.0.0.1:{friend.port}\n",
-        "ascii",
-    )
-    assert await whoami("behind") == friend.user
-    assert eventually(lambda: not friend.sessions())
+async def test_a_proxy_command_leads_to_the_board(home: Path, friend: Sshd) -> None:
+    known = f"UserKnownHostsFile={home}/.ssh/known_hosts"
+    command = f"ssh -F none -i {friend.key} -o {known} -p {friend.port} {friend.user}@127.0.0.1 -W %h:%p"
+    configure(home, "Host euler", "HostName 127.0.0.1", f"Port {friend.port}", f"ProxyCommand {command}")
+    assert await whoami("euler") == friend.user
+    configure(home, "ConnectTimeout 2", "ProxyCommand /nowhere/program %h")
+    with pytest.raises(UnreachableError, match="ProxyCommand") as error:
+        await whoami("euler")
+    assert "/nowhere/program euler" in error.value.hint
+
+
+async def test_jump_hosts_lead_to_the_board(home: Path, friend: Sshd, guarded: Sshd) -> None:
+    (home / ".ssh" / "known_hosts").write_text(friend.known + guarded.known, "ascii")
+    (home / "other").symlink_to(guarded.key)
+    hops = f"{friend.user}@127.0.0.1:{friend.port},second"
+    second = ("Host second", "HostName 127.0.0.1", f"Port {guarded.port}", "IdentityFile ~/other")
+    configure(home, "Host behind", "HostName 127.0.0.1", f"Port {friend.port}", f"ProxyJump {hops}", *second)
     async with connect("behind", Nobody()) as remote:
         await remote.must("true")
-        assert len(friend.sessions()) == 2
+        assert (len(friend.sessions()), len(guarded.sessions())) == (2, 1)
+    assert eventually(lambda: not friend.sessions() and not guarded.sessions())
 
 
-async def test_jump_hosts_in_a_circle_end(home: Path, friend: Sshd) -> None:
-    (home / ".ssh" / "config").write_text("Host a\n ProxyJump b\nHost b\n ProxyJump a\n", "ascii")
+async def test_a_board_that_its_jump_host_cannot_reach(home: Path, friend: Sshd, unused_tcp_port: int) -> None:
+    jump = f"ProxyJump 127.0.0.1:{friend.port}"
+    configure(home, "Host behind", "HostName 127.0.0.1", f"Port {unused_tcp_port}", jump)
+    with pytest.raises(UnreachableError, match="the jump host cannot reach") as error:
+        await whoami("behind")
+    assert "ProxyJump" in error.value.hint
+    configure(home, "Host a", "ProxyJump b", "Host b", "ProxyJump a")
     with pytest.raises(UsageError, match="jump hosts"):
         await whoami("a")
+
+
+@pytest.mark.parametrize("lacks", ["known_hosts", "id_ed25519"])
+async def test_a_jump_host_that_lets_nobody_in_is_named(home: Path, friend: Sshd, lacks: str) -> None:
+    (home / ".ssh" / lacks).unlink()
+    configure(home, "Host behind", "HostName 127.0.0.1", "Port 9", f"ProxyJump 127.0.0.1:{friend.port}")
+    with pytest.raises(RefusedError, match=f"the jump host 127.0.0.1:{friend.port} does not lead") as error:
+        await whoami("behind", Ready())
+    assert "log in there with `ssh` first" in error.value.hint
+
+
+async def test_an_agent_has_the_key(home: Path, friend: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    socket = home / "agent"
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+    assert await whoami(friend.target) == friend.user
+    (home / ".ssh" / "id_ed25519").unlink()
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.PIPE)  # noqa: ASYNC220 - it answers at once
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        subprocess.run(["ssh-add", "-q", friend.key], check=True)  # noqa: ASYNC221 - as above
+        assert await whoami(friend.target) == friend.user
+        configure(home, "IdentityAgent none")
+        with pytest.raises(RefusedError, match="does not let"):
+            await whoami(friend.target)
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+@pytest.mark.parametrize("jumps", [False, True])
+async def test_the_passphrase_of_a_key_is_asked_for(home: Path, friend: Sshd, jumps: bool) -> None:
+    (home / ".ssh" / "id_ed25519").unlink()
+    key = make_key(home / ".ssh" / "id_ed25519", PASSWORD)
+    # One that the server does not take, and one of which nobody knows without its passphrase what it is.
+    make_key(home / ".ssh" / "id_ecdsa", PASSWORD, "ecdsa")
+    making = ["ssh-keygen", "-q", "-m", "PEM", "-t", "rsa", "-N", PASSWORD, "-f", str(home / ".ssh" / "id_rsa")]
+    subprocess.run(making, check=True)  # noqa: ASYNC221 - the loop may wait for so little
+    (home / ".ssh" / "id_rsa.pub").unlink()
+    if jumps:
+        configure(home, "Host 127.0.0.1", f"ProxyJump localhost:{friend.port}")
+        known = friend.known.replace("127.0.0.1", "localhost")
+        (home / ".ssh" / "known_hosts").write_text(friend.known + known, "ascii")
+    person = Ready(PASSWORD)
+    allowed = friend.folder / "authorized_keys"
+    before = allowed.read_text("ascii")
+    allowed.write_text(public_key(key) + "\n", "ascii")
+    try:
+        assert await whoami(friend.target, person) == friend.user
+        assert person.asked == [f"Passphrase of the key {key}: "] * (2 if jumps else 1)
+        with pytest.raises(RefusedError, match=r"does not (let|lead)"):
+            await whoami(friend.target, Ready("wrong"))
+    finally:
+        allowed.write_text(before, "ascii")
 
 
 async def test_an_unknown_host_is_accepted_once_and_then_known(home: Path, friend: Sshd) -> None:
     known = home / ".ssh" / "known_hosts"
     known.write_text("other.example ssh-ed25519 damaged", "ascii")
-    (home / ".ssh" / "config").write_text("HashKnownHosts no\n", "ascii")
     person = Ready()
     assert await whoami(friend.target, person) == friend.user
     assert friend.fingerprint in person.asked[0]
     assert known.read_text("ascii").splitlines()[1:] == [friend.known.rstrip()]
     assert await whoami(friend.target) == friend.user
+
+
+async def test_known_hosts_may_be_another_file(home: Path, friend: Sshd) -> None:
+    configure(home, "UserKnownHostsFile ~/own /dev/null")
+    assert await whoami(friend.target, Ready()) == friend.user
+    assert (home / "own").read_text("ascii") == friend.known
+    (home / ".ssh" / "known_hosts").unlink()
+    configure(home, "UserKnownHostsFile none")
+    with pytest.raises(RefusedError, match="is not known"):
+        await whoami(friend.target)
 
 
 async def test_a_port_has_a_key_of_its_own(home: Path, friend: Sshd) -> None:
@@ -115,36 +197,33 @@ async def test_a_changed_host_key_is_refused_whoever_is_there(home: Path, friend
         await whoami(friend.target, person)
     assert f"ssh-keygen -R '[127.0.0.1]:{friend.port}'" in refused.value.hint
     assert person.asked == []
-
-
-async def test_a_revoked_host_key_is_refused(home: Path, friend: Sshd) -> None:
     (home / ".ssh" / "known_hosts").write_text(f"@revoked {friend.known}", "ascii")
     with pytest.raises(RefusedError, match="revoked"):
-        await whoami(friend.target, Ready())
+        await whoami(friend.target, person)
 
 
-def test_at_a_terminal_yes_lets_an_unknown_host_in(home: Path, friend: Sshd) -> None:
-    (home / ".ssh" / "known_hosts").unlink()
-    (home / ".ssh" / "config").write_text("HashKnownHosts no\n", "ascii")
+async def test_a_host_may_be_known_by_any_of_its_keys(home: Path, tmp_path: Path) -> None:
+    rsa = make_key(tmp_path / "rsa", kind="rsa")
+    with running_sshd(tmp_path / "several", settings=f"HostKey {rsa}") as several:
+        (home / ".ssh" / "id_ed25519").symlink_to(several.key)
+        for key in (rsa, several.folder / "host"):
+            line = f"[127.0.0.1]:{several.port} {public_key(key)}\n"
+            (home / ".ssh" / "known_hosts").write_text(line, "ascii")
+            assert await whoami(several.target) == several.user
+
+
+@pytest.mark.parametrize("answer", ["yes", "no"])
+def test_an_unknown_host_is_asked_about_at_the_terminal(home: Path, friend: Sshd, answer: str) -> None:
+    known = home / ".ssh" / "known_hosts"
+    known.unlink()
     with at_terminal(*login_command(friend.target)) as terminal:
         terminal.until("(yes/no) ")
         assert friend.fingerprint in terminal.seen
-        terminal.type("yes")
-        assert terminal.ended() == 0, terminal.seen
-        assert "logged in:" in terminal.seen
-    assert (home / ".ssh" / "known_hosts").read_text("ascii") == friend.known
-    assert (home / ".ssh" / "known_hosts").stat().st_mode & 0o777 == 0o600
-
-
-def test_at_a_terminal_no_refuses_an_unknown_host(home: Path, friend: Sshd) -> None:
-    (home / ".ssh" / "known_hosts").unlink()
-    with at_terminal(*login_command(friend.target)) as terminal:
-        terminal.until("(yes/no) ")
-        terminal.type("no")
-        assert terminal.ended() == 1
-        assert "RefusedError: " in terminal.seen
-        assert "was not accepted" in terminal.seen
-    assert not (home / ".ssh" / "known_hosts").exists()
+        terminal.type(answer)
+        assert terminal.ended() == (0 if answer == "yes" else 1), terminal.seen
+        assert ("logged in:" if answer == "yes" else "was not accepted") in terminal.seen
+    assert (known.exists() and known.read_text("ascii")) == (answer == "yes" and friend.known)
+    assert answer == "no" or known.stat().st_mode & 0o777 == 0o600
 
 
 def test_without_a_terminal_an_unknown_host_is_refused_with_its_fingerprint(home: Path, friend: Sshd) -> None:
@@ -181,22 +260,28 @@ def test_a_password_comes_from_ssh_askpass(home: Path, guarded_friend: Sshd) -> 
         assert terminal.ended() == 0, terminal.seen
 
 
-def test_a_wrong_password_is_refused_after_three(home: Path, guarded_friend: Sshd) -> None:
-    ended = without_terminal(*login_command(guarded_friend.target), SSH_ASKPASS=askpass(home, "wrong"))
-    assert ended.returncode == 1
-    assert "RefusedError: " in ended.stderr
-    assert len((home / "asked").read_text("ascii").splitlines()) == 3
-
-
 def test_an_askpass_that_is_not_there_is_named(guarded_friend: Sshd) -> None:
     ended = without_terminal(*login_command(guarded_friend.target), SSH_ASKPASS="/nowhere/askpass")
     assert ended.returncode == 1
     assert "UsageError: SSH_ASKPASS: cannot run /nowhere/askpass" in ended.stderr
 
 
-async def test_nobody_to_ask_for_a_password_is_a_refusal(guarded_friend: Sshd) -> None:
+async def test_a_wrong_password_is_refused_after_three(guarded_friend: Sshd) -> None:
+    person = Ready("wrong")
     with pytest.raises(RefusedError, match="does not let"):
-        await whoami(guarded_friend.target)
+        await whoami(guarded_friend.target, person)
+    assert person.asked == [f"{guarded_friend.user}@127.0.0.1's password: "] * 3
+
+
+def test_a_server_asks_by_keyboard_interactive(home: Path, tmp_path: Path) -> None:
+    settings = "UsePAM yes\nKbdInteractiveAuthentication yes\nPasswordAuthentication no"
+    with running_sshd(tmp_path / "pam", password=PASSWORD, settings=settings) as interactive:
+        (home / ".ssh" / "known_hosts").write_text(interactive.known, "ascii")
+        with at_terminal(*login_command(interactive.target)) as terminal:
+            terminal.until(f"({interactive.user}@127.0.0.1) Password: ")
+            terminal.type(PASSWORD)
+            assert terminal.ended() == 0, terminal.seen
+            assert PASSWORD not in terminal.seen
 
 
 async def test_a_name_that_does_not_resolve(home: Path) -> None:
@@ -211,22 +296,18 @@ async def test_a_port_that_is_closed(home: Path, unused_tcp_port: int) -> None:
 
 
 async def test_a_server_that_says_nothing_has_a_time_limit(home: Path) -> None:
-    import asyncio
-
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
 
     async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        (home / ".ssh" / "config").write_text("ConnectTimeout 1\n", "ascii")
-        with pytest.raises(UnreachableError, match="does not answer within 1 s"):
+        configure(home, "ConnectTimeout 1")
+        with pytest.raises(UnreachableError, match="does not answer in time"):
             await whoami(f"ssh://127.0.0.1:{port}")
 
 
 async def test_a_server_that_is_none_of_ssh(home: Path) -> None:
-    import asyncio
-
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail\r\n" * 2000)
         writer.close()
@@ -237,10 +318,12 @@ async def test_a_server_that_is_none_of_ssh(home: Path) -> None:
             await whoami(f"ssh://127.0.0.1:{port}")
 
 
-async def test_a_configuration_that_cannot_be_read_is_named(home: Path, friend: Sshd) -> None:
-    (home / ".ssh" / "config").write_text("Port many\n", "ascii")
-    with pytest.raises(UsageError, match="Port"):
+@pytest.mark.parametrize(("line", "said"), [("Port many", "line 1: .*Port"), ("IdentityFile ~/gone", "No such .*gone")])
+async def test_a_configuration_that_cannot_be_read_is_named(home: Path, friend: Sshd, line: str, said: str) -> None:
+    configure(home, line)
+    with pytest.raises(UsageError, match=said) as refused:
         await whoami("127.0.0.1")
+    assert "~/.ssh/config" in refused.value.hint
 
 
 async def test_a_password_that_is_given_is_asked_of_nobody(guarded_friend: Sshd) -> None:

@@ -14,8 +14,7 @@ from profagent.errors import ProfagentError, UnreachableError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from profagent.ssh.program import Program
-    from profagent.ssh.remote import Remote
+    from profagent.ssh.remote import Program, Remote
 
 __all__ = ["locked"]
 

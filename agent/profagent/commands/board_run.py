@@ -15,15 +15,14 @@ from profagent.collect.output_steps import GONE, NOT_KEPT, follower, kept_from
 from profagent.collect.run_steps import ABANDONED_S, LOCK, how_it_ended, keeper, left, main_script, stopped
 from profagent.errors import ProfagentError, UnreachableError
 from profagent.ssh.failures import connected
-from profagent.ssh.program import Ran
+from profagent.ssh.remote import Ran
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from profagent.collect.place import Place
     from profagent.commands.patient_ssh import PatientSsh
-    from profagent.ssh.program import Program
-    from profagent.ssh.remote import Remote
+    from profagent.ssh.remote import Program, Remote
 
 __all__ = ["BoardRun", "RunEnd"]
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.deploy.daemon_tree import DaemonTree
-    from profagent.ssh.program import Program
-    from profagent.ssh.remote import Remote
+    from profagent.ssh.remote import Program, Remote
 
 __all__ = ["TemporaryDaemon", "temporary_daemon"]
 

@@ -1,36 +1,33 @@
-"""Logging in to a board: ~/.ssh/config, jump hosts, host keys, keys and agents, then passphrases and passwords."""
+"""Logging in to a board with asyncssh: its configuration, keys and agents first, then passphrases and passwords."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import asyncssh
 
 from profagent.errors import UsageError
-from profagent.ssh.config import config_files, named
 from profagent.ssh.failures import connecting
-from profagent.ssh.host_keys import HostKeys
-from profagent.ssh.identities import Identities, identities
-from profagent.ssh.proxy import proxied
+from profagent.ssh.known_hosts import HostKeys
 from profagent.ssh.remote import Remote
-from profagent.ssh.settings import Settings
 from profagent.ssh.target import Target
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import AsyncIterator, Sequence
 
     from profagent.ssh.passwords import Asker
 
 __all__ = ["connect"]
 
-_MOST_JUMPS = 8
+_FILES = ("~/.ssh/config", "/etc/ssh/ssh_config")
 _MOST_PROMPTS = 3
 _CLOSE_S = 3.0
-_ALIVE_COUNT = 3
+# Where ConnectTimeout and ServerAliveInterval say nothing; people who are asked have no limit but asyncssh's own.
+_CONNECT_S = 15.0
+_ALIVE_S = 5.0
 
 
 @asynccontextmanager
@@ -39,115 +36,74 @@ async def connect(target: str, asker: Asker) -> AsyncIterator[Remote]:
 
     Raises UsageError, UnreachableError, RefusedError.
     """
-    async with AsyncExitStack() as stack:
-        login = _Login(asker, stack)
-        connection, settings = await login.reach(Target.parse(target), None, 0)
-        yield Remote(connection, settings.host)
+    login = await asyncio.to_thread(_Login.read, Target.parse(target))
+    connection = await login.connected(asker)
+    try:
+        yield Remote(connection, login.options.host)
+    finally:
+        await _close(connection)
 
 
-class _Login:
-    """The way to one board, over its jump hosts."""
+class _Login(asyncssh.SSHClient):
+    """The way to one board, as the configuration has it; it answers what the server asks, once there is an asker."""
 
-    def __init__(self, asker: Asker, stack: AsyncExitStack) -> None:
-        self._asker = asker
-        self._stack = stack
-
-    async def reach(
-        self, target: Target, tunnel: asyncssh.SSHClientConnection | None, depth: int
-    ) -> tuple[asyncssh.SSHClientConnection, Settings]:
-        """Log in to a target, through `tunnel` or over its own jump hosts."""
-        settings = await Settings.read(target)
-        if depth > _MOST_JUMPS:
-            raise UsageError(f"{target}: more than {_MOST_JUMPS} jump hosts", hint="ProxyJump may go in a circle")
-        for hop in settings.jumps if tunnel is None else ():
-            tunnel, _ = await self.reach(hop, tunnel, depth + 1)
-        return await self._log_in(settings, tunnel), settings
-
-    async def _log_in(
-        self, settings: Settings, tunnel: asyncssh.SSHClientConnection | None
-    ) -> asyncssh.SSHClientConnection:
-        """First with what asks nobody; a person is asked when that was not enough."""
-        keys = await asyncio.to_thread(HostKeys, settings)
-        unusable: list[str] = []
-        with connecting(settings, unusable):
-            try:
-                return await self._with_known_host(_Attempt(settings, tunnel, keys, None, unusable))
-            except asyncssh.PermissionDenied:
-                unusable.clear()
-                return await self._with_known_host(_Attempt(settings, tunnel, keys, self._asker, unusable))
-
-    async def _with_known_host(self, attempt: _Attempt) -> asyncssh.SSHClientConnection:
-        while True:
-            try:
-                return await attempt.connected(self._stack)
-            except asyncssh.HostKeyNotVerifiable:
-                await attempt.keys.judge(self._asker)
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """One login, with or without somebody to ask."""
-
-    settings: Settings
-    tunnel: asyncssh.SSHClientConnection | None
-    keys: HostKeys
-    asker: Asker | None
-    unusable: list[str]
-
-    async def connected(self, stack: AsyncExitStack) -> asyncssh.SSHClientConnection:
-        """The connection, which `stack` ends.
-
-        With an asker there is no limit but the one for the login, which asyncssh has: people think.
-        """
-        proxy = self.settings.proxy if self.tunnel is None else None
-        async with (
-            asyncio.timeout(self.settings.connect_s if self.asker is None else None),
-            AsyncExitStack() as way,
-        ):
-            sock = await way.enter_async_context(proxied(proxy)) if proxy else None
-            async with identities(self.settings, self.asker, self.unusable) as offered:
-                connection = await self._connect(sock, offered)
-            way.push_async_callback(_close, connection)
-            stack.push_async_callback(way.pop_all().aclose)
-            return connection
-
-    async def _connect(self, sock: socket.socket | None, offered: Identities) -> asyncssh.SSHClientConnection:
-        target = self.settings.target
-        return await asyncssh.connect(
-            target.host,
-            **named(target),
-            config=config_files(),
-            sock=sock,
-            tunnel=self.tunnel,
-            proxy_command=None,
-            client_factory=lambda: _Client(self.settings, self.keys, offered, self.asker),
-            # All keys come from the client, which has them in order.
-            client_keys=None,
-            known_hosts=self.keys.match,
-            server_host_key_algs=self.keys.algorithms,
-            connect_timeout=None,
-            keepalive_interval=self.settings.alive_s,
-            keepalive_count_max=_ALIVE_COUNT,
-        )
-
-
-class _Client(asyncssh.SSHClient):
-    """Answers what the server asks during the login."""
-
-    def __init__(self, settings: Settings, keys: HostKeys, offered: Identities, asker: Asker | None) -> None:
-        self._login = f"{settings.user}@{settings.target.host}"
-        self._keys = keys
-        self._offered = offered
-        self._asker = asker
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.options = asyncssh.SSHClientConnectionOptions(**arguments)
+        self._arguments = arguments
+        self._keys = HostKeys(self.options)
+        self._login = f"{self.options.username}@{self.options.orig_host}"
+        self._asker: Asker | None = None
         self._prompts = 0
+        self._is_reached = False
 
-    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002 - asyncssh's interface
-        """Whether it is known. Where it is not, nothing is asked while the connection waits."""
-        return self._keys.is_known(key)
+    @classmethod
+    def read(cls, target: Target) -> Self:
+        """What the files say. Raises UsageError for one that cannot be read."""
+        named = {"username": target.user, "port": target.port}
+        files = [path for path in (Path(file).expanduser() for file in _FILES) if path.is_file()]
+        try:
+            return cls({"host": target.host, "config": files, **{key: each for key, each in named.items() if each}})
+        except (ValueError, OSError, asyncssh.Error) as error:
+            raise UsageError(
+                f"the SSH configuration for {target}: {error}",
+                hint="mend ~/.ssh/config, or the keys and known_hosts in that folder",
+            ) from error
 
-    async def public_key_auth_requested(self) -> asyncssh.SSHKeyPair | None:
-        """The next key to log in with."""
-        return await self._offered.next()
+    async def connected(self, asker: Asker) -> asyncssh.SSHClientConnection:
+        """First with what asks nobody; a person is asked when that was not enough."""
+        with connecting(self.options, lambda: self._is_reached):
+            try:
+                return await self._with_known_host(asker)
+            except asyncssh.PermissionDenied:
+                self._asker = asker
+                return await self._with_known_host(asker)
+
+    async def _with_known_host(self, asker: Asker) -> asyncssh.SSHClientConnection:
+        while True:
+            self._is_reached = False
+            try:
+                return await asyncssh.connect(
+                    **self._arguments,
+                    client_factory=lambda: self,
+                    known_hosts=self._keys.match,
+                    server_host_key_algs=self._keys.kinds,
+                    passphrase=_passphrases(self._asker) if self._asker else None,
+                    connect_timeout=None if self._asker else self.options.connect_timeout or _CONNECT_S,
+                    keepalive_interval=self.options.keepalive_interval or _ALIVE_S,
+                )
+            except asyncssh.HostKeyNotVerifiable as error:
+                if not self._is_reached:
+                    raise
+                await self._keys.judge(error.reason, asker)
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:  # noqa: ARG002 - asyncssh's interface
+        """The board is reached: what fails from now on is no jump host's."""
+        self._is_reached = True
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002 - as above
+        """An unknown one ends this connection: nothing is asked while it waits."""
+        self._keys.seen = key
+        return False
 
     async def password_auth_requested(self) -> str | None:
         """The password; None when nobody is asked, or was often enough."""
@@ -180,6 +136,24 @@ class _Client(asyncssh.SSHClient):
             return None
         self._prompts += 1
         return await self._asker.secret(prompt)
+
+
+def _passphrases(asker: Asker) -> Any:
+    """What asyncssh calls, in a thread of its own, for a key that the server takes."""
+    loop = asyncio.get_running_loop()
+
+    def ask(file: str) -> str | None:
+        for half in (f"{file}.pub", file):
+            with suppress(OSError, ValueError):
+                asyncssh.read_public_key(half)
+                break
+        else:
+            # asyncssh can use no passphrase for a key of which it knows no public half; by this it passes over it.
+            raise asyncssh.KeyImportError("Passphrase")
+        asking = asker.secret(f"Passphrase of the key {Path(file).expanduser()}: ")
+        return asyncio.run_coroutine_threadsafe(asking, loop).result()
+
+    return ask
 
 
 def _shown(text: str) -> str:

@@ -4,42 +4,55 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import asyncssh
 
-from profagent.errors import ProfagentError, RefusedError, UnreachableError
+from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from profagent.ssh.settings import Settings
+    from collections.abc import Callable, Iterator
 
 # asyncssh's words for a connection that has ended, in place of the server's for a channel that it does not open.
 _CLOSED = "SSH connection closed"
 _TOO_MANY = "too many authentication failures"
+_LATE = "no answer in time"
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 
 
 @contextmanager
-def connecting(settings: Settings, unusable: Sequence[str] = ()) -> Iterator[None]:
-    """What goes wrong up to the login; `unusable` are keys that could not be tried, and why."""
-    where = f"{settings.host} port {settings.port}"
+def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callable[[], bool]) -> Iterator[None]:
+    """What goes wrong up to the login, on jump hosts as long as the board is not reached."""
+    where = f"{options.host} port {options.port}"
     try:
         yield
     except ProfagentError:
         raise
-    except asyncssh.PermissionDenied as error:
-        raise _denied(settings, unusable) from error
+    except RecursionError as error:
+        raise UsageError(
+            f"{where}: more jump hosts than can be",
+            hint="ProxyJump goes in a circle: give the jump host a Host of its own with ProxyJump none",
+        ) from error
     except asyncssh.ChannelOpenError as error:
         raise UnreachableError(
             f"the jump host cannot reach {where}: {error.reason}",
             hint="check ProxyJump in ~/.ssh/config, and that the board is on in that network",
         ) from error
     except (asyncssh.Error, OSError) as error:
-        raise _not_reached(settings, error) from error
+        if options.tunnel and not is_reached():
+            raise _jump_failed(options, error) from error
+        raise _not_reached(options, error) from error
+
+
+def _jump_failed(options: asyncssh.SSHClientConnectionOptions, error: asyncssh.Error | OSError) -> ProfagentError:
+    is_refused = isinstance(error, asyncssh.PermissionDenied | asyncssh.HostKeyNotVerifiable)
+    return (RefusedError if is_refused else UnreachableError)(
+        f"the jump host {options.tunnel} does not lead to {options.host}: {str(error) or _LATE}",
+        hint="log in there with `ssh` first: it must be known, and let in without a password",
+    )
 
 
 @contextmanager
@@ -66,39 +79,32 @@ def lost(where: str, error: BaseException) -> UnreachableError:
     )
 
 
-def _not_reached(settings: Settings, error: asyncssh.Error | OSError) -> UnreachableError:
-    where = f"{settings.host} port {settings.port}"
-    reason = str(getattr(error, "reason", error))
-    is_late = isinstance(error, TimeoutError)
+def _not_reached(options: asyncssh.SSHClientConnectionOptions, error: asyncssh.Error | OSError) -> ProfagentError:
+    where = f"{options.host} port {options.port}"
+    reason = str(error) or _LATE
+    if isinstance(error, asyncssh.PermissionDenied):
+        return RefusedError(
+            f"{where} does not let {options.username} in: no key or password was accepted",
+            hint=f"give it your public key with `ssh-copy-id {options.username}@{options.orig_host}`, name another with"
+            " IdentityFile in ~/.ssh/config, or run at a terminal, where a password can be asked for",
+        )
     if _TOO_MANY in reason.lower():
         return RefusedError(
             f"{where} ended the login: {reason}",
             hint="an agent with many keys uses up the tries: name the right one with IdentityFile in ~/.ssh/config, and"
             " set IdentitiesOnly yes",
         )
-    if settings.proxy and not settings.jumps:
-        why = f"nothing for {settings.connect_s:g} s" if is_late else reason
+    if options.proxy_command:
         return UnreachableError(
-            f"the ProxyCommand for {where} leads to no login: {why}",
-            hint=f"run it by hand, a line that begins with SSH-2.0 should come: {settings.proxy}",
+            f"the ProxyCommand for {where} leads to no login: {reason}",
+            hint=f"run it by hand, a line that begins with SSH-2.0 should come: {shlex.join(options.proxy_command)}",
         )
-    if is_late:
+    if isinstance(error, TimeoutError):
         return UnreachableError(
-            f"{where} does not answer within {settings.connect_s:g} s",
+            f"{where} does not answer in time",
             hint="check its address, the firewall, and that it is on; ConnectTimeout in ~/.ssh/config waits longer",
         )
-    return _not_connected(settings, error) if isinstance(error, OSError) else _not_ssh(where, error)
-
-
-def _denied(settings: Settings, unusable: Sequence[str]) -> RefusedError:
-    login = f"{settings.user}@{settings.target.host}"
-    unread = f" (cannot be used: {'; '.join(unusable)})" if unusable else ""
-    return RefusedError(
-        f"{settings.host} port {settings.port} does not let {settings.user} in: no key or password was accepted"
-        f"{unread}",
-        hint=f"give it your public key with `ssh-copy-id {login}`, name another with IdentityFile in ~/.ssh/config, or"
-        " run at a terminal, where a password can be asked for",
-    )
+    return _not_connected(options.host, where, error) if isinstance(error, OSError) else _not_ssh(where, error)
 
 
 def _not_ssh(where: str, error: asyncssh.Error) -> UnreachableError:
@@ -113,11 +119,10 @@ def _not_ssh(where: str, error: asyncssh.Error) -> UnreachableError:
     )
 
 
-def _not_connected(settings: Settings, error: OSError) -> UnreachableError:
-    where = f"{settings.host} port {settings.port}"
+def _not_connected(host: str, where: str, error: OSError) -> UnreachableError:
     if isinstance(error, socket.gaierror):
         return UnreachableError(
-            f"the name {settings.host} does not resolve: {error.strerror}",
+            f"the name {host} does not resolve: {error.strerror}",
             hint="`profagent boards` lists the boards that have a name; check the spelling, /etc/hosts and the name"
             " server, or use the board's IP address",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import termios
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from profagent.errors import UsageError
@@ -73,7 +73,7 @@ async def _asked(prompt: str, *, is_secret: bool) -> str | None:
     except OSError:
         return None
     try:
-        with _without_echo(terminal) if is_secret else _as_it_is():
+        with _without_echo(terminal) if is_secret else nullcontext():
             os.write(terminal, prompt.encode())
             line = await _line(terminal)
         if is_secret:
@@ -93,11 +93,6 @@ def _without_echo(terminal: int) -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(terminal, termios.TCSAFLUSH, was)
-
-
-@contextmanager
-def _as_it_is() -> Iterator[None]:
-    yield
 
 
 async def _line(terminal: int) -> str | None:

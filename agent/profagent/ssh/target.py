@@ -9,7 +9,6 @@ from typing import Self
 from profagent.errors import UsageError
 
 _URL = re.compile(r"ssh://(?:(?P<user>[^@/]+)@)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d{1,5}))?/?")
-_HOP = re.compile(r"(?:(?P<user>.+)@)?(?P<host>\[[^\]]+\]|[^:@\[\]]+)(?::(?P<port>\d{1,5}))?")
 _PLAIN = re.compile(r"(?:(?P<user>.+)@)?(?P<host>[^@\s/-][^@\s/]*)(?P<port>(?!))?")
 _MOST_PORT = 65535
 
@@ -30,15 +29,7 @@ class Target:
     @classmethod
     def parse(cls, text: str) -> Self:
         """What a command line names. Raises UsageError."""
-        return cls._of((_URL if text.startswith("ssh://") else _PLAIN).fullmatch(text), text)
-
-    @classmethod
-    def parse_hop(cls, text: str) -> Self:
-        """One hop of ProxyJump: `[USER@]HOST[:PORT]` or an ssh:// URL. Raises UsageError."""
-        return cls._of((_URL if text.startswith("ssh://") else _HOP).fullmatch(text), text)
-
-    @classmethod
-    def _of(cls, match: re.Match[str] | None, text: str) -> Self:
+        match = (_URL if text.startswith("ssh://") else _PLAIN).fullmatch(text)
         if match is None or int(match["port"] or 0) > _MOST_PORT:
             raise UsageError(
                 f"{text!r} is nobody to log in to",

@@ -24,19 +24,6 @@ def test_a_target_is_written_as_for_ssh(text: str, target: Target) -> None:
     assert Target.parse(text) == target
 
 
-@pytest.mark.parametrize(
-    ("text", "target"),
-    [
-        ("jump", Target("jump")),
-        ("me@jump:2222", Target("jump", "me", 2222)),
-        ("[2001:db8::2]:22", Target("2001:db8::2", None, 22)),
-        ("ssh://me@jump:22", Target("jump", "me", 22)),
-    ],
-)
-def test_a_hop_may_have_a_port(text: str, target: Target) -> None:
-    assert Target.parse_hop(text) == target
-
-
 @pytest.mark.parametrize("text", ["", "root@", "-oProxyCommand=x", "ssh://", "ssh://board:99999", "a b"])
 def test_what_is_no_target_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="nobody to log in to"):
