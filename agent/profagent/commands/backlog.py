@@ -69,11 +69,14 @@ class Backlog:
             return
         self._tell(f"{job} holds {_amount(held)} already: copying that first. --from-now leaves it out")
         begun = await self._copied(job)
-        await asyncio.sleep(MEASURE_S)
-        copied = await self._copied(job)
-        if job not in self._caught_up and copied > begun:
-            left_s = (held.bytes - copied) / (copied - begun) * MEASURE_S
-            rate = (copied - begun) / MEASURE_S / BYTES_PER_MB
+        copied, measured_s = begun, 0.0
+        # What is held already is compared first, which takes its time.
+        while copied - begun < LEAST_BYTES and job not in self._caught_up:
+            await asyncio.sleep(MEASURE_S)
+            copied, measured_s = await self._copied(job), measured_s + MEASURE_S
+        if job not in self._caught_up:
+            left_s = (held.bytes - copied) / (copied - begun) * measured_s
+            rate = (copied - begun) / measured_s / BYTES_PER_MB
             self._tell(f"{job}: about {max(left_s, 0):,.0f} s to copy it, at {rate:,.1f} MB/s")
 
 

@@ -106,6 +106,7 @@ class WatchView:
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """Say that the link is gone."""
         self.beginnings.link_is_new()
+        self.events.samples.unlist()
         self._silence.unlinked()
         if (line := self._links.gone(error, wait_s)) is not None:
             self._tell(line)

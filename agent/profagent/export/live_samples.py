@@ -93,6 +93,10 @@ class LiveSamples:
         """Every file of the JOB has been told: from now on, what lies between two samples is known."""
         self._listed.add(job)
 
+    def unlist(self) -> None:
+        """The link is lost: files are told again, in any order."""
+        self._listed.clear()
+
     def take(self, job: str, change: Change) -> None:
         """Know of a file that came, or that a model was loaded again: its picture counts are of several loads then."""
         if isinstance(change, LogAdvanced):

@@ -28,17 +28,19 @@ _GAPS = (
     " FROM sample WHERE model = ?"
 )
 
-# Other sessions fetched a part of it, or nobody has: of samples before its own, or that are not copied yet, the names
-# are known.
+# Other sessions fetched a part of it, or nobody has: of samples before its own the names are known.
 _IS_PART = (
     "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ?1 AND session <> ?2) OR EXISTS"
-    " (SELECT 1 FROM sample WHERE model = ?1 AND kept AND (current_pic_count <"
-    " (SELECT min(current_pic_count) FROM inference WHERE model = ?1) OR current_pic_count >"
-    " (SELECT max(current_pic_count) FROM inference JOIN model USING (model) JOIN job USING (job)"
-    " WHERE model = ?1 AND NOT caught_up)))"
+    " (SELECT 1 FROM sample WHERE model = ?1 AND kept AND current_pic_count <"
+    " (SELECT min(current_pic_count) FROM inference WHERE model = ?1))"
+)
+# What is not copied yet is known by its name, too.
+_IS_OPEN = (
+    "SELECT NOT caught_up AND EXISTS (SELECT 1 FROM inference WHERE model = ?1 AND session = ?2)"
+    " FROM model JOIN job USING (job) WHERE model = ?1"
 )
 _OF_SESSION = (
-    "SELECT current_pic_count, kept, coalesce(is_own, 1) FROM sample LEFT JOIN"
+    "SELECT current_pic_count, kept, coalesce(is_own, NOT (kept AND ?3)) FROM sample LEFT JOIN"
     " (SELECT current_pic_count, max(session = ?2) AS is_own FROM inference WHERE model = ?1 GROUP BY 1)"
     " USING (current_pic_count) WHERE model = ?1 AND current_pic_count BETWEEN"
     " (SELECT min(current_pic_count) FROM inference WHERE model = ?1 AND session = ?2) AND"
@@ -104,10 +106,11 @@ def _share_of(
     connection: sqlite3.Connection, session: int, model: int, figures: Figures, passed_over: int
 ) -> tuple[Figures, int]:
     """What of a model's samples is a session's, and how many of these were passed over."""
+    (is_open,) = connection.execute(_IS_OPEN, (model, session)).fetchone()
     (is_part,) = connection.execute(_IS_PART, (model, session)).fetchone()
-    if not is_part:
+    if not (is_open or is_part):
         return figures, passed_over
-    rows = connection.execute(_OF_SESSION, (model, session)).fetchall()
+    rows = connection.execute(_OF_SESSION, (model, session, is_open)).fetchall()
     passed_over = sum(not kept for _, kept, _ in rows)
     of_others = sum(not is_own for _, _, is_own in rows)
     sampled = len(rows) - of_others
