@@ -52,7 +52,8 @@ class LiveEvents:
         self.ledger = {"loss": 0, "note": 0}
         self._with_records = with_records
         self._jobs: OrderedDict[str, LiveJob] = OrderedDict()
-        self._told: OrderedDict[tuple[str, str | None, str], Entry] = OrderedDict()
+        # What was told, by JOB, log and whether it follows from the log's bytes, then by reason.
+        self._told: OrderedDict[tuple[str, str | None, bool], dict[str, Entry]] = OrderedDict()
 
     def feed(self, batch: JobChanges, now_s: float) -> Iterator[Event]:
         """Events of one JOB's changes; `now_s` is a clock that never goes back."""
@@ -128,10 +129,11 @@ class LiveEvents:
             case ApiRecords():
                 yield from self._calls(job_name, change)
             case ContentLedger():
+                self._take_back(job_name, job, change)
                 for entry in change.entries:
-                    yield from self._entry(job_name, job, change.path, entry)
+                    yield from self._entry(job_name, job, change.path, entry, of_bytes=True)
             case LinkLedger():
-                yield from self._entry(job_name, job, change.path, change.entry)
+                yield from self._entry(job_name, job, change.path, change.entry, of_bytes=False)
             case KeptLoss():
                 yield from self._kept_loss(change)
             case SimulatedKnown():
@@ -186,16 +188,34 @@ class LiveEvents:
         """The counters that are not certain, where there are any and they are shown."""
         return {"likely": list(self.likely)} if self.likely and has_counters else {}
 
-    def _entry(self, job_name: str, job: LiveJob, path: str | None, entry: Entry) -> Iterator[Event]:
-        """A ledger entry that was not told: with its inference while that is to be told, else on its own."""
-        key = (job_name, path, entry.reason)
-        if self._told.get(key) == entry:
-            return
-        known = self._told.pop(key, None)
-        self._told[key] = entry
+    def _take_back(self, job_name: str, job: LiveJob, change: ContentLedger) -> None:
+        """What the bytes of a log do not show any more, as layers without a name whose table came later."""
+        known = self._told.get((job_name, change.path, True), {})
+        reasons = {entry.reason for entry in change.entries}
+        for reason in [each for each in known if each not in reasons]:
+            entry = known.pop(reason)
+            self.ledger[entry.grade] -= entry.count
+            for inference in [] if change.path is None else job.of_log(parse_log_name(change.path)):
+                if inference.entries.get(reason) == entry:
+                    del inference.entries[reason]
+
+    def _is_new(self, key: tuple[str, str | None, bool], entry: Entry) -> bool:
+        """Whether an entry was not told as it is; it counts from now on."""
+        told = self._told.setdefault(key, {})
+        known = told.get(entry.reason)
+        if known == entry:
+            return False
+        told[entry.reason] = entry
+        self._told.move_to_end(key)
         if len(self._told) > TOLD_ENTRIES:
             self._told.popitem(last=False)
         self.ledger[entry.grade] += entry.count - (known.count if known is not None else 0)
+        return True
+
+    def _entry(self, job_name: str, job: LiveJob, path: str | None, entry: Entry, *, of_bytes: bool) -> Iterator[Event]:
+        """A ledger entry that was not told: with its inference while that is to be told, else on its own."""
+        if not self._is_new((job_name, path, of_bytes), entry):
+            return
         open_inferences = [] if path is None else job.of_log(parse_log_name(path))
         if open_inferences and open_inferences[-1].told is not FigureState.PARTIAL:
             open_inferences[-1].entries[entry.reason] = entry
@@ -214,15 +234,8 @@ class LiveEvents:
 
     def _kept_loss(self, loss: KeptLoss) -> Iterator[Event]:
         """A loss that the daemon keeps: told on every stream, shown when it is new or has newer figures."""
-        key = ("", f"{loss.number}", "kept")
-        known = self._told.get(key)
-        if known == loss.entry:
-            return
-        self._told[key] = loss.entry
-        if len(self._told) > TOLD_ENTRIES:
-            self._told.popitem(last=False)
-        self.ledger[loss.entry.grade] += loss.entry.count - (known.count if known is not None else 0)
-        yield {"event": "kept_loss", **kept_loss_fields(loss), "simulated": self.simulated}
+        if self._is_new(("", f"{loss.number}", False), loss.entry):
+            yield {"event": "kept_loss", **kept_loss_fields(loss), "simulated": self.simulated}
 
     def _event(self, kind: str, job: str, **fields: Any) -> Event:
         return {"event": kind, "job": job, **fields, "simulated": self.simulated}

@@ -572,3 +572,13 @@ def test_tables_of_layers_are_bounded_by_their_layers(job: ArrivingJob, monkeypa
     (event,) = job.send(aicore_path() + ".done", aicore_done(256))
     assert [layer["layer_name"] for layer in event["slowest"]] == [None]
     assert event["total_us"] == 100.0
+
+
+def test_a_table_that_comes_late_takes_back_that_its_layers_have_no_name() -> None:
+    job = ArrivingJob()
+    job.announce(aicore_path())
+    assert job.send(aicore_path(), records(1000, 2000)) == []
+    assert job.events.ledger["note"] > 0
+    job.begin()
+    (event,) = job.send(aicore_path() + ".done", aicore_done(512))
+    assert (event["figures"], event["ledger"], job.events.ledger) == ("final", [], {"loss": 0, "note": 0})
