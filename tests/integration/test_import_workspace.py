@@ -218,3 +218,17 @@ def test_what_is_no_identity_of_a_board_is_refused(tmp_path: Path) -> None:
         ended = imported(job, tmp_path / "workspace", "--board", identity)
         assert (ended.code, "is no board's identity" in ended.err, "64 of A-Z" in ended.err) == (2, True, True)
     assert not (tmp_path / "workspace").exists()
+
+
+def test_of_a_copy_that_is_not_whole_it_is_told_what_has_no_figures(tmp_path: Path) -> None:
+    job = simulated(tmp_path / "copied", 4)
+    for path in job.glob("data/aicpu.*.2*"):
+        path.unlink()
+    workspace = tmp_path / "ws"
+    ended = profagent("import", "-dir", job, "--workspace", workspace)
+    why = "aicpu records: their log is missing, and other inferences of the model have one"
+    assert f"not final: 1 inference (partial): {why}" in ended.out + ended.err
+    assert query(workspace / "profagent.db", "SELECT figures, count(*) FROM inferences GROUP BY 1") == [
+        ("final", 3),
+        ("partial", 1),
+    ]

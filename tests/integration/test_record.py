@@ -39,6 +39,7 @@ SUMMARY = [
     "implausible",
     "complete",
     "not_copied",
+    "not_final",
     "database",
     "mirror",
 ]

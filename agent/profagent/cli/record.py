@@ -22,6 +22,7 @@ from profagent.commands.record import RecordOptions, record
 from profagent.commands.workspace import Workspace
 from profagent.errors import UsageError
 from profagent.export.kept_loss import kept_loss_line
+from profagent.export.provenance import not_final_lines
 from profagent.export.sampling_text import sampling_lines
 from profagent.export.table import printable
 from profagent.formats.schedule import EachNth, parse_schedule
@@ -139,6 +140,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"  sampling: {'; '.join(sampling_lines(summary['sampling']))}",
         *(f"  {_nothing_new(job)}" for job in summary["earlier"]),
         f"  ledger:   {'; '.join(ledger) or 'empty'}",
+        *(f"  {printable(line)}" for line in not_final_lines(summary["not_final"])),
         *(f"  {printable(kept_loss_line(loss))}" for loss in summary["kept_losses"]),
         *(f"  {printable(line)}" for line in summary["implausible"]),
         f"  database: {summary['database']}",

@@ -89,7 +89,8 @@ def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
 def not_final_lines(not_final: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Inferences of a JOB that are in no figure, and why."""
     for each in not_final:
-        yield f"not final: {each['inferences']:,} inferences ({each['figures']}): {each['why']}"
+        plural = "" if each["inferences"] == 1 else "s"
+        yield f"not final: {each['inferences']:,} inference{plural} ({each['figures']}): {each['why']}"
 
 
 def ledger_counts(ledger: Iterable[LedgerRow]) -> dict[str, dict[str, int]]:

@@ -54,6 +54,7 @@ def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, A
         "implausible": implausible_of(connection, session),
         "complete": not ledger["loss"] and STOPPED_EARLY not in ledger["note"],
         "not_copied": not_copied(connection, session),
+        "not_final": _not_final(connection, session),
     }
 
 
@@ -64,6 +65,16 @@ def not_copied(connection: sqlite3.Connection, session: int) -> dict[str, int | 
         (session, STOPPED_EARLY),
     )
     return dict(rows.fetchall())
+
+
+def _not_final(connection: sqlite3.Connection, session: int) -> list[dict[str, Any]]:
+    """How many of its inferences have no figures, by state and reason."""
+    rows = connection.execute(
+        "SELECT count(*), figures, why FROM inference WHERE session = ? AND figures <> 'final'"
+        " GROUP BY figures, why ORDER BY 1 DESC, 2, 3",
+        (session,),
+    )
+    return [{"inferences": count, "figures": figures, "why": why} for count, figures, why in rows]
 
 
 def final_inferences(connection: sqlite3.Connection, board: int, job: str) -> int:
