@@ -31,6 +31,7 @@ SUMMARY: dict[str, Any] = {
     "earlier": [],
     "kept_losses": [],
     "implausible": [],
+    "not_final": [],
     "complete": True,
     "database": "/w/profagent.db",
     "mirror": "/w/mirror/board-1",

@@ -12,7 +12,7 @@ from profagent.commands.counter_maps import CounterMaps, simulated_map
 from profagent.commands.watch import NO_COUNTER_MAP, NO_JOB, WatchOptions, WatchView
 from profagent.errors import UnreachableError
 from profagent.formats.names import parse_log_name
-from profagent.ingest.changes import JobChanges, LogAnnounced
+from profagent.ingest.changes import JobChanges, LogAnnounced, SimulatedKnown
 from profagent.ingest.decode import JobDecoder
 from profagent.link.messages import JobStatus, Profiling
 from tests.encoders import aicpu_record, done_text
@@ -226,3 +226,25 @@ def test_a_map_that_is_not_certain_is_told_once() -> None:
     viewed.view.linked(board(simulated=True), "operator")
     assert viewed.told.count("the counter map is not certain of mac_busy: a ? marks what rests on it") == 1
     assert viewed.view.events.likely == ("mac_busy",)
+
+
+def test_after_a_new_link_what_was_invented_is_still_marked() -> None:
+    viewed = Viewed()
+    viewed.follow(listed=False)
+    viewed.changed([SimulatedKnown(None, None)])
+    # The daemon does not simulate; the JOB's own mark is held already, and does not come again.
+    viewed.view.linked(board(simulated=False), "operator")
+    viewed.state("open", caught_up=True)
+    viewed.infer()
+    assert [event["simulated"] for event in viewed.shown if event["event"] == "inference"] == [True]
+
+
+def test_while_files_are_told_again_no_sample_is_said_to_be_missing() -> None:
+    viewed = Viewed()
+    viewed.follow()
+    viewed.state("open", caught_up=True)
+    for pictures in range(5):
+        viewed.infer(pictures)
+    viewed.view.unlinked(UnreachableError("gone", hint=""), 1.0)
+    viewed.infer(10)
+    assert [event["due"] for event in viewed.shown if event["event"] == "inference"] == [None, None, 3, 4, 5, None]
