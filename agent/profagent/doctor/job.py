@@ -81,7 +81,8 @@ def why_no_layers(files: Mapping[str, int]) -> tuple[str, str]:
     names = _names(files)
     recorded = _recorded(names, files)
     if LogKind.AICPU in recorded:
-        return f"layers on the CPU were recorded, and none on the NPU: the copy lacks the aicore files, or {_NO_METRICS}", _SETTINGS
+        why = f"the copy lacks the aicore files, or {_NO_METRICS}"
+        return f"layers on the CPU were recorded, and none on the NPU: {why}", _SETTINGS
     if LogKind.ACL_API in recorded:
         return f"calls were recorded, and no layers: no inference has ended, or {_NO_METRICS}", _SETTINGS
     if _has_tables(names):
