@@ -275,7 +275,7 @@ class Recording:
         if self._session is not None:
             await self._session.apply(self._jobs.take())
             for job in self._jobs.names():
-                await self._session.note_samples(job)
+                # Samples that came late or never are noted when a JOB ends: of an open one some are on their way.
                 await self._session.note_ticks(job)
             await self._session.end(self._options.now_us())
             self._mirrors.close()
