@@ -35,7 +35,7 @@ PARTS = {
     "profagent/ingest/": "decoding",
     "profagent/formats/": "decoding",
     "profagent/link/": "messages",
-    "profagent/commands/conversation.py": "messages",
+    "profagent/commands/capture.py": "messages",
     "profagent/commands/": "between the parts",
     "profagentd/": "the daemon's own modules",
     "grpc/": "gRPC's own Python",

@@ -10,8 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.commands.capture import Capture
-from profagent.commands.conversation import Conversation
+from profagent.commands.capture import Capture, Conversation
 from profagent.commands.counter_maps import BUILT_IN
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions

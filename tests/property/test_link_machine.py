@@ -20,8 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from profagent.commands.capture import Capture
-from profagent.commands.conversation import Conversation
+from profagent.commands.capture import Capture, Conversation
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.workspace import Workspace

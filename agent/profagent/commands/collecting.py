@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import posixpath
-from contextlib import AsyncExitStack, asynccontextmanager
+import re
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,6 @@ from profagent.commands.counter_maps import BUILT_IN, CounterMaps
 from profagent.commands.interruption import interrupted_by
 from profagent.commands.made_jobs import MadeJobs
 from profagent.commands.patient_ssh import PatientSsh
-from profagent.commands.project_labels import project_labels
 from profagent.commands.project_upload import upload_project
 from profagent.commands.record import RecordOptions, record
 from profagent.commands.recording_options import own_consumer
@@ -39,7 +40,62 @@ if TYPE_CHECKING:
     from profagent.commands.workspace import Workspace
     from profagent.ssh.passwords import Asker
 
-__all__ = ["CollectOptions", "Collected", "collect"]
+
+_DIGITS = 16
+_GIT_S = 10.0
+# Of a project with many models, which of them ran is not known.
+_MOST_MODELS = 8
+_ODD = re.compile(r"[^A-Za-z0-9_.-]")
+_LONGEST_NAME = 50
+
+
+async def project_labels(project: Path | None, main: str, digest: str = "") -> dict[str, str]:
+    """`git` (with `-dirty` where files differ), `main` and `model.NAME` (of SHA-256), as far as they are found.
+
+    `digest` is the program's, where it was read on the board.
+    """
+    seen = {"main": digest[:_DIGITS]} if digest else {}
+    if project is None:
+        return seen
+    digests = await asyncio.to_thread(_digests, project, main)
+    revision = await _revision(project)
+    return {**({"git": revision} if revision else {}), **digests, **seen}
+
+
+def _digests(project: Path, main: str) -> dict[str, str]:
+    models = sorted(project.rglob("*.om"))[: _MOST_MODELS + 1]
+    files = {f"model.{_ODD.sub('_', model.stem)[:_LONGEST_NAME]}": model for model in models}
+    program = {} if main.startswith("/") else {"main": project / main}
+    wanted = {**program, **(files if len(models) <= _MOST_MODELS else {})}
+    found: dict[str, str] = {}
+    for label, file in wanted.items():
+        with suppress(OSError), file.open("rb") as opened:
+            found[label] = hashlib.file_digest(opened, "sha256").hexdigest()[:_DIGITS]
+    return found
+
+
+async def _revision(project: Path) -> str:
+    """Empty without git, or where the project is in no repository."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *("git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return ""
+    try:
+        async with asyncio.timeout(_GIT_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return ""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return output.decode("ascii", "replace").strip()
+
 
 _STARTED = "the program was started"
 

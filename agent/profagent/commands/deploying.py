@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagent.commands.agreeing import agreed, replaced_identity, replaced_keys, replaced_service
 from profagent.commands.answering import answered, is_active
-from profagent.commands.board_keys import BoardKeys, board_keys
+from profagent.commands.board_keys import BoardKeys, board_keys, workshop_certificate
 from profagent.commands.board_version import chosen_version
 from profagent.commands.boards_file import BoardEntry, BoardsFile
 from profagent.commands.installing import is_whole
@@ -17,19 +16,58 @@ from profagent.commands.visiting import visited
 from profagent.deploy.layout import Layout
 from profagent.deploy.plan import check_room, check_version
 from profagent.deploy.settings import Asked
-from profagent.deploy.units import check_drop_in
+from profagent.deploy.units import check_drop_in, other_prefix
 from profagent.errors import UsageError
-from profagent.link.credentials import default_keys
+from profagent.link.certificate import Certificate
+from profagent.link.credentials import CA, default_keys
 from profagent.ssh.passwords import Person
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from profagent.commands.visiting import Visit
     from profagent.deploy.daemon_tree import DaemonTree
     from profagent.link.messages import Board
+    from profagent.ssh.passwords import Asker
 
-__all__ = ["DeployOptions", "Deployed", "deploy", "roll_back"]
+
+def replaced_keys(visit: Visit, keys: Path) -> Iterator[str]:
+    """The workshop whose keys the board has, when it is not that of `keys`."""
+    there = visit.facts.files.get(f"{visit.layout.keys}/{CA}")
+    if visit.settings.has_tls and there is not None and there.encode() != workshop_certificate(keys):
+        yield f"the keys of {_workshop(there)}: hosts that have keys of it will be refused"
+
+
+def replaced_identity(visit: Visit) -> Iterator[str]:
+    """The identity, when it is another board's."""
+    if visit.copied_from is not None:
+        other = visit.copied_from
+        yield f"the identity {other.uuid}: it is that of {other.name}, another machine; keys are made anew, too"
+
+
+def replaced_service(visit: Visit) -> Iterator[str]:
+    """The service, when it is that of another prefix."""
+    other = other_prefix(visit.layout, visit.facts.files)
+    if other is not None:
+        yield f"the service, which starts the daemon below {other}: that is stopped, its files and settings stay"
+
+
+async def agreed(replaced: Sequence[str], hostname: str, asker: Asker) -> None:
+    """Ask whether it may be replaced. Raises UsageError when nobody says so."""
+    if replaced and not await asker.confirm(f"Replace {'these' if len(replaced) > 1 else 'this'}? (yes/no) "):
+        raise UsageError(
+            f"nothing was changed on {hostname}, which is to lose {replaced[0]}",
+            hint="say yes at a terminal, or --replace, when nobody needs that any more",
+        )
+
+
+def _workshop(pem: str) -> str:
+    try:
+        return f"the workshop {Certificate.read(pem.encode(), CA).name}"
+    except UsageError:
+        return "a workshop that cannot be told"
+
 
 _KEY_MODES = {"board.key": 0o600}
 

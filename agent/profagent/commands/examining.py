@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import socket
+import sqlite3
+import tempfile
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -13,38 +18,157 @@ from profagent import __version__
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.clocks import clock_difference
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps
-from profagent.commands.host_facts import host_credentials, resolved, workspace_facts
-from profagent.commands.job_counters import job_counters
-from profagent.commands.job_examining import acl_json_file, job_sections
-from profagent.commands.job_facts import job_facts
+from profagent.commands.job_examining import acl_json_file, job_facts, job_sections
 from profagent.commands.tunnelling import reached
 from profagent.doctor import network
 from profagent.doctor.acl_json import acl_json_section
 from profagent.doctor.clock import clock
+from profagent.doctor.counters import CheckedCounters, counters_section
 from profagent.doctor.finding import Section, bad, unknown
+from profagent.doctor.network import Resolved
 from profagent.doctor.npu import npu_checks
 from profagent.doctor.roots import roots_checks
 from profagent.doctor.tls import certificate_dates
-from profagent.doctor.workspace import workspace_checks
-from profagent.errors import ProfagentError, UnreachableError, UsageError
+from profagent.doctor.workspace import WorkspaceFacts, workspace_checks
+from profagent.errors import ProfagentError, StoreError, UnreachableError, UsageError
+from profagent.formats.names import display_text
+from profagent.formats.plausible import CounterRows, Tally, checked, merged
+from profagent.formats.records import AICORE_DTYPE, view_records
+from profagent.ingest.job_records import JobRecords
 from profagent.link.board_clock import board_time
 from profagent.link.certificate import Certificate
 from profagent.link.channel import connected
-from profagent.link.credentials import full_address
+from profagent.link.credentials import CERT, Credentials, default_keys, full_address, host_of
 from profagent.link.examination import Examination
 from profagent.link.messages import PROTOCOL
+from profagent.store.counter_checks import first_place
+from profagent.store.database import made_anew
+from profagent.store.queries import open_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from profagent.commands.boards_file import BoardEntry
+    from profagent.commands.counter_maps import CounterMaps
     from profagent.commands.tunnelling import OverSsh
     from profagent.commands.workspace import Workspace
     from profagent.doctor.finding import Finding
+    from profagent.formats.countermap import CounterMap
     from profagent.link.channel import Channel
     from profagent.link.credentials import Access
     from profagent.link.messages import Board
+
+
+# Inferences that are looked at, evenly spread, and how much of each.
+INFERENCES = 200
+MOST_RECORDS = 65_536
+
+
+def job_counters(directory: Path, maps: CounterMaps) -> Section:
+    """A finding for each check, with its numbers. Raises UsageError for no JOB."""
+    job, about = JobRecords(directory), display_text(str(directory))
+    counter_map = maps.of(simulated=job.is_simulated)
+    if counter_map is None:
+        return counters_section(about, None)
+    logs = job.inferences
+    chosen = logs[:: max(1, -(-len(logs) // INFERENCES))]
+    tallies: dict[str, Tally] = {}
+    for path, _ in chosen:
+        for name, found in _checked(job, path, counter_map, maps.peak_bytes_per_s).items():
+            tallies[name] = merged(tallies.get(name, Tally()), found)
+    name = display_text(counter_map.name)
+    return counters_section(about, CheckedCounters(name, tallies, len(chosen), len(logs), maps.peak_bytes_per_s))
+
+
+def _checked(job: JobRecords, path: str, counter_map: CounterMap, peak: float) -> Mapping[str, Tally]:
+    data = job.read(path, MOST_RECORDS * AICORE_DTYPE.itemsize) or b""
+    records = view_records(data, AICORE_DTYPE)
+    if not len(records):
+        return {}
+    rows = CounterRows(first_place(path, 0), records["ticks"].astype("i8"), counter_map.apply(records))
+    return checked([rows], job.frequency_mhz, peak)
+
+
+RESOLVE_S = 10.0
+# A large database is not looked at to its end.
+LONGEST_CHECK_S = 10.0
+STEPS_BETWEEN_LOOKS = 10_000
+MOST_ERRORS = 10
+DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+async def resolved(address: str) -> Resolved:
+    """What the host of `HOST:PORT` leads to."""
+    host = host_of(address)
+    look_up = asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    try:
+        async with asyncio.timeout(RESOLVE_S):
+            found = await look_up
+    except TimeoutError:
+        return Resolved(host, error=f"no answer from the name server for {RESOLVE_S:.0f} s")
+    except (OSError, UnicodeError) as error:
+        return Resolved(host, error=getattr(error, "strerror", None) or str(error))
+    return Resolved(host, tuple(dict.fromkeys(str(each[4][0]) for each in found)))
+
+
+def workspace_facts(workspace: Workspace) -> WorkspaceFacts:
+    """The workspace as it is; nothing in it is changed."""
+    root = workspace.root.absolute()
+    stands = next(above for above in (root, *root.parents) if above.exists())
+    usage = shutil.disk_usage(stands)
+    database_error, is_checked = _database_error(workspace.database)
+    return WorkspaceFacts(
+        root=str(root),
+        exists=stands == root,
+        error=_why_not_writable(stands),
+        database=str(workspace.database) if workspace.database.exists() else "",
+        database_error=str(database_error or ""),
+        database_hint=database_error.hint if database_error else "",
+        is_checked=is_checked,
+        free_bytes=usage.free,
+        total_bytes=usage.total,
+    )
+
+
+def host_credentials(access: Access) -> Credentials | None:
+    """The keys of this host: those that are named, else the usual ones if they are there. Raises UsageError."""
+    if access.keys is not None:
+        return Credentials.read(access.keys)
+    return Credentials.read(default_keys()) if (default_keys() / CERT).exists() else None
+
+
+def _why_not_writable(directory: Path) -> str:
+    """By making a file that has no name, which asks quotas and read-only file systems as well."""
+    if not directory.is_dir():
+        return f"{directory} is no directory"
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            return ""
+    except OSError as error:
+        return f"{directory}: {os.strerror(error.errno or 0)}"
+
+
+def _database_error(database: Path) -> tuple[StoreError | None, bool]:
+    """What is wrong with a database, and whether all of it was looked at."""
+    if not database.exists():
+        return None, True
+    until = time.monotonic() + LONGEST_CHECK_S
+    try:
+        with open_reader(database) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
+            found = connection.execute(f"PRAGMA quick_check({MOST_ERRORS})").fetchone()[0]
+    except StoreError as error:
+        code = getattr(error.__cause__, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_INTERRUPT:
+            return None, False
+        return (_damaged(database, str(error.__cause__)) if code in DAMAGED else error), True
+    return (None if found == "ok" else _damaged(database, found.splitlines()[-1])), True
+
+
+def _damaged(database: Path, why: str) -> StoreError:
+    return StoreError(f"{database} is damaged: {why}", hint=made_anew(database))
+
 
 # How long another board is waited for, of which no more is asked than who it is.
 ASK_S = 10.0

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profagent.commands.lost_copies import LostCopies, together
 from profagent.commands.open_jobs import OpenJobs
-from profagent.commands.vouched import VouchedLogs
 from profagent.errors import ProtocolError, UnsupportedBoardError
-from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
+from profagent.formats.names import LogKind, parse_log_name
+from profagent.ingest.changes import Entry, LinkLedger, LogAdvanced, LogRemoved, LostCopy, PassedOver
 from profagent.ingest.local_stream import growing_kind
 from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
 from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of, logs_set_aside
@@ -23,8 +22,125 @@ if TYPE_CHECKING:
     from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
+    from profagent.ingest.mirror import JobMirror
     from profagent.link.session import FollowedLog, Happened
     from profagent.store.stored_session import CommittedLog
+
+
+class VouchedLogs:
+    """Those of one stream, by their handles."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, HeldLog] = {}
+
+    def __contains__(self, handle: int) -> bool:
+        return handle in self._held
+
+    def add(self, handle: int, known: HeldLog) -> None:
+        """A log is complete, and the mirror has the bytes that were committed."""
+        self._held[handle] = known
+
+    def forget(self, handle: int) -> None:
+        """The log is announced anew: what is held of it is looked at again."""
+        self._held.pop(handle, None)
+
+    def clear(self) -> None:
+        """Another stream begins, with handles of its own."""
+        self._held.clear()
+
+    def is_known(self, handle: int, event: Started | Chunk | Completed | Removed) -> bool:
+        """Whether a log that is complete goes on and ends as it is held: neither its bytes nor its rows change."""
+        known = self._held.get(handle)
+        if known is None:
+            return False
+        match event:
+            case Started():
+                same = (event.generation, event.offset) == (known.generation, known.size)
+            case Completed():
+                same = (event.generation, event.size, event.digest) == (known.generation, known.size, known.digest)
+            case _:
+                same = False
+        if not same or isinstance(event, Completed):
+            self.forget(handle)
+        return same
+
+
+_GONE = Entry(
+    "loss",
+    "deleted-uncopied",
+    "the mirror lost bytes of it that the board had deleted once they were copied: they are gone, what stands on the"
+    " board is copied",
+)
+
+
+class LostCopies:
+    """Those of one stream, by their handles; the database knows them until the board has vouched for their logs."""
+
+    def __init__(self) -> None:
+        self._lost: dict[int, LostCopy] = {}
+        self._told: set[int] = set()  # handles of those that were found in this stream
+
+    def add(self, handle: int, path: str, known: HeldLog) -> list[Change]:
+        """What was held of a log is not there; returns what that is in the ledger, and what was lost."""
+        self._told.add(handle)
+        detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
+        note = LinkLedger(None, Entry("note", "mirror-changed", detail))
+        if known.base:
+            # What stands before the base the board has deleted.
+            return [note, LinkLedger(path, _GONE)]
+        lost = self._lost[handle] = LostCopy(path, known.offset, known.digest)
+        return [note, lost]
+
+    def was_told(self, handle: int) -> bool:
+        """Whether the ledger says of this stream's log that the mirror was changed: the board's file need not be."""
+        return handle in self._told
+
+    def go_on(self, handle: int, lost: LostCopy | None) -> None:
+        """What an earlier stream lost of a log, of which the board did not come to vouch for what it has."""
+        if lost is not None:
+            self._lost[handle] = lost
+
+    def settle(self, log: FollowedLog, path: str, event: Completed | Removed, mirror: JobMirror) -> list[Change]:
+        """The board vouches for a log, or has none any more: it is told whether it began with what was lost."""
+        lost = self._lost.pop(log.handle, None)
+        if lost is None:
+            return []
+        is_there = event.size >= lost.size and self._begins_with(lost, log, path, mirror)
+        return [LostCopy(path, 0), *([] if is_there else [LinkLedger(path, _GONE)])]
+
+    def clear(self) -> None:
+        """Another stream begins, with handles of its own."""
+        self._lost.clear()
+        self._told.clear()
+
+    def _begins_with(self, lost: LostCopy, log: FollowedLog, path: str, mirror: JobMirror) -> bool:
+        """Whether what has come does, as far as that is known: what has not come of a removed log is another loss."""
+        is_known = lost.digest is not None and log.offset >= lost.size
+        return not is_known or mirror.prefix_digest(path, lost.size) == lost.digest
+
+
+def together(holdings: Iterable[Holding], logs: Mapping[str, FollowedLog]) -> list[Holding]:
+    """What is held, where one log of an inference is not whole with the other as not whole either.
+
+    Nothing may go on after them once the board has deleted both: their loads would be counted from different ones.
+    """
+    held = list(holdings)
+    if not any(holding.is_whole for holding in held):
+        return held
+    paths = {log.handle: path for path, log in logs.items()}
+    torn = {_inference(paths[holding.handle]) for holding in held if not holding.is_whole} - {None}
+    return [
+        holding._replace(is_whole=False) if _inference(paths[holding.handle]) in torn else holding for holding in held
+    ]
+
+
+def _inference(path: str) -> str | None:
+    """What the names of an inference's two logs share; None for any other log."""
+    name = parse_log_name(path)
+    if name is None or name.is_done or name.kind not in (LogKind.AICORE, LogKind.AICPU):
+        return None
+    return path.rpartition("/")[2].partition(".")[2]
+
 
 NOTHING_HELD = HeldLog(0, 0, complete=False)
 # A file that was copied before is not the one that is there now.

@@ -12,18 +12,17 @@ from profagent.commands.job_remarks import MOST_REMARKS, JobRemarks
 from profagent.commands.mirroring import BoardMirrors
 from profagent.commands.open_batch import OpenBatch
 from profagent.commands.to_the_end import to_the_end
-from profagent.commands.unoffered import UnofferedLogs
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import LogKind, is_job_name, parse_log_name
-from profagent.ingest.changes import Entry, JobChanges, LogAnnounced
+from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.commit import commit
 from profagent.ingest.disk import has_room
-from profagent.ingest.loss import open_removal, taken_back, unseen_removal
+from profagent.ingest.loss import open_removal, taken_back, unfollowed_removal, unseen_removal
 from profagent.ingest.mirror import checked_path
 from profagent.link.messages import ENDED_STATES, OPEN, REMOVED, Acknowledgement, Holding
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from profagent.commands.open_batch import LeftLogs
@@ -38,6 +37,40 @@ if TYPE_CHECKING:
     from profagent.store.stored_session import HeldJob, HeldLog, StoredSession
 
     Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
+
+
+class UnofferedLogs:
+    """Those of one stream, by JOB and path, with how many bytes of each are committed."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, dict[str, int]] = {}
+
+    async def offered(self, session: StoredSession, job: str, paths: Iterable[str]) -> None:
+        """The board has these."""
+        begun = await self._of(session, job)
+        for path in paths:
+            begun.pop(path, None)
+
+    async def gone(self, session: StoredSession, job: str) -> Sequence[Change]:
+        """All that the board has was offered: what the others mean, told once.
+
+        What the board itself deleted of the JOB it tells in a kept loss, which counts them.
+        """
+        gone = await self._of(session, job)
+        self._begun[job] = {}
+        changes: list[Change] = [LogRemoved(path) for path in gone]
+        if gone and not await session.was_deleted_from(job):
+            changes += [LinkLedger(path, unfollowed_removal(copied)) for path, copied in gone.items()]
+        return changes
+
+    def clear(self) -> None:
+        """Another stream begins."""
+        self._begun.clear()
+
+    async def _of(self, session: StoredSession, job: str) -> dict[str, int]:
+        if job not in self._begun:
+            self._begun[job] = await session.begun_logs(job)
+        return self._begun[job]
 
 
 class Recording:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import random
-from contextlib import AsyncExitStack, asynccontextmanager
+import shutil
+import stat
+import tempfile
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.interruption import interrupted_by
 from profagent.commands.remarks import retrying
-from profagent.commands.socket_folder import socket_folder
 from profagent.commands.temporary_daemon import temporary_daemon
 from profagent.deploy.layout import Layout
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
@@ -22,14 +27,47 @@ from profagent.ssh.connection import connect
 from profagent.ssh.passwords import Person
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from profagent.link.credentials import Access
     from profagent.ssh.passwords import Asker
     from profagent.ssh.remote import Remote
 
-__all__ = ["OverSsh", "reached"]
+
+_PREFIX = "profagent-ssh-"
+# Locked for as long as whoever made it lives.
+_LOCK = "lock"
+
+
+@contextmanager
+def socket_folder(parent: Path = Path("/tmp")) -> Iterator[Path]:  # noqa: S108 - the path of a socket must be short
+    """A directory that only this user may enter; those of this user whose owners have died are removed first."""
+    for left in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            _clear(left)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    try:
+        # It has its name only once it is locked.
+        with (folder / f"{_LOCK}.new").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (folder / f"{_LOCK}.new").rename(folder / _LOCK)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _clear(folder: Path) -> None:
+    """Remove one that nobody has locked. Raises OSError where somebody has, or it is none, or another user's."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        return
+    lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
+    finally:
+        os.close(lock)
+
 
 # HTTP/2's first words are settings, from either side: nine bytes of a frame's head, of which one is its type.
 _SETTINGS = b"\4"

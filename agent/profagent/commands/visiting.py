@@ -2,35 +2,121 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import asyncio
+import secrets
+import socket
+import uuid
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from profagent.commands.board_lock import locked
 from profagent.commands.board_survey import survey
 from profagent.commands.boards_file import BoardEntry, BoardsFile, check_same
 from profagent.commands.installing import Installation, Target
-from profagent.commands.recognising import recognised
 from profagent.commands.recording_options import own_consumer
+from profagent.deploy.lock import LOST_S, held
+from profagent.deploy.machine import is_another_machine
 from profagent.deploy.plan import board_name, choose_init, fact_lines
 from profagent.deploy.settings import BoardSettings, board_settings
 from profagent.deploy.steps import named_roots
 from profagent.deploy.trial import taken_back
 from profagent.deploy.units import Service, service
-from profagent.errors import ProfagentError
+from profagent.errors import ProfagentError, UnreachableError
 from profagent.ssh.connection import connect
 from profagent.ssh.passwords import Person
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 
     from profagent.commands.deploying import DeployOptions
     from profagent.deploy.layout import Layout
     from profagent.deploy.survey import BoardFacts
-    from profagent.ssh.remote import Remote
+    from profagent.ssh.remote import Program, Remote
 
-__all__ = ["Visit", "visited"]
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A board's identity from now on, and what is known of the board."""
+
+    identity: str
+    entry: BoardEntry | None = None
+    copied_from: BoardEntry | None = None
+    """The board whose identity is written here, and which is another machine."""
+
+
+def recognised(entries: Iterable[BoardEntry], written: str, target: str, marks: Collection[str]) -> Recognised:
+    """The board with a written identity ("": none), that SSH calls `target` and whose machine has these marks.
+
+    One that has none and is known by its SSH name was flashed anew, and gets its own again.
+    """
+    found = next((entry for entry in entries if (entry.uuid == written if written else entry.ssh == target)), None)
+    if found is None:
+        return Recognised(written or _new())
+    # Who flashes a board anew changes what an image brings, and leaves the machine.
+    if is_another_machine(found.machine.split(), marks, by_image=bool(written)):
+        return Recognised(_new(), copied_from=found if written else None)
+    return Recognised(written or found.uuid or _new(), found)
+
+
+def _new() -> str:
+    return str(uuid.uuid4())
+
+
+_BEAT_S = LOST_S / 12
+_END_S = 15.0
+
+
+@asynccontextmanager
+async def locked(remote: Remote, lock: str) -> AsyncIterator[str]:
+    """The lock at that place of a board, by the owner's name; it ends with the context, and on the board with the link.
+
+    Raises ProfagentError where another host has it, UnreachableError.
+    """
+    owner = f"{socket.gethostname()} {secrets.token_hex(8)}"
+    async with remote.stream(held(lock, owner)) as program:
+        try:
+            await _take(program, remote.host)
+            beating = asyncio.create_task(_beat(program))
+            try:
+                yield owner
+            finally:
+                beating.cancel()
+                await asyncio.wait([beating])
+        finally:
+            await _let_go(program)
+
+
+async def _take(program: Program, host: str) -> None:
+    answer = (await program.read_line()).decode("utf-8", "replace").strip()
+    if answer == "held":
+        return
+    if answer.startswith("busy"):
+        raise ProfagentError(
+            f"{host} is being worked on from {answer.partition(' ')[2] or 'another host'}",
+            hint=f"try again when that is done; a host that was not heard for {LOST_S} s does not count",
+        )
+    said = (await program.complaint()).strip().splitlines()
+    raise ProfagentError(
+        f"nothing can be changed on {host}: {said[-1] if said else 'its shell ended'}",
+        hint="log in as root, and see that the file system can be written to and has room (`df`)",
+    )
+
+
+async def _beat(program: Program) -> None:
+    while True:
+        await asyncio.sleep(_BEAT_S)
+        with suppress(OSError):
+            program.stdin.write(b"\n")
+
+
+async def _let_go(program: Program) -> None:
+    """Close its input, and wait until the lock is gone; a link that is lost takes no farewell."""
+    with suppress(OSError):
+        program.stdin.write_eof()
+    with suppress(TimeoutError, UnreachableError):
+        async with asyncio.timeout(_END_S):
+            await program.wait()
 
 
 @dataclass(frozen=True, slots=True)

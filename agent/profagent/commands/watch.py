@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import time
+from collections import OrderedDict
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,24 +14,24 @@ from typing import TYPE_CHECKING
 from profagent.commands.beginnings import Beginnings
 from profagent.commands.capture import Capture
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps
-from profagent.commands.live_checks import LiveChecks
 from profagent.commands.recording import Recording
 from profagent.commands.recording_options import RecordingOptions
 from profagent.commands.remarks import LinkRemarks, remarks
-from profagent.commands.silence import Silence
 from profagent.commands.watching import Watching
 from profagent.export.live import LiveEvents
 from profagent.export.live_job import PATIENCE_S
 from profagent.export.provenance import doubt_line
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
+from profagent.formats.plausible import CounterRows, Tally, checked, merged, told
 from profagent.formats.sampling import interval_of
-from profagent.ingest.changes import SegmentRecords
+from profagent.ingest.changes import FrequencyKnown, SegmentRecords
 from profagent.link.credentials import BY_ADDRESS
+from profagent.store.counter_checks import first_place
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from profagent.commands.sink import Sink
     from profagent.commands.workspace import Workspace
@@ -39,6 +40,100 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import JobChanges
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
+
+
+# After so long without an inference something is said.
+SILENCE_S = 5.0
+# Models of all JOBs of which the first inference that was seen is remembered.
+REMEMBERED_MODELS = 1_000
+INTERVAL_ZERO = (
+    "no inference for some seconds. If the program goes on, its interval is 0, the runtime's default: only the first"
+    ' inference after a load is recorded. Set "interval" in its acl.json, and start it again'
+)
+
+
+class Silence:
+    """When the last inference came, and of which JOBs the interval may be 0. Each remark is made once."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._since_s = now_s()
+        self._going_on: frozenset[str] = frozenset()
+        self._counts: dict[tuple[str, str | None, int | None, int | None, int | None], int | None] = {}
+        self._sampled: set[str] = set()  # JOBs whose interval is not 0
+        self._told: set[bool] = set()
+
+    def take(self, batch: JobChanges) -> None:
+        """What came of a JOB: with interval 0 each inference is the first after a load, and has the same count."""
+        for change in batch.changes:
+            if isinstance(change, SegmentRecords):
+                self._since_s = self._now_s()
+                name = change.name
+                model = (batch.job, name.model, name.model_id, name.device, name.stream)
+                if self._counts.setdefault(model, name.current_pic_count) != name.current_pic_count:
+                    self._sampled.add(batch.job)
+                if len(self._counts) > REMEMBERED_MODELS:
+                    del self._counts[next(iter(self._counts))]
+
+    def is_sampled(self, job: str) -> None:
+        """The JOB's interval is not 0."""
+        self._sampled.add(job)
+
+    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
+        """The JOBs are these."""
+        self._sampled |= {job.name for job in jobs if job.profiling is not None and interval_of(job.profiling.interval)}
+        going_on = frozenset(job.name for job in jobs if job.caught_up and job.state in ("open", "quiet"))
+        if going_on - self._going_on:
+            self._since_s = self._now_s()
+        self._going_on = going_on
+
+    def unlinked(self) -> None:
+        """Nobody knows whether the program goes on; the silence begins anew with the next link."""
+        self._going_on = frozenset()
+
+    def remark(self) -> str | None:
+        """What is to be said now, if anything."""
+        silent_s = self._now_s() - self._since_s
+        may_be_zero = not self._going_on & self._sampled
+        if not self._going_on or silent_s < SILENCE_S or may_be_zero in self._told:
+            return None
+        self._told.add(may_be_zero)
+        return INTERVAL_ZERO if may_be_zero else f"no inference has come for {SILENCE_S:.0f} s"
+
+
+REMEMBERED_JOBS = 16
+
+
+class LiveChecks:
+    """Counts each check over all records; one that fails is told once, as it stands then."""
+
+    def __init__(self, peak_bytes_per_s: float) -> None:
+        self._peak = peak_bytes_per_s
+        self._frequencies: OrderedDict[str, int] = OrderedDict()
+        self._tallies: dict[str, Tally] = {}
+        self._told: set[str] = set()
+
+    def feed(self, batch: JobChanges) -> Iterator[str]:
+        """Take what a batch meant; gives a line for each check that fails and was not told before."""
+        for change in batch.changes:
+            if isinstance(change, FrequencyKnown):
+                self._know(batch.job, change.mhz)
+            elif isinstance(change, SegmentRecords) and change.name.kind is LogKind.AICORE and change.counters:
+                yield from self._count(batch.job, change)
+
+    def _know(self, job: str, mhz: int) -> None:
+        self._frequencies[job] = mhz
+        if len(self._frequencies) > REMEMBERED_JOBS:
+            self._frequencies.popitem(last=False)
+
+    def _count(self, job: str, change: SegmentRecords) -> Iterator[str]:
+        rows = CounterRows(first_place(change.path, change.first_record), change.columns["ticks"], change.counters)
+        for name, found in checked([rows], self._frequencies.get(job), self._peak).items():
+            tally = self._tallies[name] = merged(self._tallies.get(name, Tally()), found)
+            if tally.implausible and name not in self._told:
+                self._told.add(name)
+                yield f"implausible: {told(name, tally, self._peak)}: the counter map does not fit this board's runtime"
+
 
 # So often it is looked whether there is something to say of a silence.
 LOOK_S = 1.0

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from profagent.deploy.layout import Layout
-from profagent.deploy.retention import TEMPLATE, drop_in, is_made
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "DROP_IN",
-    "FOUND_INIT",
-    "INITS",
-    "SERVICE_FILES",
-    "Service",
-    "check_drop_in",
-    "every_service_file",
-    "installed_init",
-    "left_behind",
-    "other_prefix",
-    "owned_init",
-    "service",
-]
+
+TEMPLATE = "retention.conf.in"
+_MADE = "# Made by a deployment, which makes it anew; what is your own goes into another file here. "
+
+
+def drop_in(template: str, roots: Iterable[str]) -> str:
+    """The text that lets the service write below these roots."""
+    paths = " ".join(f'"-{_for_unit(root)}"' for root in dict.fromkeys(roots))
+    text = template.replace("@ROOTS@", paths)
+    return f"{_MADE}{_digest(text)}\n{text}"
+
+
+def is_made(text: str) -> bool:
+    """Whether a text is what `drop_in` has made at some time, of whatever roots."""
+    first, _, rest = text.partition("\n")
+    return first == f"{_MADE}{_digest(rest)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _for_unit(path: str) -> str:
+    """A path as it stands between quotes in a unit."""
+    return path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+
 
 INITS = ("systemd", "initd", "none")
 # Of systemd/.

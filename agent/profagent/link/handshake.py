@@ -13,15 +13,103 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 
 from profagent.errors import RefusedError, UnreachableError
-from profagent.link import distrust
 from profagent.link.certificate import Certificate
-from profagent.link.credentials import host_of
+from profagent.link.credentials import CERT, REVOKED, host_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from profagent.link.credentials import Credentials
     from profagent.link.known import KnownBoard
+
+
+_TIME = "%Y-%m-%d %H:%M UTC"
+
+
+def board_distrusted(
+    board: KnownBoard, shown: Certificate, credentials: Credentials, now: datetime, verdict: str
+) -> RefusedError:
+    """Why the certificate that a board shows is not taken; `verdict` is what TLS itself said."""
+    whose = f"the certificate of the board at {board.place} ({shown.name or 'without a name'})"
+    if not shown.is_issued_by(credentials.authority):
+        return RefusedError(
+            f"{whose} was issued by {shown.issuer or 'nobody'}, not by the workshop of {credentials.folder}",
+            hint="name the keys of the workshop that issued it with --keys, or issue the board one of this workshop",
+        )
+    if now > shown.until:
+        return RefusedError(
+            f"{whose} has expired on {shown.until:{_TIME}}; by this host's clock it is {now:{_TIME}}",
+            hint="set this host's clock if it is wrong; else `profagent keys issue board`, and copy it to the board",
+        )
+    if now < shown.since:
+        return RefusedError(
+            f"{whose} is valid from {shown.since:{_TIME}} on; by this host's clock it is {now:{_TIME}}",
+            hint="set this host's clock if it is wrong; else issue one anew: those of profagent are valid since 1970",
+        )
+    if shown.kind != "board":
+        return RefusedError(
+            f"{whose} is no board's: it is of the kind {shown.kind}",
+            hint="give the daemon board.pem and board.key of `profagent keys issue board`",
+        )
+    if "mismatch" in verdict.lower() or "not valid for" in verdict.lower():
+        return _for_another(board, whose, shown)
+    return RefusedError(f"{whose} is not accepted: {verdict}", hint="issue the board another one")
+
+
+def _for_another(board: KnownBoard, whose: str, shown: Certificate) -> RefusedError:
+    """The certificate is not for the host that it should be for."""
+    called = "have one of these as its address in boards.toml" if board.tls_name else "name one of these with --board"
+    return RefusedError(
+        f"{whose} is not for {board.tls_name or host_of(board.address)}:"
+        f" it is for {', '.join(shown.addresses) or 'no address'}",
+        hint=f"{called}, or issue the board one with --address for each that it is called by",
+    )
+
+
+def board_revoked(address: str, shown: Certificate, credentials: Credentials) -> RefusedError:
+    """The board's certificate is on this host's list."""
+    return RefusedError(
+        f"the certificate of the board at {address} ({shown.name}) is revoked: it is in {credentials.folder / REVOKED}",
+        hint="who answers there may be anybody who has its key; issue the board another one",
+    )
+
+
+def host_distrusted(address: str, credentials: Credentials, now: datetime) -> RefusedError:
+    """The board ends the connection when it has seen this host's certificate. It does not say why."""
+    own = credentials.own
+    mine = f"{credentials.folder / CERT} ({own.name})"
+    told = f"the board at {address} does not take this host's certificate"
+    if now > own.until:
+        return RefusedError(
+            f"{told}: {mine} has expired on {own.until:{_TIME}}; by this host's clock it is {now:{_TIME}}",
+            hint="have one issued anew: `profagent keys issue host`",
+        )
+    if own.kind != "host":
+        return RefusedError(
+            f"{told}: {mine} is no host's: it is of the kind {own.kind}",
+            hint="take host.pem and host.key of `profagent keys issue host`",
+        )
+    if not own.is_issued_by(credentials.authority):
+        return RefusedError(
+            f"{told}: {mine} was not issued by the workshop of the board's, {credentials.authority.name}",
+            hint="have one issued by the workshop whose ca.pem stands beside it: `profagent keys issue host`",
+        )
+    return RefusedError(
+        f"{told}: {mine} is valid until {own.until:{_TIME}}, so either the board's clock is wrong (past that day), or"
+        " its tls_ca is not this workshop's",
+        hint="on the board: `date`, and `sha256sum` of its tls_ca against that of"
+        f" {credentials.folder / 'ca.pem'}; put right what differs, and start profagentd again",
+    )
+
+
+def no_tls(address: str) -> RefusedError:
+    """What answers there does not speak TLS."""
+    return RefusedError(
+        f"what answers at {address} does not speak TLS",
+        hint="start profagentd with --tls-cert, --tls-key and --tls-ca (docs/security.md), or leave --keys out for a"
+        " tunnel; --insecure speaks plain text",
+    )
+
 
 TIMEOUT_S = 10.0
 # A board that ends a connection for another reason does so once; one that does not take a certificate, each time.
@@ -52,15 +140,15 @@ async def proven_certificate(
                 async with _connection(board, context) as (reader, shown):
                     certificate = _read(address, shown)
                     if certificate.fingerprint in credentials.revoked:
-                        raise distrust.board_revoked(address, certificate, credentials)
+                        raise board_revoked(address, certificate, credentials)
                     if await reader.read(1):  # gRPC speaks first, once it has taken our certificate
                         return ssl.DER_cert_to_PEM_cert(shown).encode()
-            raise distrust.host_distrusted(address, credentials, clock())
+            raise host_distrusted(address, credentials, clock())
     except ssl.SSLCertVerificationError as error:
         raise await _explained(board, credentials, clock(), error) from error
     except ssl.SSLError as error:
         if error.reason in _NO_TLS:
-            raise distrust.no_tls(address) from error
+            raise no_tls(address) from error
         raise UnreachableError.at(address, f"TLS fails: {error.reason or error}") from error
     except (ValueError, OverflowError) as error:
         raise UnreachableError.at(address, f"that is no address: {error}") from error
@@ -90,7 +178,7 @@ async def _explained(
             certificate = _read(address, shown)
     except (OSError, TimeoutError) as failed:
         return UnreachableError.at(address, f"{error.verify_message}, and then {failed}")
-    return distrust.board_distrusted(board, certificate, credentials, now, error.verify_message)
+    return board_distrusted(board, certificate, credentials, now, error.verify_message)
 
 
 def _read(address: str, der: bytes) -> Certificate:

@@ -3,24 +3,134 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import asyncssh
+from asyncssh.public_key import get_default_public_key_algs
 
-from profagent.errors import UsageError
+from profagent.errors import ProfagentError, RefusedError, UsageError
 from profagent.ssh.failures import connecting
-from profagent.ssh.known_hosts import HostKeys
 from profagent.ssh.remote import Remote
-from profagent.ssh.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from profagent.ssh.passwords import Asker
 
-__all__ = ["connect"]
+
+_URL = re.compile(r"ssh://(?:(?P<user>[^@/]+)@)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d{1,5}))?/?")
+_PLAIN = re.compile(r"(?:(?P<user>.+)@)?(?P<host>[^@\s/-][^@\s/]*)(?P<port>(?!))?")
+_MOST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A host, or an alias for one; user and port where they were named."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+
+    def __str__(self) -> str:
+        """The target as people write it."""
+        named = f"{self.user}@{self.host}" if self.user else self.host
+        return f"{named} port {self.port}" if self.port else named
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """What a command line names. Raises UsageError."""
+        match = (_URL if text.startswith("ssh://") else _PLAIN).fullmatch(text)
+        if match is None or int(match["port"] or 0) > _MOST_PORT:
+            raise UsageError(
+                f"{text!r} is nobody to log in to",
+                hint="write USER@HOST, ssh://USER@HOST:PORT, or a Host of ~/.ssh/config",
+            )
+        return cls(match["host"].strip("[]"), match["user"], int(match["port"]) if match["port"] else None)
+
+
+_USER, _GLOBAL = ["~/.ssh/known_hosts"], ["/etc/ssh/ssh_known_hosts"]
+_SSH_PORT = 22
+_FOLDER_MODE, _FILE_MODE = 0o700, 0o600
+
+
+class HostKeys:
+    """The keys that are known. `seen` is the unknown one that the board showed last."""
+
+    def __init__(self, options: asyncssh.SSHClientConnectionOptions) -> None:
+        """Raises OSError, and ValueError for a line that asyncssh cannot read."""
+        users = cast("list[str]", options.config.get("UserKnownHostsFile")) or _USER
+        others = cast("list[str]", options.config.get("GlobalKnownHostsFile", _GLOBAL))
+        files = [Path(file).expanduser() for file in (*users, *others)]
+        lines = (file.read_text("utf-8", "replace") for file in files if file.is_file())
+        self._file = files[0]
+        self._known = asyncssh.import_known_hosts("\n".join(lines))
+        self._login = f"ssh://{options.username}@{options.orig_host}:{options.port}"
+        self._name = ""
+        self._trusted: Sequence[asyncssh.SSHKey] = []
+        self.seen: asyncssh.SSHKey | None = None
+        self.match(options.host_key_alias or options.host, "", options.port if options.port != _SSH_PORT else None)
+        # asyncssh asks for known kinds alone, and a board that has none of them any more would just hang up.
+        kinds = dict.fromkeys(kind for key in self._trusted for kind in key.sig_algorithms)
+        usual = dict.fromkeys(get_default_public_key_algs()) if kinds else {}
+        self.kinds = (
+            () if options.config.get("HostKeyAlgorithms") else tuple(kind.decode("ascii") for kind in (kinds | usual))
+        )
+
+    def match(self, host: str, _addr: str, port: int | None) -> Any:
+        """What is known under the name and its port: addresses change hands, and ports are boards of their own."""
+        self._name = f"[{host.lower()}]:{port}" if port else host.lower()
+        self.seen = None
+        matches = self._known.match(self._name, "", None)
+        self._trusted = matches[0]
+        return matches
+
+    async def judge(self, reason: str, asker: Asker) -> None:
+        """Have somebody accept the key that was seen. RefusedError unless that is done."""
+        if self.seen is None:
+            raise RefusedError(
+                f"the host key of {self._name} is refused: {reason}", hint=f"see its lines in {self._file}"
+            )
+        shown = f"{self.seen.get_algorithm()} {self.seen.get_fingerprint()}"
+        if self._trusted:
+            raise RefusedError(
+                f"the host key of {self._name} has changed: {shown} is not the known"
+                f" {', '.join(sorted(key.get_fingerprint() for key in self._trusted))}",
+                hint="somebody may stand between; if the board was installed anew, forget the old key with"
+                f" `ssh-keygen -R '{self._name}' -f '{self._file}'`, and compare the new one with that on the board:"
+                " `ssh-keygen -lf /etc/ssh/ssh_host_…_key.pub`",
+            )
+        answer = await asker.confirm(
+            f"The host {self._name} is not known. Its key's fingerprint is\n  {shown}\nIs that the board's? (yes/no) "
+        )
+        if not answer:
+            why = "is not known, and there is no terminal to ask at" if answer is None else "was not accepted"
+            raise RefusedError(
+                f"the host key of {self._name} {why}: {shown}",
+                hint="compare the fingerprint with `ssh-keygen -lf /etc/ssh/ssh_host_…_key.pub` on the board, then log"
+                f" in once with `ssh {self._login}` and answer yes",
+            )
+        await asyncio.to_thread(self._write, f"{self._name} {self.seen.export_public_key().decode().strip()}\n")
+
+    def _write(self, line: str) -> None:
+        """Remember a key for now and later. ProfagentError when the file cannot be written."""
+        self._known.load(line)
+        try:
+            self._file.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            self._file.touch(_FILE_MODE)
+            with self._file.open("a+b") as known:
+                known.seek(0)
+                content = known.read()
+                known.write((b"" if not content or content.endswith(b"\n") else b"\n") + line.encode())
+        except OSError as error:
+            raise ProfagentError(
+                f"cannot remember the host key in {self._file}: {error.strerror}",
+                hint="check the file's owner and mode",
+            ) from error
+
 
 _FILES = ("~/.ssh/config", "/etc/ssh/ssh_config")
 _MOST_PROMPTS = 3

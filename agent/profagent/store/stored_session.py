@@ -5,21 +5,114 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from profagent.formats.durations import ticks_to_us
+from profagent.formats.names import display_text
+from profagent.formats.plausible import MOST_SHARE, PEAK_MEMORY_RATE, SLACK_US, TICKS, Place, Tally, merged
+from profagent.ingest.assess import RING_CALLS, ring_entry
 from profagent.ingest.changes import LostCopy
+from profagent.store.counter_checks import LARGEST_INTEGER, write_check
 from profagent.store.logs import path_from_sql, path_to_sql
-from profagent.store.rings import note_full_rings
+from profagent.store.parts import RECORDS_PER_PART
 from profagent.store.sampling import note_samples, sampling_of
 from profagent.store.sessions import remove_job
 from profagent.store.summaries import final_inferences, session_summary
-from profagent.store.tick_checks import note_ticks
+from profagent.store.transaction import transaction
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
+
     from profagent.ingest.changes import JobChanges
     from profagent.store.store import Store
     from profagent.store.writer import Writer
+
+
+def most_calls_between(call_ends: NDArray[np.float64], flushes: NDArray[np.float64]) -> int:
+    """The most calls between two neighbouring flushes; both are sorted times in microseconds.
+
+    The runtime flushes at each sampled inference and at the unload; a call belongs to the first flush after it.
+    """
+    if not len(call_ends):
+        return 0
+    return int(np.bincount(np.searchsorted(flushes, call_ends)).max())
+
+
+def note_full_rings(connection: sqlite3.Connection, session: int, board: int, job: str) -> None:
+    """Write a note for each acl_api log that has as many calls between known flushes as the ring holds."""
+    logs = connection.execute(
+        "SELECT log, model, job.job FROM log JOIN job USING (job)"
+        " WHERE board = ? AND job.name = ? AND kind = 'acl_api'",
+        (board, job),
+    ).fetchall()
+    for log, model, job_number in logs:
+        flushes = _flushes(connection, model)
+        calls = 0 if flushes is None else most_calls_between(_call_ends(connection, log), flushes)
+        told = connection.execute("SELECT count FROM ledger_entry WHERE log = ? AND origin = 'ring'", (log,)).fetchone()
+        if told is not None and told[0] == calls:
+            continue
+        with transaction(connection):
+            connection.execute("DELETE FROM ledger_entry WHERE log = ? AND origin = 'ring'", (log,))
+            if calls >= RING_CALLS:
+                entry = ring_entry(calls)
+                connection.execute(
+                    "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, count)"
+                    " VALUES (?, ?, ?, 'ring', ?, ?, ?, ?)",
+                    (session, job_number, log, entry.grade, entry.reason, entry.detail, entry.count),
+                )
+
+
+def _call_ends(connection: sqlite3.Connection, log: int) -> NDArray[np.float64]:
+    rows = connection.execute(
+        f"SELECT end_us FROM part CROSS JOIN api ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - a constant
+        f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE log = ?",
+        (log,),
+    )
+    return np.sort(np.fromiter((row[0] for row in rows), np.float64))
+
+
+def _flushes(connection: sqlite3.Connection, model: int) -> NDArray[np.float64] | None:
+    """When the runtime flushed; None where some samples were passed over, whose times nobody knows."""
+    passed = connection.execute("SELECT 1 FROM sample WHERE model = ? AND NOT kept LIMIT 1", (model,)).fetchone()
+    if passed is not None:
+        return None
+    rows = connection.execute("SELECT end_us FROM inference WHERE model = ? AND end_us IS NOT NULL", (model,))
+    return np.sort(np.fromiter((row[0] for row in rows), np.float64))
+
+
+_INFERENCES = (
+    "SELECT i.session, min(i.current_pic_count, ?2), path, i.end_us - i.start_us, sum(g.ticks), j.frequency_mhz"
+    " FROM job j JOIN model m USING (job) JOIN inference i USING (model) JOIN segment g USING (inference)"
+    " JOIN log USING (log) WHERE j.job = ?1 AND g.kind = 'aicore' AND i.end_us > i.start_us AND j.frequency_mhz > 0"
+    " GROUP BY i.inference"
+)
+_KNOWN = "SELECT session, entry FROM counter_check WHERE job = ? AND name = ?"
+
+
+def note_ticks(connection: sqlite3.Connection, board: int, job: str) -> None:
+    """Count the inferences of a JOB, session by session, and those whose layers take too long."""
+    found = connection.execute("SELECT job FROM job WHERE board = ? AND name = ?", (board, job)).fetchone()
+    if found is None:
+        return
+    number = int(found[0])
+    tallies: dict[int, Tally] = {}
+    for session, pictures, path, window_us, ticks, frequency_mhz in connection.execute(
+        _INFERENCES, (number, LARGEST_INTEGER)
+    ):
+        share = ticks_to_us(ticks, frequency_mhz) / window_us
+        is_odd = share > MOST_SHARE + SLACK_US / window_us
+        first = Place(pictures, display_text(path_from_sql(path)), 0)
+        one = Tally(1, 1, first, share) if is_odd else Tally(1)
+        tallies[session] = merged(tallies.get(session, Tally()), one)
+    known = dict(connection.execute(_KNOWN, (number, TICKS)).fetchall())
+    with transaction(connection):
+        for session in sorted({*tallies, *known}):
+            tally, entry = tallies.get(session, Tally()), known.get(session)
+            write_check(connection, (session, number, TICKS), tally, PEAK_MEMORY_RATE, entry)
+
 
 # SQLite's own limit of variables in a statement is far above.
 PATHS_PER_QUERY = 500

@@ -6,7 +6,7 @@ import pytest
 
 from profagent.collect.vendor_ini import read_ini
 from profagent.errors import UsageError
-from profagent.ssh.target import Target
+from profagent.ssh.connection import Target
 
 INI = "[ssh_config]\nip = 192.0.2.2\nusername = root\npwd = pass%w=rd; #1\nport = 2222\n"
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.commands import conversation
-from profagent.commands.capture import Capture
-from profagent.commands.conversation import QUEUED_MESSAGES, Conversation
+from profagent.commands import capture as conversation
+from profagent.commands.capture import QUEUED_MESSAGES, Capture, Conversation
 from profagent.errors import ProfagentError, ProtocolError, StoreError, UnreachableError, UnsupportedBoardError
 from profagent.ingest.changes import JobChanges
 from profagent.link import following, pulse

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands import host_facts
-from profagent.commands.host_facts import host_credentials, resolved, workspace_facts
+from profagent.commands import examining as host_facts
+from profagent.commands.examining import host_credentials, resolved, workspace_facts
 from profagent.commands.keys import Keys
 from profagent.commands.workspace import Workspace
 from profagent.commands.workspace_import import WorkspaceImport, import_into

@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from profagent.commands.issuing import Issued, issue_board, issue_host, new_workshop
+from profagent.commands.keys import Issued, issue_board, issue_host, new_workshop
 from profagent.errors import UsageError
 from profagent.link.certificate import Certificate
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands import job_counters as module
+from profagent.commands import examining as module
 from profagent.commands.counter_maps import BUILT_IN, CounterMaps, simulated_map
-from profagent.commands.job_counters import job_counters
+from profagent.commands.examining import job_counters
 from profagent.doctor.finding import Mark
 from profagentd.simulate import SimulationOptions, write_job
 

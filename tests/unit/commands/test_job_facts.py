@@ -9,8 +9,8 @@ import pytest
 
 from profagent.calibrate.facts import FACTS
 from profagent.cli.main import run
-from profagent.commands import job_facts as module
-from profagent.commands.job_facts import job_facts
+from profagent.commands import job_examining as module
+from profagent.commands.job_examining import job_facts
 from profagent.doctor.finding import Finding, Mark
 from profagent.formats.net_info import parse_net_info
 from profagentd.simulate.facts import FACTS as SIMULATED

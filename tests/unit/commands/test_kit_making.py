@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands.job_facts import job_facts
+from profagent.commands.job_examining import job_facts
 from profagent.commands.kit_making import gather
 from profagent.errors import UsageError
 from profagent.formats.names import parse_log_name

@@ -6,8 +6,8 @@ import hashlib
 import subprocess
 from pathlib import Path
 
+from profagent.commands.collecting import project_labels
 from profagent.commands.labels import labels_of
-from profagent.commands.project_labels import project_labels
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.shared_sync import SharedSync
+from profagent.commands.workspace import SharedSync
 from profagent.errors import StoreError
 
 FOLDER = Path("/workspace")

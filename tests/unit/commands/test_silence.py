@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.commands.silence import INTERVAL_ZERO, SILENCE_S, Silence
+from profagent.commands.watch import INTERVAL_ZERO, SILENCE_S, Silence
 from profagent.ingest.changes import JobChanges
 from profagent.link.messages import JobStatus, Profiling
 from tests.unit.commands.link import JOB

@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands import remembered_files, watching
+from profagent.commands import watching
 from profagent.commands.beginnings import Beginnings
 from profagent.commands.counter_maps import BUILT_IN
-from profagent.commands.remembered_files import REMEMBERED_FILES, Arriving, RememberedFiles
-from profagent.commands.watching import FORGOTTEN, REMEMBERED_JOBS, Watching
+from profagent.commands.watching import (
+    FORGOTTEN,
+    REMEMBERED_FILES,
+    REMEMBERED_JOBS,
+    Arriving,
+    RememberedFiles,
+    Watching,
+)
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import (
     ApiRecords,
@@ -176,7 +182,7 @@ async def test_a_loss_of_no_log_is_passed_on() -> None:
 
 
 async def test_a_snapshot_that_is_not_small_is_told_and_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered_files, "LARGEST_CONTENT_BYTES", 8)
+    monkeypatch.setattr(watching, "LARGEST_CONTENT_BYTES", 8)
     sender = await _sender()
     (change,) = _but_announced(await sender.send("info.json.0", INFO_JSON, snapshot=True))
     assert isinstance(change, LinkLedger)
@@ -184,7 +190,7 @@ async def test_a_snapshot_that_is_not_small_is_told_and_not_read(monkeypatch: py
 
 
 def test_small_files_that_come_at_once_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 10)
+    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
     arriving = Arriving()
     for handle in (1, 2, 3):
         arriving.begin(handle)
@@ -195,7 +201,7 @@ def test_small_files_that_come_at_once_are_bounded_together(monkeypatch: pytest.
 
 
 async def test_small_files_that_come_of_several_jobs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 10)
+    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
     sender = await _sender()
     told = []
     for sender.job in (JOB, "JOB" + "O" * 29, "JOB" + "P" * 29):
@@ -209,7 +215,7 @@ async def test_small_files_that_come_of_several_jobs_are_bounded_together(monkey
 
 
 async def test_a_small_file_that_is_gone_before_all_of_it_came_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 10)
+    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
     sender = await _sender()
     for handle in range(1, 4):
         changes = await sender.send("data/m.0.layer.info", b"12345678", snapshot=True, complete=False)
@@ -219,7 +225,7 @@ async def test_a_small_file_that_is_gone_before_all_of_it_came_takes_no_room(mon
 
 
 def test_the_oldest_tables_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 10)
+    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
     files = RememberedFiles()
     for model in ("a", "b", "c", "c"):
         _keep(files, f"data/{model}.0.layer.info", b"1234")
@@ -227,7 +233,7 @@ def test_the_oldest_tables_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_data_that_is_not_kept_any_more_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 300)
+    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 300)
     sender = await _sender()
     path = "data/aicore.0.m.3.0.2.3.0"
     await sender.send(path, records(*range(100, 109)), complete=False)
@@ -281,7 +287,7 @@ def test_a_file_that_begins_anew_forgets_its_earlier_bytes() -> None:
 
 
 def test_of_a_forgotten_file_the_rest_is_not_kept_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered_files, "REMEMBERED_BYTES", 10)
+    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
     files = RememberedFiles()
     files.begin("x")
     files.append("x", bytes(11))

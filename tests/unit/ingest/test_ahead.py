@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profagent.commands.counter_maps import simulated_map
-from profagent.ingest.ahead import BYTES_TOGETHER, Ahead
+from profagent.ingest.states import BYTES_TOGETHER, Ahead
 from tests.encoders import aicore_record
 
 ONE = b"".join(aicore_record(sequence, 10, 0) for sequence in range(3))

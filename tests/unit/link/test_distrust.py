@@ -9,7 +9,7 @@ import pytest
 
 from profagent.commands.keys import Keys, Made
 from profagent.errors import RefusedError
-from profagent.link import distrust
+from profagent.link import handshake as distrust
 from profagent.link.credentials import Credentials
 from profagent.link.known import KnownBoard
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import UsageError
-from profagent.ssh.target import Target
+from profagent.ssh.connection import Target
 
 
 @pytest.mark.parametrize(

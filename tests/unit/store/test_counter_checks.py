@@ -17,7 +17,7 @@ from profagent.ingest.changes import (
     SegmentRecords,
 )
 from profagent.store.counter_checks import REASON, implausible_of
-from profagent.store.tick_checks import note_ticks
+from profagent.store.stored_session import note_ticks
 from profagent.store.writer import Writer
 from tests.unit.store.rows import AICORE, JOB, Rows, aicore
 

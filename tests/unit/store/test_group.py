@@ -11,8 +11,8 @@ import pytest
 
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger
 from profagent.store.database import open_for_writing
-from profagent.store.group import WriteGroup
 from profagent.store.sessions import SessionStart, begin_session
+from profagent.store.store import WriteGroup
 from profagent.store.writer import Writer
 
 JOB = "JOB" + "A" * 29

@@ -10,7 +10,7 @@ import pytest
 from profagent.formats.done import Done
 from profagent.ingest.assess import RING_CALLS
 from profagent.ingest.changes import ContentLedger, InferenceTimed, PassedOver
-from profagent.store.rings import most_calls_between, note_full_rings
+from profagent.store.stored_session import most_calls_between, note_full_rings
 from tests.unit.store.rows import AICORE, CALLS, JOB, Rows, aicore, calls, name_of
 
 

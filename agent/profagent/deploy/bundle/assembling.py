@@ -3,20 +3,158 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.deploy.bundle.bytecode import can_compile, compiled
-from profagent.deploy.bundle.elf import read_elf
-from profagent.deploy.bundle.unpacked import UnpackedPython, find_python, needed_libraries
+from profagent.deploy.bundle.elf import Elf, read_elf
 from profagent.deploy.daemon_tree import DaemonTree, launcher
 from profagent.deploy.wheels import BoardPython
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Runtime", "bundle_tree", "find_runtime"]
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PACKAGES = _names(
+    "__phello__ curses dbm dist-packages distutils ensurepip idlelib lib2to3 pydoc_data site-packages sqlite3 test"
+    " tkinter turtledemo venv wsgiref xmlrpc"
+)
+_MODULES = _names(
+    "__hello__ _aix_support _bootsubprocess _osx_support _pydecimal _pyio aifc antigravity asynchat asyncore cgi cgitb"
+    " chunk crypt ftplib imaplib imghdr mailbox mailcap msilib nntplib pipes poplib pydoc sitecustomize smtpd"
+    " smtplib sndhdr sunau telnetlib this turtle uu wave webbrowser xdrlib zipapp"
+)
+_EXTENSIONS = _names(
+    "_bz2 _codecs_cn _codecs_hk _codecs_iso2022 _codecs_jp _codecs_kr _codecs_tw _crypt _curses _curses_panel _dbm"
+    " _gdbm _lsprof _lzma _multibytecodec _sqlite3 _tkinter _uuid audioop nis ossaudiodev readline spwd"
+)
+_TEST_EXTENSIONS = ("_test", "_xxtest", "_ctypes_test", "xxlimited", "xxsubtype")
+# Text on a board is UTF-8 or bytes; a C library without its locales has no other anyway.
+_ENCODINGS = _names(
+    "__init__ aliases ascii charmap cp437 idna latin_1 punycode raw_unicode_escape unicode_escape utf_16 utf_16_be"
+    " utf_16_le utf_32 utf_32_be utf_32_le utf_8 utf_8_sig"
+)
+_KINDS = (".py", ".so", ".txt")
+
+
+def is_needed(path: str) -> bool:
+    """For a path below lib/pythonX.Y, e.g. `asyncio/base_events.py` or `lib-dynload/_ssl.cpython-311-….so`."""
+    if not path.endswith(_KINDS) or "__pycache__" in path:
+        return False
+    top, _, rest = path.partition("/")
+    if not rest:
+        module = top.partition(".")[0]
+        return module not in _MODULES and not module.startswith("_sysconfigdata")
+    if top == "lib-dynload":
+        module = rest.partition(".")[0]
+        return module not in _EXTENSIONS and not module.startswith(_TEST_EXTENSIONS)
+    if top == "encodings":
+        return rest.removesuffix(".py") in _ENCODINGS
+    return top not in _PACKAGES and not top.startswith("config-") and "/test" not in f"/{rest}"
+
+
+# Debian's packages, python-build-standalone's archives, and either with its first directory left out.
+_PROGRAMS = ("usr/bin", "python/bin", "bin")
+_LIBRARIES = ("lib/*-linux-gnu", "usr/lib/*-linux-gnu", "lib64", "usr/lib64", "lib", "usr/lib", "python/lib")
+_PROGRAM = re.compile(r"python(3)\.(\d+)")
+PACKAGES = "libc6 libgcc-s1 libstdc++6 zlib1g"
+
+
+@dataclass(frozen=True)
+class UnpackedPython:
+    """A CPython: its program, and what of its standard library is needed, by path below lib/pythonX.Y."""
+
+    version: tuple[int, int]
+    program: bytes
+    elf: Elf
+    library: dict[str, bytes]
+
+    @property
+    def name(self) -> str:
+        """pythonX.Y."""
+        return "python{}.{}".format(*self.version)
+
+
+def find_python(root: Path, machine: str) -> UnpackedPython:
+    """The newest Python below a directory. Raises ProfagentError for none, or one of another machine."""
+    found = [
+        ((int(match[1]), int(match[2])), path)
+        for folder in _PROGRAMS
+        for path in (root / folder).glob("python3.*")
+        if (match := _PROGRAM.fullmatch(path.name)) and path.is_file()
+    ]
+    if not found:
+        raise ProfagentError(
+            f"no Python in {root}: neither usr/bin/python3.X nor python/bin/python3.X",
+            hint="unpack Debian's packages there (`dpkg -x FILE.deb DIR`): python3.11-minimal, libpython3.11-minimal,"
+            f" libpython3.11-stdlib, libexpat1, libffi8, libssl3, {PACKAGES}",
+        )
+    version, path = max(found)
+    program = path.read_bytes()
+    elf = read_elf(program)
+    if elf is None or elf.machine != machine or not elf.loader:
+        raise ProfagentError(
+            f"{path} is for {elf.machine if elf else 'no machine that is known'}, not for {machine}",
+            hint=f"name what was unpacked for {machine} with --from, or another --arch",
+        )
+    library = path.parent.parent / "lib" / path.name
+    if not (library / "os.py").is_file():
+        raise ProfagentError(
+            f"{path} is without its library, {library}",
+            hint="unpack Debian's libpython3.X-minimal and libpython3.X-stdlib there, too",
+        )
+    return UnpackedPython(version, program, elf, _needed(library))
+
+
+def needed_libraries(start: Iterable[Elf], roots: Sequence[Path]) -> dict[str, bytes]:
+    """Each library, by soname, that these need, and those that they need in turn.
+
+    The loader is one of them. Raises ProfagentError for one that is nowhere.
+    """
+    libraries: dict[str, bytes] = {}
+    waiting = list(start)
+    while waiting:
+        elf = waiting.pop()
+        for name in (*elf.needed, *([Path(elf.loader).name] if elf.loader else [])):
+            if name in libraries:
+                continue
+            libraries[name], found = _library(name, elf.machine, roots)
+            waiting.append(found)
+    return libraries
+
+
+def _library(name: str, machine: str, roots: Sequence[Path]) -> tuple[bytes, Elf]:
+    for path in _places(name, roots):
+        data = path.read_bytes()
+        if (elf := read_elf(data)) is not None and elf.machine == machine:
+            return data, elf
+    raise ProfagentError(
+        f"{name} for {machine} is not in {' or '.join(map(str, roots))}",
+        hint=f"unpack Debian's packages for {machine} into a directory (`dpkg -x FILE.deb DIR`: {PACKAGES} and the one"
+        " that has this file) and name it with --libraries",
+    )
+
+
+def _places(name: str, roots: Sequence[Path]) -> Iterator[Path]:
+    for root in roots:
+        for pattern in _LIBRARIES:
+            for path in sorted(root.glob(f"{pattern}/{name}")):
+                # A link that leads out of the tree leads to this machine's own library.
+                if path.is_file() and path.resolve().is_relative_to(root.resolve()):
+                    yield path
+
+
+def _needed(library: Path) -> dict[str, bytes]:
+    paths = sorted(path for path in library.rglob("*") if path.is_file() and not path.is_symlink())
+    named = ((path.relative_to(library).as_posix(), path) for path in paths)
+    return {name: path.read_bytes() for name, path in named if is_needed(name)}
+
 
 PYTHON = "bin/python"
 INSTALLER, ITS_FILES = "install.sh", "installer"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.deploy.bundle.trimming import is_needed
+from profagent.deploy.bundle.assembling import is_needed
 
 NEEDED = """
 os.py site.py asyncio/base_events.py json/decoder.py tomllib/_parser.py encodings/utf_8.py encodings/aliases.py

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from profagent.deploy.bundle.assembling import find_python, needed_libraries
 from profagent.deploy.bundle.elf import Elf
-from profagent.deploy.bundle.unpacked import find_python, needed_libraries
 from profagent.errors import ProfagentError
 
 MACHINE = platform.machine()
