@@ -2,28 +2,172 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
+import math
 import os
 import signal
+import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from profagentd import __version__
 from profagentd.allocator import give_back, keep_little
-from profagentd.arguments import parse
 from profagentd.clock import SystemClock
-from profagentd.config import DaemonConfig, configure, examine, need_root
+from profagentd.config import NO_ROOT, DaemonConfig, Examined, configure, examine, need_root
 from profagentd.errors import DaemonError
-from profagentd.journal import complain, log_to_stderr
-from profagentd.simulate import SimulationOptions, load_network, options_from
+from profagentd.mistakes import Mistake
+from profagentd.named_roots import file_mistakes
+from profagentd.revocation import Revocations
+from profagentd.rules import LOG_LEVELS, POLICIES
+from profagentd.settings import ARGUMENTS
+from profagentd.simulate import SimulationOptions, add_simulation_arguments, load_network, options_from
+from profagentd.tls import faults_of
 from profagentd.tls_files import check
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
     from profagentd.clock import Clock
+
+
+_EXAMPLE = "example: profagentd --root /opt/app/output --listen 127.0.0.1:50151"
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments, named as the settings are; None is what was not given."""
+    parser = argparse.ArgumentParser(
+        prog="profagentd", description="Sends what grows in JOB directories to those who follow it.", epilog=_EXAMPLE
+    )
+    parser.add_argument("--version", action="version", version=f"profagentd {__version__}")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings as TOML; arguments win over them")
+    parser.add_argument("--check-config", action="store_true", help="name every mistake in the settings, and end")
+    _add_settings(parser)
+    _add_tls(parser)
+    parser.add_argument(
+        "--leash", metavar="SECONDS", type=_seconds, help="end when standard input is closed, or silent for so long"
+    )
+    parser.add_argument("--simulate", action="store_true", help="write a JOB as a board would, and serve it")
+    add_simulation_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--root", dest="roots", metavar="DIR", action="append", help="look for JOBs below (repeatable)")
+    parser.add_argument(
+        "--roots-d", metavar="DIR", type=os.path.abspath, help="look also below what its files *.conf name, a line each"
+    )
+    parser.add_argument("--listen", metavar="HOST:PORT", help="loopback address, or unix:PATH; port 0: any free one")
+    parser.add_argument(
+        "--quiet-after", dest="quiet_after_s", metavar="SECONDS", type=float, help="a JOB without change is quiet (60)"
+    )
+    parser.add_argument("--depth", metavar="N", type=int, help="levels below a root on which a JOB may be (4)")
+    parser.add_argument("--scan", action="store_true", default=None, help="look at directories instead of inotify")
+    parser.add_argument(
+        "--acl-json", metavar="FILE", action="append", help="acl.json of programs, or a pattern (repeatable)"
+    )
+    parser.add_argument("--identity", metavar="UUID", help="this board's identity (/etc/profagent/board-id)")
+    parser.add_argument(
+        "--retain", choices=POLICIES, help="what is deleted: nothing (keep), what is delivered, or that"
+    )
+    parser.add_argument(
+        "--retain-for", metavar="CONSUMER", action="append", help="who must have a log before it goes (repeatable)"
+    )
+    parser.add_argument("--min-free", metavar="SIZE", help="with --retain min_free: 200MB, or 10%% of the file system")
+    parser.add_argument(
+        "--delete-undelivered", action="store_true", default=None, help="with --retain min_free: others go, too"
+    )
+    parser.add_argument("--state", metavar="DIR", help="absolute path, for losses over restarts (/var/lib/profagentd)")
+    parser.add_argument("--log-level", choices=LOG_LEVELS, help="what is told on stderr (info)")
+
+
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tls-cert", metavar="FILE", help="this board's certificate; with it TLS is demanded")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key, mode 0600")
+    parser.add_argument("--tls-ca", metavar="FILE", help="who must have issued the hosts' certificates")
+    parser.add_argument("--tls-revoked", metavar="FILE", help="fingerprints that are refused all the same")
+    parser.add_argument("--insecure", action="store_true", default=None, help="let anybody in, from anywhere")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise ValueError(text)
+    return seconds
+
+
+def mistakes_in(examined: Examined, *, needs_root: bool = True) -> list[Mistake]:
+    """What is wrong: in the settings themselves, then in what is there of the paths that sound ones name."""
+    no_root = _no_root(examined) if needs_root else ()
+    return [*examined.mistakes, *no_root, *file_mistakes(examined.root_places), *_mistakes_in_files(examined)]
+
+
+def _no_root(examined: Examined) -> Iterator[Mistake]:
+    """Nothing where it is not known what names roots."""
+    if examined.config.is_rootless and examined.wrong.isdisjoint(("roots", "roots_d")):
+        text, hint = NO_ROOT
+        yield Mistake(examined.places.get("roots", ARGUMENTS), f"roots: {text}", hint)
+
+
+def _mistakes_in_files(examined: Examined) -> Iterator[Mistake]:
+    for key, error in _faults(examined.config):
+        yield Mistake(examined.places[key], f"{key}: {error}", error.hint)
+
+
+def _faults(config: DaemonConfig) -> Iterator[tuple[str, DaemonError]]:
+    """What serving would stumble over in the files that are named, with the key."""
+    yield from faults_of(config.tls_files)
+    if config.tls_revoked:
+        try:
+            Revocations(config.tls_revoked)
+        except DaemonError as error:
+            yield "tls_revoked", error
+
+
+_PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+_DEBUG = 7
+
+
+def is_journal(descriptor: int, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a descriptor leads to the journal, as systemd has said: JOURNAL_STREAM is its device and inode."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return False
+    return environment.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+def log_to_stderr(level: str) -> None:
+    """Begin the log."""
+    handler = logging.StreamHandler(sys.stderr)
+    if is_journal(sys.stderr.fileno()):
+        handler.setFormatter(JournalFormatter("%(name)s: %(message)s"))
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def complain(text: str) -> None:
+    """Tell on stderr why the daemon cannot go on."""
+    marked_text = marked(text, logging.ERROR) if is_journal(sys.stderr.fileno()) else text
+    print(marked_text, file=sys.stderr)  # noqa: T201 - the command's own output
+
+
+class JournalFormatter(logging.Formatter):
+    """Each line with its priority; the journal knows the time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's lines."""
+        return marked(super().format(record), record.levelno)
+
+
+def marked(text: str, level: int) -> str:
+    """Each line of a text begun with the priority of its level: the journal takes a line for an entry."""
+    priority = next((each for lowest, each in _PRIORITIES if level >= lowest), _DEBUG)
+    return "\n".join(f"<{priority}>{line}" for line in text.splitlines())
+
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -75,7 +219,7 @@ def _check_tls(config: DaemonConfig) -> None:
 
 def _check(args: argparse.Namespace) -> int:
     """Name every mistake; the exit code."""
-    from profagentd.checking import mistakes_in  # noqa: PLC0415 - imports gRPC: see above
+    from profagentd.command import mistakes_in  # noqa: PLC0415 - imports gRPC: see above
 
     mistakes = mistakes_in(examine(args.config, _settings(args)), needs_root=not args.simulate)
     for mistake in mistakes:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from typing import TYPE_CHECKING, Protocol
 
 from profagent_wire.seal import is_sealed
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import messages, requests
+from profagentd import messages
+from profagentd.announcing import PAGE_ENTRIES
 from profagentd.clock import US_PER_S, Clock
+from profagentd.log import DIGEST_BYTES
 from profagentd.refusal import Fault, Refusal
 from profagentd.roles import Role
 from profagentd.speaker import HEARTBEAT_S, Speaker
@@ -17,7 +20,7 @@ from profagentd.stream import Stream
 from profagentd.supervisor import until_first
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence, Sized
     from typing import Callable
 
     from profagentd.board import Board, Job
@@ -25,6 +28,71 @@ if TYPE_CHECKING:
     from profagentd.changes import Touch
     from profagentd.custody import Custody
     from profagentd.roles import Caller
+
+
+MAX_CLIENT_NAME = 256
+# Generations count up from what a client names: the wire's numbers have one bit more.
+LARGEST_HELD = 2**63 - 1
+_CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+async def opening(incoming: AsyncIterator[wire.ClientMessage]) -> wire.Open:
+    """The client's Open, its first message. Raises Refusal for anything else."""
+    async for message in incoming:
+        if message.WhichOneof("message") != "open":
+            break
+        _check_open(message.open)
+        return message.open
+    raise Refusal(Fault.INVALID, "the first message of a stream is Open")
+
+
+def apply(message: wire.ClientMessage, stream: Stream) -> None:
+    """Let a message after the first have its effect. Raises Refusal."""
+    kind = message.WhichOneof("message")
+    if kind == "open":
+        raise Refusal(Fault.INVALID, "Open comes once")
+    if kind == "select":
+        _limit("Select", message.select.follow, message.select.unfollow)
+        stream.select(message.select.follow, message.select.unfollow)
+    elif kind == "holdings":
+        _limit("Holdings", message.holdings.logs)
+        for holding in message.holdings.logs:
+            _hold(holding, stream)
+    elif kind == "acknowledge":
+        _limit("Acknowledge", message.acknowledge.logs)
+        for ack in message.acknowledge.logs:
+            stream.window.acknowledge(ack.handle, generation=ack.generation, offset=ack.offset, complete=ack.complete)
+
+
+def _check_open(opened: wire.Open) -> None:
+    if opened.protocol.major != messages.PROTOCOL_MAJOR:
+        theirs = f"{opened.protocol.major}.{opened.protocol.minor}"
+        ours = f"{messages.PROTOCOL_MAJOR}.{messages.PROTOCOL_MINOR}"
+        raise Refusal(Fault.INCOMPATIBLE, f"the client speaks protocol {theirs}, this daemon {ours}")
+    if not _CONSUMER.fullmatch(opened.consumer):
+        raise Refusal(Fault.INVALID, "a consumer's name is 1 to 64 of A-Z a-z 0-9 . _ -")
+    if len(opened.client) > MAX_CLIENT_NAME or not opened.client.isprintable():
+        raise Refusal(Fault.INVALID, f"a client's name is at most {MAX_CLIENT_NAME} printable characters")
+
+
+def _hold(holding: wire.Holding, stream: Stream) -> None:
+    if max(holding.generation, holding.offset) > LARGEST_HELD:
+        raise Refusal(Fault.INVALID, f"the Holding of log {holding.handle} has a number beyond {LARGEST_HELD}")
+    if holding.offset and not holding.skip and len(holding.prefix_digest) != DIGEST_BYTES:
+        raise Refusal(Fault.INVALID, f"the digest of log {holding.handle} is not of {DIGEST_BYTES} bytes")
+    stream.hold(
+        holding.handle,
+        skip=holding.skip,
+        generation=holding.generation,
+        offset=holding.offset,
+        prefix_digest=holding.prefix_digest,
+    )
+
+
+def _limit(what: str, *entries: Sized) -> None:
+    if sum(map(len, entries)) > PAGE_ENTRIES:
+        raise Refusal(Fault.EXHAUSTED, f"{what} holds at most {PAGE_ENTRIES} entries")
+
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -137,7 +205,7 @@ class Conversation:
     # Both directions
 
     async def _talk(self) -> None:
-        opened = await requests.opening(self._incoming)
+        opened = await opening(self._incoming)
         role = self._caller.role.name.lower()
         _LOGGER.info("%s (%s) follows: %s, %s", opened.consumer, opened.client, self._caller, role)
         welcome = messages.welcome(self._site.describe(), self._caller.role, int(HEARTBEAT_S * US_PER_S))
@@ -173,7 +241,7 @@ class Conversation:
         async for message in self._incoming:
             was_sealed = is_sealed(message, before=was_sealed)
             self._heard = self._site.clock.monotonic()
-            requests.apply(message, self._stream)
+            apply(message, self._stream)
             self._wake.set()
             again, self._stream.followed_again = self._stream.followed_again, 0
             if again:

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import os
 import signal
+import stat
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
+import grpc
+
 from profagentd import __version__
 from profagentd.board import Board
-from profagentd.claim import claimed
-from profagentd.credentials import server_credentials
 from profagentd.custody import Custody
 from profagentd.deleted import Deleted
 from profagentd.describe import identify
+from profagentd.errors import DaemonError
 from profagentd.examine import Examiner
 from profagentd.gate import Gate
 from profagentd.kept_deliveries import KeptDeliveries
-from profagentd.leash import held
 from profagentd.losses import KeptLosses
 from profagentd.named_roots import real_roots
 from profagentd.notify import Notifier
 from profagentd.reloading import Reloading
-from profagentd.reporting import report
 from profagentd.revocation import Revocations
 from profagentd.roots import Roots
 from profagentd.server import Server
@@ -35,17 +38,153 @@ from profagentd.servicer import Servicer
 from profagentd.simulate import SimulationOptions, simulate
 from profagentd.state import JobState
 from profagentd.supervisor import until_first
+from profagentd.tls_files import unreadable
 from profagentd.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    import grpc
+    from collections.abc import Coroutine, Iterator
 
     from profagentd.clock import Clock
     from profagentd.config import DaemonConfig, Examined
+    from profagentd.tls_files import TlsFiles
+
+
+FILE_NAME = "lock"
+_SHOWN_BYTES = 200
+
+
+@contextmanager
+def claimed(directory: Path | None, listen: str) -> Iterator[None]:
+    """Have the directory to oneself. Raises DaemonError when another daemon has it, or its lock is no regular file.
+
+    One that cannot be written, or knows no locks, is nobody's: nothing is kept there that could be lost.
+    """
+    descriptor = None if directory is None else _opened(directory)
+    try:
+        if descriptor is not None:
+            _lock(descriptor, f"{directory}")
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()}, for {listen}\n".encode(), 0)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _opened(directory: Path) -> int | None:
+    try:
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path = directory / FILE_NAME
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            raise DaemonError(f"{path} is no regular file", hint="take it away: the daemon makes its own")
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return None
+
+
+def _lock(descriptor: int, directory: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, _SHOWN_BYTES, 0).decode("utf-8", "replace").strip()
+        raise DaemonError(
+            f"{directory} is in use by another profagentd: {holder or 'it does not say which'}",
+            hint="end that one, or give each daemon a --state of its own",
+        ) from error
+    except OSError:
+        return
+
+
+def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
+    """Mutual TLS: a client without a certificate of the authority gets no connection.
+
+    The files were checked. Raises DaemonError when they are gone meanwhile.
+    """
+    cert, key, ca = (_read(path) for path in (files.cert, files.key, files.ca))
+    return grpc.ssl_server_credentials([(key, cert)], root_certificates=ca, require_client_auth=True)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
 
 _LOGGER = logging.getLogger(__name__)
+_SOME_BYTES = 4096
+
+
+async def held(leash_s: float, clock: Clock) -> None:
+    """Return when standard input is closed, or silent for `leash_s`. Raises DaemonError when nobody can hold it."""
+    heard = asyncio.Event()
+    reader = asyncio.StreamReader()
+    if not _can_be_held(sys.stdin.fileno()):
+        hint = "keep a pipe, a socket or a terminal open there, e.g. through ssh"
+        raise DaemonError("--leash: standard input is nothing that somebody holds", hint=hint)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    try:
+        await until_first(_hear(reader, heard), _mind_silence(heard, leash_s, clock))
+    finally:
+        transport.close()
+
+
+async def _hear(reader: asyncio.StreamReader, heard: asyncio.Event) -> None:
+    while await reader.read(_SOME_BYTES):
+        heard.set()
+    _LOGGER.info("standard input was closed")
+
+
+async def _mind_silence(heard: asyncio.Event, leash_s: float, clock: Clock) -> None:
+    while True:
+        heard.clear()
+        await clock.sleep(leash_s)
+        if not heard.is_set():
+            _LOGGER.warning("nothing came on standard input for %g s", leash_s)
+            return
+
+
+def _can_be_held(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+# How often the status is told when it has changed.
+STATUS_S = 2.0
+
+
+async def report(notifier: Notifier, clock: Clock, status: Callable[[], str]) -> None:
+    """Tell of both until cancelled; nothing where nobody listens."""
+    if not notifier.is_heard:
+        await asyncio.Event().wait()
+    await until_first(_tell_status(notifier, clock, status), _prove_life(notifier, clock))
+
+
+async def _tell_status(notifier: Notifier, clock: Clock, status: Callable[[], str]) -> None:
+    told = ""
+    while True:
+        if status() != told:
+            told = status()
+            notifier.status(told)
+        await clock.sleep(STATUS_S)
+
+
+async def _prove_life(notifier: Notifier, clock: Clock) -> None:
+    """A sign of life is one of the loop, which comes here, and of the threads, which take work and give it back."""
+    if notifier.watchdog_s is None:
+        await asyncio.Event().wait()
+        return
+    while True:
+        await asyncio.to_thread(_nothing)
+        notifier.alive()
+        await clock.sleep(notifier.watchdog_s / 2)
+
+
+def _nothing() -> None:
+    """Work for a thread."""
+
 
 # Threads for reading files and directories.
 THREADS = 4

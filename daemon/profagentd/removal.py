@@ -15,12 +15,31 @@ from typing import TYPE_CHECKING
 from profagentd.filesystems import is_local
 from profagentd.logs import DATA_DIRECTORY
 from profagentd.opening import Fingerprint, Place, fingerprint, open_directory
-from profagentd.rights import may_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     Files = tuple[tuple[bytes, Fingerprint], ...]
+
+
+# The number of CAP_DAC_OVERRIDE (capabilities(7)).
+_DAC_OVERRIDE = 1
+_STATUS = "/proc/self/status"
+
+
+def may_write(directory: int) -> bool:
+    """Whether names in an open directory may be made and removed."""
+    if os.access(f"/proc/self/fd/{directory}", os.W_OK):
+        return True
+    # access(2) passes over the capabilities of a user who is not root.
+    return _overrides_permissions() and not os.fstatvfs(directory).f_flag & os.ST_RDONLY
+
+
+def _overrides_permissions() -> bool:
+    with open(_STATUS, encoding="ascii", errors="replace") as file:
+        effective = next((line.split()[1] for line in file if line.startswith("CapEff:")), "0")
+    return bool(int(effective, 16) >> _DAC_OVERRIDE & 1)
+
 
 # A fifo would block in open without O_NONBLOCK; regular files do not care.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import messages
 from profagentd.announcing import PAGE_ENTRIES
 from profagentd.clock import US_PER_S, Clock, moment
+from profagentd.disks import Patience, on_disk
 from profagentd.following import CHUNK_BYTES
 from profagentd.message_size import MessageSize
-from profagentd.reading import Held, Reader
 from profagentd.turns import take_turns
 from profagentd.usage import usage
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from profagentd.board import Board
+    from profagentd.budget import Share
     from profagentd.custody import Custody
     from profagentd.events import Event
     from profagentd.following import Step
@@ -29,6 +32,61 @@ if TYPE_CHECKING:
     from profagentd.stream import Stream
     from profagentd.turns import Turn
     from profagentd.walk import Page
+
+
+_LOGGER = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Held(NamedTuple):
+    """Room that was taken for what is being read."""
+
+    share: Share
+    size: int
+
+
+class Reader:
+    """Has files read in the threads of their roots."""
+
+    def __init__(self, stream: Stream, wake: Callable[[], None]) -> None:
+        """`wake` is called when a root answers that was late."""
+        self._stream = stream
+        self._wake = wake
+        self._patience = Patience()
+        self._late: dict[bytes, Callable[[], Awaitable[None]]] = {}  # what is to follow, by root
+
+    def close(self) -> None:
+        """Wait for no root any more."""
+        self._patience.close()
+
+    async def read(self, root: bytes, work: Callable[[], T], then: Callable[[T], Awaitable[None]], held: Held) -> None:
+        """Have a root's files read, into the room that is held for what they say.
+
+        Where it hangs, what follows is done when it answers; other roots go on, and others have the room until then.
+        """
+        task = await self._patience.wait(root, on_disk(root, work))
+        if task.done():
+            await then(task.result())
+            return
+        _LOGGER.warning("%s does not answer: its logs wait", os.fsdecode(root))
+        self._stream.away.add(root)
+        held.share.give_back(held.size)
+
+        async def go_on() -> None:
+            held.share.take(held.size)
+            await then(task.result())
+
+        self._late[root] = go_on
+        task.add_done_callback(lambda _: self._wake())
+
+    async def take_late(self) -> bool:
+        """Go on with roots that answer again; whether there are any."""
+        back = [root for root in self._late if not self._patience.is_late(root)]
+        for root in back:
+            self._stream.came_back(root)
+            await self._late.pop(root)()
+        return bool(back)
+
 
 # Each side speaks at least so often.
 HEARTBEAT_S = 4.0

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from profagentd.admission import CALLS, OPENINGS_AT_ONCE, OPENINGS_PER_S, Admission, address_of
 from profagentd.refusal import Fault, Refusal
+from profagentd.servicer import CALLS, OPENINGS_AT_ONCE, OPENINGS_PER_S, Admission, address_of
 from tests.daemon.clocks import FakeClock
 
 

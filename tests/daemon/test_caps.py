@@ -17,7 +17,7 @@ from profagent_wire.health.v1.health_pb2 import HealthCheckRequest
 from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd import admission, announcing, budget, following, requests, server, window
+from profagentd import announcing, budget, conversation, following, server, servicer, window
 from tests.daemon.certificates import Authority
 from tests.daemon.daemon_process import Daemon, make_job, running
 from tests.daemon.wire_client import PATIENCE_S, Client, message, open_message
@@ -93,7 +93,7 @@ def padded(size: int) -> bytes:
 
 async def test_a_client_has_eight_streams_and_no_more(daemon: Daemon) -> None:
     async with AsyncExitStack() as stack:
-        clients = [await opened(daemon.address, stack) for _ in range(admission.STREAMS_OF_A_CLIENT)]
+        clients = [await opened(daemon.address, stack) for _ in range(servicer.STREAMS_OF_A_CLIENT)]
         for client in clients:
             await client.until(lambda client=client: client.is_listed)  # type: ignore[misc]
         code, text = await refusal(await called(daemon.address, stack))
@@ -105,9 +105,9 @@ async def test_a_client_has_eight_streams_and_no_more(daemon: Daemon) -> None:
 
 async def test_there_are_sixty_four_streams_in_all_whoever_has_them(daemon: Daemon) -> None:
     async with AsyncExitStack() as stack:
-        for number in range(admission.STREAMS // admission.STREAMS_OF_A_CLIENT):
+        for number in range(servicer.STREAMS // servicer.STREAMS_OF_A_CLIENT):
             address = await stack.enter_async_context(from_address(f"127.0.3.{number + 1}", daemon.address))
-            for _ in range(admission.STREAMS_OF_A_CLIENT):
+            for _ in range(servicer.STREAMS_OF_A_CLIENT):
                 client = await opened(address, stack)
                 await client.until(lambda client=client: client.welcome is not None)  # type: ignore[misc]
         code, text = await refusal(await called(daemon.address, stack))
@@ -242,14 +242,14 @@ def test_the_page_about_the_wire_has_every_cap() -> None:
         "a chunk's data": following.CHUNK_BYTES,
         "entries of a message": announcing.PAGE_ENTRIES,
         "characters of a consumer's name": 64,
-        "characters of a client's name": requests.MAX_CLIENT_NAME,
+        "characters of a client's name": conversation.MAX_CLIENT_NAME,
         "bytes of a log's path": 1024,
         "logs of a stream, announced and not over": window.WINDOW_LOGS,
         "such logs of all streams": budget.COMMON_LOGS,
-        "streams of a client": admission.STREAMS_OF_A_CLIENT,
-        "streams": admission.STREAMS,
-        "streams that open": admission.OPENINGS_PER_S,
-        "calls of `Examine` and `MeasureJob` at a time": admission.CALLS,
+        "streams of a client": servicer.STREAMS_OF_A_CLIENT,
+        "streams": servicer.STREAMS,
+        "streams that open": servicer.OPENINGS_PER_S,
+        "calls of `Examine` and `MeasureJob` at a time": servicer.CALLS,
         "connections": server.CONNECTIONS,
         "calls of a connection at a time": server.STREAMS_OF_A_CONNECTION,
     }

@@ -9,7 +9,7 @@ from tests.daemon.daemon_process import environment
 
 SCRIPT = """
 import os
-from profagentd.child import answer_of
+from profagentd.tls_files import answer_of
 own = os.getpid()
 print(answer_of(lambda: "another" if os.getpid() != own else "own"))
 print(len(answer_of(lambda: "x" * 1_000_000)))

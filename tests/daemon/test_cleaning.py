@@ -12,7 +12,7 @@ import pytest
 
 from profagentd import cleaning as module
 from profagentd.board import Board, Job
-from profagentd.cleaning import RETRY_S, SWEEP_S, Cleaner
+from profagentd.cleaning import RETRY_S, SWEEP_S, Cleaner, Look
 from profagentd.deleted import Deleted
 from profagentd.delivery import SETTLE_S, Deliveries
 from profagentd.kept_deliveries import KeptDeliveries
@@ -23,7 +23,6 @@ from profagentd.retention import Policy, Retain
 from profagentd.roots import Roots
 from profagentd.space import SpaceWatch
 from profagentd.state import JobState
-from profagentd.stored import Look
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, make_job
 from tests.daemon.waiting import run_until

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.journal import JournalFormatter, is_journal, marked
+from profagentd.command import JournalFormatter, is_journal, marked
 
 
 def record(level: int, message: str, error: BaseException | None = None) -> logging.LogRecord:

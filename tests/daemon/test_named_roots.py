@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.arguments import parse
+from profagentd.command import parse
 from profagentd.config import examine
 from profagentd.named_roots import lie_together, read_roots_d
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from profagentd.daemon import report
 from profagentd.notify import Notifier
-from profagentd.reporting import report
 from tests.daemon.clocks import FakeClock
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import requests
+from profagentd import conversation as requests
 from profagentd.announcing import PAGE_ENTRIES
 from profagentd.budget import Budgets
 from profagentd.logs import kind_of

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from profagentd import rounds as module
+from profagentd import watch as module
 from profagentd.changes import Touch
 from profagentd.opening import Place
-from profagentd.rounds import MIN_PAUSE_S, RESTING_S, SHARE, ScanRounds
 from profagentd.scan import JobScan, Scanned
+from profagentd.watch import MIN_PAUSE_S, RESTING_S, SHARE, ScanRounds
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import make_job
 from tests.daemon.waiting import run_until

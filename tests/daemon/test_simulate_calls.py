@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagentd.simulate.calls import CallRing
+from profagentd.simulate.npu import CallRing
 from tests.daemon.simulated_job import api
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from profagentd.simulate.draw import numbered_order
 from profagentd.simulate.facts import Facts
-from profagentd.simulate.numbering import numbered_order
 
 IS_BATCH = [False, False, True, False, False]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagentd.simulate.pace import MAX_LAG_S, Pace
+from profagentd.simulate.run import MAX_LAG_S, Pace
 
 
 def test_inferences_are_due_on_an_absolute_grid() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from profagentd import stored as module
+from profagentd import cleaning as module
+from profagentd.cleaning import Look, part_of
 from profagentd.opening import Fingerprint, Place
 from profagentd.retention import JobFacts, Part
-from profagentd.stored import Look, part_of
 from tests.daemon.daemon_process import AICORE_DONE, make_job
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import messages, requests
+from profagentd import conversation, messages
 from profagentd.announcing import PAGE_ENTRIES
 from profagentd.board import Job
 from profagentd.budget import Budgets
 from profagentd.changes import Touch
+from profagentd.cleaning import part_of
 from profagentd.clock import US_PER_S, Moment
 from profagentd.deleted import Deleted
 from profagentd.delivery import SETTLE_S, Deliveries
@@ -23,7 +24,6 @@ from profagentd.opening import Place
 from profagentd.removal import remove
 from profagentd.retention import Part
 from profagentd.state import Activity, JobState
-from profagentd.stored import part_of
 from profagentd.stream import Stream
 from profagentd.turns import take_turns
 
@@ -85,7 +85,7 @@ class StreamedBoard:
         """What the client says. Raises Refusal."""
         assert self._stream is not None, "only who follows can speak"
         if message.WhichOneof("message") != "open":
-            requests.apply(message, self._stream)
+            conversation.apply(message, self._stream)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass on the board."""

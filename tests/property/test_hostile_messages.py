@@ -14,7 +14,7 @@ from profagent.link.messages import Holding
 from profagent.link.session import LARGEST_LOGS, Announcement, Session
 from profagent.link.translate import from_wire
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import requests
+from profagentd import conversation as requests
 from profagentd.budget import Budgets
 from profagentd.refusal import Refusal
 from profagentd.stream import Stream

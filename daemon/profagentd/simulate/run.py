@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Callable, TypeVar
 
 from profagentd.errors import DaemonError
 from profagentd.simulate.npu import LOAD_US, Npu
-from profagentd.simulate.pace import Pace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +19,52 @@ if TYPE_CHECKING:
     from profagentd.clock import Clock
     from profagentd.simulate.options import SimulationOptions
 
+
+MAX_LAG_S = 0.1
+"""How far the pretend NPU may be ahead of the clock that reads its results; a slow host holds it back."""
+
+_US_PER_S = 1_000_000
+
+
+@dataclass
+class Pace:
+    """Inference k is due at `first + k / rate`, so nothing drifts; it begins when it is due and the NPU is free.
+
+    `late` counts the inferences that were over more than one period after their time.
+    """
+
+    first: float
+    rate: float
+    free_at: float
+    taken: int = 0
+    late: int = 0
+    max_late_us: int = 0
+
+    @property
+    def next_begin(self) -> float:
+        """When the next inference begins."""
+        return max(self._due(self.taken), self.free_at)
+
+    def take(self, duration_s: float) -> float:
+        """Count the next inference; when it ends."""
+        self.free_at = self.next_begin + duration_s
+        self.taken += 1
+        return self.free_at
+
+    def seen(self, now: float, duration_s: float) -> None:
+        """The inference that was taken last has been over since its end, and is seen only now."""
+        late_s = now - duration_s - self._due(self.taken - 1)
+        if late_s > 1 / self.rate:
+            self.late += 1
+            self.max_late_us = max(self.max_late_us, round(late_s * _US_PER_S))
+        self.free_at = max(self.free_at, now - MAX_LAG_S)
+
+    def _due(self, number: int) -> float:
+        return self.first + number / self.rate
+
+
 _LOGGER = logging.getLogger(__name__)
-_US_PER_MS, _US_PER_S = 1_000, 1_000_000
+_US_PER_MS = 1_000
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
