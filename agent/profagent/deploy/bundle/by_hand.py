@@ -36,7 +36,6 @@ MODULES = (
     "deploy/daemon_tree",
     "deploy/layout",
     "deploy/lock",
-    "deploy/retention",
     "deploy/steps",
     "deploy/trial",
     "deploy/units",
