@@ -16,19 +16,14 @@ from typing import TYPE_CHECKING
 from profagentd import __version__
 from profagentd.allocator import give_back, keep_little
 from profagentd.clock import SystemClock
-from profagentd.config import NO_ROOT, DaemonConfig, Examined, configure, examine, need_root
+from profagentd.config import DaemonConfig, configure, examine, need_root
 from profagentd.errors import DaemonError
-from profagentd.mistakes import Mistake
-from profagentd.named_roots import file_mistakes
-from profagentd.revocation import Revocations
 from profagentd.rules import LOG_LEVELS, POLICIES
-from profagentd.settings import ARGUMENTS
 from profagentd.simulate import SimulationOptions, add_simulation_arguments, load_network, options_from
-from profagentd.tls import faults_of
 from profagentd.tls_files import check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from profagentd.clock import Clock
 
@@ -96,34 +91,6 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < math.inf:
         raise ValueError(text)
     return seconds
-
-
-def mistakes_in(examined: Examined, *, needs_root: bool = True) -> list[Mistake]:
-    """What is wrong: in the settings themselves, then in what is there of the paths that sound ones name."""
-    no_root = _no_root(examined) if needs_root else ()
-    return [*examined.mistakes, *no_root, *file_mistakes(examined.root_places), *_mistakes_in_files(examined)]
-
-
-def _no_root(examined: Examined) -> Iterator[Mistake]:
-    """Nothing where it is not known what names roots."""
-    if examined.config.is_rootless and examined.wrong.isdisjoint(("roots", "roots_d")):
-        text, hint = NO_ROOT
-        yield Mistake(examined.places.get("roots", ARGUMENTS), f"roots: {text}", hint)
-
-
-def _mistakes_in_files(examined: Examined) -> Iterator[Mistake]:
-    for key, error in _faults(examined.config):
-        yield Mistake(examined.places[key], f"{key}: {error}", error.hint)
-
-
-def _faults(config: DaemonConfig) -> Iterator[tuple[str, DaemonError]]:
-    """What serving would stumble over in the files that are named, with the key."""
-    yield from faults_of(config.tls_files)
-    if config.tls_revoked:
-        try:
-            Revocations(config.tls_revoked)
-        except DaemonError as error:
-            yield "tls_revoked", error
 
 
 _PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
@@ -219,7 +186,7 @@ def _check_tls(config: DaemonConfig) -> None:
 
 def _check(args: argparse.Namespace) -> int:
     """Name every mistake; the exit code."""
-    from profagentd.command import mistakes_in  # noqa: PLC0415 - imports gRPC: see above
+    from profagentd.checking import mistakes_in  # noqa: PLC0415 - imports gRPC: see above
 
     mistakes = mistakes_in(examine(args.config, _settings(args)), needs_root=not args.simulate)
     for mistake in mistakes:

@@ -187,7 +187,7 @@ def test_settings_with_mistakes_are_not_started_with(initd: Initd) -> None:
     initd.configure("depth = 99\n")
     code, said = initd.run("start")
     assert code == 6
-    assert f"{initd.config}:3: depth = 99" in said
+    assert f"{initd.config}: depth = 99" in said
     assert initd.run("status")[0] == 3
 
 
