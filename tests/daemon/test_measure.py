@@ -121,12 +121,12 @@ async def test_a_root_that_does_not_answer_is_waited_for_once(job: Path, monkeyp
         go_on.set()
 
 
-def test_a_job_that_is_gone_is_not_measured(job: Path) -> None:
+async def test_a_job_that_is_gone_is_not_measured(job: Path) -> None:
     directory = directory_id(job.stat())
     job.rename(job.with_name("elsewhere"))
     make_job(job.parent)
     with pytest.raises(Refusal, match="gone"):
-        asyncio.run(Measurer(SystemClock()).measure(known(job, directory)))
+        await Measurer(SystemClock()).measure(known(job, directory))
 
 
 async def test_a_job_that_cannot_be_read_may_hold_more() -> None:
