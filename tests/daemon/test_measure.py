@@ -121,10 +121,16 @@ async def test_a_root_that_does_not_answer_is_waited_for_once(job: Path, monkeyp
         go_on.set()
 
 
-async def test_a_job_that_is_gone_is_not_measured(job: Path) -> None:
+def replaced(job: Path) -> DirectoryId:
+    """Another JOB takes its place; what it was."""
     directory = directory_id(job.stat())
     job.rename(job.with_name("elsewhere"))
     make_job(job.parent)
+    return directory
+
+
+async def test_a_job_that_is_gone_is_not_measured(job: Path) -> None:
+    directory = replaced(job)
     with pytest.raises(Refusal, match="gone"):
         await Measurer(SystemClock()).measure(known(job, directory))
 
