@@ -31,11 +31,11 @@ WAITING = (
 PARTS = {
     "profagent/store/": "rows into SQLite",
     "profagent/ingest/mirror.py": "files of the mirror",
-    "profagent/ingest/regular_files.py": "files of the mirror",
+    "profagent/files.py": "files of the mirror",
     "profagent/ingest/": "decoding",
     "profagent/formats/": "decoding",
     "profagent/link/": "messages",
-    "profagent/commands/capture.py": "messages",
+    "profagent/record/capture.py": "messages",
     "profagent/commands/": "between the parts",
     "profagentd/": "the daemon's own modules",
     "grpc/": "gRPC's own Python",

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.board_wheels import fetch_wheels
-from profagent.commands.boards_file import BoardEntry, BoardsFile
+from profagent.deploy.board_wheels import fetch_wheels
 from profagent.deploy.wheels import PROBE, read_probe
+from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.board.bare import debian_tree
 from tests.board.bench import Bench
 from tests.board.booted import Booted, booted

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from profagent.commands.boards_file import BoardEntry, BoardsFile
+from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.board.sshd import PATH_OF_TESTS, Sshd, public_key, running_sshd
 from tests.daemon.daemon_process import CHECKOUT
 from tests.fakes.ports import own_port

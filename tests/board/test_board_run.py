@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from profagent.collect import run_steps
+from profagent.collect.board_run import BoardRun, RunEnd
 from profagent.collect.explain import LOST
+from profagent.collect.patient_ssh import PatientSsh
 from profagent.collect.place import Place
-from profagent.commands.board_run import BoardRun, RunEnd
-from profagent.commands.patient_ssh import PatientSsh
 from profagent.errors import ProfagentError
 from tests.board.askers import Nobody
 from tests.board.busybox_path import login_settings

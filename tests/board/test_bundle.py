@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.keys import Keys
 from profagent.deploy.bundle.archive import pack, unpack
 from profagent.deploy.daemon_tree import LAUNCHER, MANIFEST, DaemonTree
+from profagent.keys.keys import Keys
 from tests.board.bare import PATIENCE_S as BOARD_PATIENCE_S
 from tests.board.bare import Bare, booted_bare, make_bare
 from tests.board.booted import booted

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands.boards_file import BoardEntry, BoardsFile
-from profagent.commands.recording_options import own_consumer
+from profagent.link.boards_file import BoardEntry, BoardsFile
+from profagent.link.credentials import own_consumer
 from tests.board.busybox_path import login_settings
 from tests.board.sshd import Sshd, running_sshd
 from tests.integration.board import content, running

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands.boards_file import BoardEntry, BoardsFile
+from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.board.busybox_path import login_settings
 from tests.board.sshd import Sshd, running_sshd
 from tests.integration.board import content, running

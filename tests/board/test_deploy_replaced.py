@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.boards_file import BoardsFile
+from profagent.link.boards_file import BoardsFile
 from tests.board.deployed import DeployBoard, deploy_board, mounted
 from tests.board.sshd import public_key
 from tests.board.terminal import at_terminal

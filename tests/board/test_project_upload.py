@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.project_upload import Uploaded, upload_project
+from profagent.collect.project_upload import Uploaded, upload_project
 from profagent.errors import ProfagentError, UsageError
 from profagent.ssh.connection import connect
 from tests.board.askers import Nobody

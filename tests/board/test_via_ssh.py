@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.boards_file import BoardsFile
-from profagent.commands.tunnelling import socket_folder
+from profagent.boards.tunnel import socket_folder
+from profagent.link.boards_file import BoardsFile
 from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
 from tests.board.tunnelled import ENDED_S, assert_gone, begun, folders, know, record, socket_folder_of
 from tests.faults.proxy import FaultProxy

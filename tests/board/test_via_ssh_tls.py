@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands.keys import Keys
+from profagent.keys.keys import Keys
 from tests.board.tunnelled import know, record
 from tests.integration.board import content, running, simulated
 from tests.integration.host import profagent, started

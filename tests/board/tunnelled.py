@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagent.commands.boards_file import BoardEntry, BoardsFile
+from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.integration.board import eventually
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from profagent.commands.keys import Keys
+from profagent.keys.keys import Keys
 from tests.faults.proxy import FaultProxy, Way
 from tests.integration.board import content, eventually, running
 from tests.integration.host import Ended, Host, started

@@ -9,9 +9,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from profagent.commands import workspace_import
-from profagent.commands.workspace import Workspace
-from profagent.commands.workspace_import import WorkspaceImport, import_into
+from profagent.importing import workspace_import
+from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.store.workspace import Workspace
 from tests.faults.recorder import Killer
 
 if __name__ == "__main__":

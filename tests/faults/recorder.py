@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from profagent.commands.recording import Recording
-from profagent.commands.recording_options import RecordingOptions
-from profagent.commands.workspace import Workspace
+from profagent.record.recording import Recording
+from profagent.record.recording_options import RecordingOptions
 from profagent.store.store import Store
+from profagent.store.workspace import Workspace
 from tests.fakes.small_job import RELOADED, SMALL_JOB, aicore_done
 from tests.faults.scripted_board import BOARD, IDENTITIES, JOB, ScriptedBoard
 

@@ -13,8 +13,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from profagent.commands.export import SummaryOptions, export_summary, export_timeline
-from profagent.commands.importing import import_job
+from profagent.export.export import SummaryOptions, export_summary, export_timeline
+from profagent.importing.importing import import_job
 from profagentd.simulate import SimulationOptions, write_job
 
 GOLDEN = Path(__file__).parent / "exports"

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from profagent.commands.importing import import_job
+from profagent.importing.importing import import_job
 
 Rows = dict[str, list[tuple[Any, ...]]]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.commands.demo import DemoOptions, demo, simulated_board
-from profagent.commands.workspace import Workspace
+from profagent.demo.demo import DemoOptions, demo, simulated_board
 from profagent.errors import ProfagentError, UnreachableError
+from profagent.store.workspace import Workspace
 from tests.integration.host import profagent, started
 from tests.integration.rows import query
 
 if TYPE_CHECKING:
-    from profagent.export.live import Event
+    from profagent.watch.live import Event
 
 
 def test_a_demo_shows_records_and_exports(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.boards_file import BoardEntry, BoardsFile
-from profagent.commands.keys import Keys
+from profagent.keys.keys import Keys
+from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.daemon.board_files import add_process, make_board, write
 from tests.daemon.daemon_process import Daemon, environment, make_job, running, serving
 from tests.fakes.hung_mount import hung_mount

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.importing import import_job
+from profagent.importing.importing import import_job
 from tests.fakes.dumps import check
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"

@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from profagent.commands.workspace import Workspace
-from profagent.commands.workspace_import import WorkspaceImport, import_into
+from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.store.workspace import Workspace
 from tests.fakes.dumps import dump
 from tests.integration.board import SAMPLES, GrowingJob, content, running, sample, simulated
 from tests.integration.host import COMMAND, ENVIRONMENT, Ended, answered, profagent

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.importing import import_job
 from profagent.errors import UnsupportedBoardError
+from profagent.importing.importing import import_job
 from tests.encoders import aicore_record, api_record, done_text
 from tests.fakes.dumps import check, write_files
 from tests.fakes.small_job import CALLS, PLAIN, SMALL_JOB, aicore_done

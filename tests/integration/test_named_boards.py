@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.boards_file import BoardEntry, BoardsFile
-from profagent.commands.keys import Keys
+from profagent.keys.keys import Keys
+from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.integration.board import content, running, simulated
 from tests.integration.host import Ended, profagent
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.keys import Keys
 from profagent.errors import RefusedError, UnreachableError
+from profagent.keys.keys import Keys
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, Credentials
 from profagent.link.handshake import proven_certificate

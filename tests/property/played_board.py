@@ -10,22 +10,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.commands.capture import Capture, Conversation
-from profagent.commands.counter_maps import BUILT_IN
-from profagent.commands.recording import Recording
-from profagent.commands.recording_options import RecordingOptions
-from profagent.commands.stats import StatsOptions, stats
-from profagent.commands.watch import WatchOptions, WatchView
-from profagent.commands.watching import Watching
-from profagent.commands.workspace import Workspace
-from profagent.commands.workspace_import import WorkspaceImport, import_into
 from profagent.errors import UnreachableError
 from profagent.formats.durations import ticks_to_us
+from profagent.importing.workspace_import import WorkspaceImport, import_into
 from profagent.ingest.changes import Entry
 from profagent.link.states import State
 from profagent.link.translate import from_wire, to_wire
+from profagent.record.capture import Capture, Conversation
+from profagent.record.recording import Recording
+from profagent.record.recording_options import RecordingOptions
+from profagent.stats.stats import StatsOptions, stats
+from profagent.store.counter_maps import BUILT_IN
 from profagent.store.store import Store
 from profagent.store.summaries import STOPPED_EARLY
+from profagent.store.workspace import Workspace
+from profagent.watch.watch import WatchOptions, WatchView
+from profagent.watch.watching import Watching
 from profagentd.changes import Touch
 from profagentd.state import JobState
 from tests.property.streamed_board import StreamedBoard
@@ -34,9 +34,9 @@ from tests.property.written_jobs import Write
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from profagent.commands.sink import Sink
     from profagent.ingest.changes import JobChanges
     from profagent.link.messages import Board, ClientMessage, JobStatus
+    from profagent.record.sink import Sink
     from profagent_wire.v1 import board_pb2 as wire
     from tests.property.written_jobs import WrittenJob
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from profagent.commands.importing import import_job
+from profagent.importing.importing import import_job
 from tests.fakes.dumps import Dump, assert_same, dump, write_files
 from tests.property.played_board import Command, Player, Told
 from tests.property.streamed_board import JOB

@@ -20,15 +20,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from profagent.commands.capture import Capture, Conversation
-from profagent.commands.recording import Recording
-from profagent.commands.recording_options import RecordingOptions
-from profagent.commands.workspace import Workspace
 from profagent.errors import DiskFullError, UnreachableError
 from profagent.ingest.commit import Step
 from profagent.link.states import State
 from profagent.link.translate import from_wire, to_wire
+from profagent.record.capture import Capture, Conversation
+from profagent.record.recording import Recording
+from profagent.record.recording_options import RecordingOptions
 from profagent.store.store import Store
+from profagent.store.workspace import Workspace
 from profagentd.changes import Touch
 from profagentd.state import JobState
 from tests.fakes.dumps import dump, files_of, imported, without_states

@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from profagent.commands.counter_maps import simulated_map
 from profagent.formats.aicore import AicoreFile, AicoreRecords, read_together
 from profagent.formats.segments import Splitter
 from profagent.ingest.decode import JobDecoder
+from profagent.store.counter_maps import simulated_map
 from tests.encoders import aicore_record
 
 u32 = st.integers(0, 2**32 - 1)

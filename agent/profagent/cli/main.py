@@ -29,32 +29,35 @@ Exit codes: 0 fine, 1 failed or the answer is no, 2 usage, 3 the board cannot be
 
 # verb: module of profagent that defines it as `command`, and what the list of verbs says.
 VERBS = {
-    "demo": ("cli.demo", "The whole way without a board: simulated board, live lines, database, exports."),
-    "watch": ("cli.watch", "Show a board's inferences live."),
-    "record": ("cli.record", "Capture a board into a workspace, headless."),
+    "demo": ("demo.cli", "The whole way without a board: simulated board, live lines, database, exports."),
+    "watch": ("watch.cli", "Show a board's inferences live."),
+    "record": ("record.cli", "Capture a board into a workspace, headless."),
     "collect": (
-        "cli.collect",
+        "collect.cli",
         "Run a program on a board with profiling, and have its JOB here (the vendor's command).",
     ),
-    "import": ("cli.importing", "Import a JOB directory into its own database (the vendor's command)."),
-    "export": ("cli.export", "Write timelines or summaries of a JOB (the vendor's command)."),
-    "show": ("cli.show", "Print a JOB's tables (the vendor's command)."),
-    "stats": ("cli.stats", "Tell what takes the time: layers, types, models, API calls, CPU layers, segments."),
-    "diff": ("cli.diff", "Compare two runs: which layers are slower or faster by more than their noise."),
-    "deploy": ("cli.deploy", "Bring the daemon to a board over SSH, and have it run there."),
-    "keys": ("cli.keys", "Make, hand out and revoke the keys of boards and hosts."),
-    "boards": ("cli.boards", "List the boards that have a name; add and remove them."),
-    "bundle": ("cli.bundle", "Make a daemon with a Python of its own, for boards that have none."),
-    "doctor": ("cli.doctor", "Find what is not as it should be: on this host, a board, in a JOB or an acl.json."),
-    "aclconfig": ("cli.aclconfig", "Ask, change or check what an acl.json tells a program to record."),
-    "calibrate": ("cli.calibrate", "Learn which word of a record is which PMU counter, with the vendor's tables."),
-    "redecode": ("cli.redecode", "Fill the counter columns of a session or of a JOB with another counter map."),
-    "kit": ("cli.kit", "Gather what settles open facts of a JOB, to be sent to the project."),
-    "sessions": ("cli.sessions", "List the sessions of a workspace."),
+    "import": ("importing.cli", "Import a JOB directory into its own database (the vendor's command)."),
+    "export": ("export.cli", "Write timelines or summaries of a JOB (the vendor's command)."),
+    "show": ("export.show_cli", "Print a JOB's tables (the vendor's command)."),
+    "stats": ("stats.cli", "Tell what takes the time: layers, types, models, API calls, CPU layers, segments."),
+    "diff": ("diff.cli", "Compare two runs: which layers are slower or faster by more than their noise."),
+    "deploy": ("deploy.cli", "Bring the daemon to a board over SSH, and have it run there."),
+    "keys": ("keys.cli", "Make, hand out and revoke the keys of boards and hosts."),
+    "boards": ("boards.cli", "List the boards that have a name; add and remove them."),
+    "bundle": ("deploy.bundle.cli", "Make a daemon with a Python of its own, for boards that have none."),
+    "doctor": ("doctor.cli", "Find what is not as it should be: on this host, a board, in a JOB or an acl.json."),
+    "aclconfig": ("aclconfig.cli", "Ask, change or check what an acl.json tells a program to record."),
+    "calibrate": ("calibrate.cli", "Learn which word of a record is which PMU counter, with the vendor's tables."),
+    "redecode": (
+        "calibrate.redecode_cli",
+        "Fill the counter columns of a session or of a JOB with another counter map.",
+    ),
+    "kit": ("calibrate.kit_cli", "Gather what settles open facts of a JOB, to be sent to the project."),
+    "sessions": ("sessions.cli", "List the sessions of a workspace."),
     "nightly": ("nightly.cli", "Capture boards every night, and say in the morning whether anything is slower."),
-    "trend": ("cli.trend", "Tell how a model's time went over sessions, and when its level changed."),
-    "gc": ("cli.gc", "Let go of the records of old sessions; what was learnt of them stays."),
-    "baseline": ("cli.baseline", "Name sessions that others are compared with."),
+    "trend": ("stats.trend_cli", "Tell how a model's time went over sessions, and when its level changed."),
+    "gc": ("sessions.gc_cli", "Let go of the records of old sessions; what was learnt of them stays."),
+    "baseline": ("sessions.baseline_cli", "Name sessions that others are compared with."),
 }
 
 
@@ -113,7 +116,7 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         result = group.main(args=arguments, prog_name="profagent", standalone_mode=False)
     except ProfagentError as error:
-        from profagent.export.table import printable  # noqa: PLC0415 - `--help` imports next to nothing
+        from profagent.cli.table import printable  # noqa: PLC0415 - `--help` imports next to nothing
 
         # What a board or a file said may stand in it.
         for line in (f"profagent: {error}", f"  {error.hint}"):

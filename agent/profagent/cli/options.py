@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -12,6 +13,41 @@ from profagent.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_AGE = re.compile(r"(\d+)([hdw])")
+_HOURS = {"h": 1, "d": 24, "w": 168}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+US_PER_HOUR = 3_600_000_000
+
+
+def duration_s(text: str) -> float:
+    """Seconds, more than none, of `90`, `90s`, `10m`, `1h30m`; UsageError for anything else."""
+    match = _DURATION.fullmatch(text.strip())
+    hours, minutes, seconds = (float(part or 0) for part in (match.groups() if match is not None else "000"))
+    duration = hours * 3600 + minutes * 60 + seconds
+    if not duration:
+        raise UsageError(f"{text!r} is no duration", hint="write more than nothing, like 90s, 10m or 1h30m")
+    return duration
+
+
+def age_us(text: str) -> int:
+    """Microseconds of `36h`, `30d` or `8w`; UsageError for anything else."""
+    match = _AGE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is no age", hint="write hours, days or weeks: 36h, 30d, 8w")
+    return int(match[1]) * _HOURS[match[2]] * US_PER_HOUR
+
+
+def size_bytes(text: str) -> int:
+    """Bytes of `500M` or `1.5G`, in powers of 1024; UsageError for anything else."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is no size", hint="write it like 500M or 20G")
+    return int(float(match[1]) * 1024 ** _POWERS[match[2].upper()])
+
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -44,7 +80,7 @@ def access(function: F) -> F:
     @click.option("--insecure", is_flag=True, help="Speak plain text, with whoever answers.")
     @functools.wraps(function)
     def with_access(*args: Any, keys: Path | None, insecure: bool, **others: Any) -> Any:
-        from profagent.commands.boards_file import BoardsFile  # noqa: PLC0415 - verbs without boards start faster
+        from profagent.link.boards_file import BoardsFile  # noqa: PLC0415 - verbs without boards start faster
         from profagent.link.credentials import Access  # noqa: PLC0415 - as above
 
         if insecure:
@@ -52,38 +88,6 @@ def access(function: F) -> F:
         return function(*args, access=Access(keys, insecure, BoardsFile().known()), **others)
 
     return cast("F", with_access)
-
-
-def via(function: F) -> F:
-    """`--via ssh`, `--root DIR` and `--bundle FILE`, which the command is given as one `over`."""
-
-    @click.option("--via", type=click.Choice(["ssh"]), help="Through an SSH tunnel; then BOARD may be USER@HOST, too.")
-    @click.option(
-        "--root",
-        "roots",
-        multiple=True,
-        metavar="DIR",
-        help="With --via ssh, where no daemon runs: have a temporary one serve this directory; may be repeated.",
-    )
-    @click.option(
-        "--bundle",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="With --root: what `profagent bundle` has made; its Python runs the daemon in place of the board's own.",
-    )
-    @functools.wraps(function)
-    def with_way(*args: Any, via: str | None, roots: tuple[str, ...], bundle: Path | None, **others: Any) -> Any:
-        if roots and via is None:
-            raise UsageError("--root goes with --via ssh", hint="add --via ssh, or start profagentd with --root there")
-        if bundle and not roots:
-            raise UsageError("--bundle goes with --root", hint="name the directories to serve, --via ssh --root DIR")
-        if via is None:
-            return function(*args, over=None, **others)
-        from profagent.commands.tunnelling import OverSsh  # noqa: PLC0415 - asyncssh takes time to import
-
-        return function(*args, over=OverSsh(roots, bundle), **others)
-
-    return cast("F", with_way)
 
 
 def acl_json(function: F) -> F:
@@ -118,8 +122,8 @@ def counter_map(function: F) -> F:
     @functools.wraps(function)
     def with_maps(*args: Any, counter_map: Path | None, peak_memory_rate: float | None, **others: Any) -> Any:
         from profagent.cli.running import tell  # noqa: PLC0415 - verbs that decode nothing start faster
-        from profagent.commands.counter_maps import CounterMaps, maps_folder, read_map  # noqa: PLC0415 - as above
         from profagent.formats.plausible import PEAK_MEMORY_RATE  # noqa: PLC0415 - as above
+        from profagent.store.counter_maps import CounterMaps, maps_folder, read_map  # noqa: PLC0415 - as above
 
         named = None if counter_map is None else read_map(counter_map)
         peak = PEAK_MEMORY_RATE if peak_memory_rate is None else peak_memory_rate * BYTES_PER_GB

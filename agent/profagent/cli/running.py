@@ -6,15 +6,39 @@ import asyncio
 import gc
 import os
 import signal
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from profagent.export.table import printable
+from profagent.cli.table import printable
+from profagent.errors import UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+
+@asynccontextmanager
+async def interrupted_by(stop: asyncio.Event, before: str) -> AsyncIterator[None]:
+    """End what is done inside when `stop` is set. Raises UnreachableError then: it was stopped `before` something."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    async def interrupt() -> None:
+        await stop.wait()
+        task.cancel()
+
+    watching = asyncio.create_task(interrupt())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if stop.is_set() and task.uncancel() == 0:
+            raise UnreachableError(f"stopped before {before}", hint="start it again") from None
+        raise
+    finally:
+        watching.cancel()
+
 
 T = TypeVar("T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

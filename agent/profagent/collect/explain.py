@@ -16,7 +16,7 @@ from profagent.formats.names import LogKind, parse_log_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from profagent.collect.acl_edit import Profiler
+    from profagent.aclconfig.edit import Profiler
     from profagent.collect.place import Place
     from profagent.collect.program import Main
 

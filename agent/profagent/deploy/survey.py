@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from profagent.deploy.steps import VERSION
-from profagent.deploy.units import FOUND_INIT
+from profagent.deploy.units import FOUND_INIT, every_service_file
 from profagent.deploy.wheels import PROBE, BoardPython, read_probe
 from profagent.errors import ProfagentError
 
@@ -17,8 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from profagent.deploy.layout import Layout
+    from profagent.ssh.remote import Remote
 
-__all__ = ["BoardFacts", "read_survey", "survey_script"]
+
+async def survey(remote: Remote, layout: Layout) -> BoardFacts:
+    """What the board is, and what was deployed there; its key stays there. Raises UnreachableError, ProfagentError."""
+    told = (path for path in layout.files if not path.endswith(".key"))
+    script = survey_script(layout, (*told, f"{layout.roots_d}/*.conf", *every_service_file(layout)))
+    return read_survey((await remote.must("sh -s", script.encode())).stdout.decode("utf-8", "replace"))
+
 
 # What the daemon imports and a Python made for a small board may lack, then what the library of gRPC is linked to.
 _LACKS = """import importlib

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import starmap
 from typing import TYPE_CHECKING
 
-from profagent.export.columns import DASH, Cell
+from profagent.cli.table import DASH, Cell
 from profagent.formats.durations import CYCLES_PER_TICK
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.export.columns import UNKNOWN, Cell
+from profagent.cli.table import UNKNOWN, Cell
 from profagent.formats.durations import ticks_to_us
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from profagent.export.columns import UNKNOWN
+from profagent.cli.table import UNKNOWN
 from profagent.formats.durations import CYCLES_PER_TICK
 
 if TYPE_CHECKING:

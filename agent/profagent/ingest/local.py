@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagent.errors import UnsupportedBoardError, UsageError
+from profagent.files import content, required
 from profagent.formats.info_json import looks_like_hi3519
 from profagent.formats.names import LogKind, is_job_name, parse_log_name
 from profagent.ingest.changes import Entry, LinkLedger
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
 from profagent.ingest.mirror import DIGEST_BYTES, LARGEST_CONTENT_BYTES
-from profagent.ingest.regular_files import content, required
 from profagent.ingest.states import DONE_SUFFIX
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from profagent.files import content, required
 from profagent.formats.done import is_whole_done
 from profagent.formats.names import LogKind
 from profagent.ingest.local import not_a_file
 from profagent.ingest.mirror import DIGEST_BYTES
-from profagent.ingest.regular_files import content, required
 from profagent.ingest.states import DONE_SUFFIX
 from profagent.link.messages import Chunk, Completed, Loss, Started
 from profagent.link.session import FollowedLog, Happened

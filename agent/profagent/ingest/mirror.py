@@ -15,8 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from profagent.errors import FormatError, StoreError
-from profagent.ingest.obstacles import Translated, refuse_links
-from profagent.ingest.regular_files import (
+from profagent.files import (
     content,
     make_anew,
     make_private_folder,
@@ -26,6 +25,7 @@ from profagent.ingest.regular_files import (
     stands,
     write_all,
 )
+from profagent.ingest.obstacles import Translated, refuse_links
 
 DIGEST_BYTES = 16
 # A file beyond that is opened again; several JOBs together stay below the usual 1,024 of a process.

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.errors import ProfagentError, ProtocolError, StoreError
-from profagent.ingest.disk import disk_full, is_full
-from profagent.ingest.regular_files import stands
+from profagent.files import disk_full, is_full, stands
 
 if TYPE_CHECKING:
     from collections.abc import Collection

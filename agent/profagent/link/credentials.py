@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 import ssl
 import stat
 from dataclasses import dataclass, field, replace
@@ -205,3 +206,8 @@ def _content(path: Path) -> bytes:
             f"cannot read {path}: {error.strerror}",
             hint="a host's keys are ca.pem, host.pem and host.key in one folder",
         ) from error
+
+
+def own_consumer() -> str:
+    """Under which name boards count what this host's `record` has, unless it is given another."""
+    return f"record-{socket.gethostname()[:48]}"

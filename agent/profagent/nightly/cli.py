@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, get_args
 import click
 import msgspec
 
-from profagent.analyse.conditions import parse_condition
-from profagent.cli.gc import age_us, size_bytes
+from profagent.cli.options import age_us, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_until_stopped, tell
-from profagent.commands.atomic import write_atomically
-from profagent.commands.clearing_choice import Rules
-from profagent.commands.labels import condition_of
-from profagent.commands.workspace import Workspace, default_workspace
+from profagent.diff.conditions import parse_condition
+from profagent.diff.junit import junit_xml
 from profagent.errors import ProfagentError, UsageError
-from profagent.export.junit import junit_xml
+from profagent.files import write_atomically
 from profagent.nightly.comparing import measures
 from profagent.nightly.ending import cleared_after_night, keep_night, past_boards, tell_night, this_night
 from profagent.nightly.run import NightRun, check_durations, locked_for_night
 from profagent.nightly.settings import example, read_settings
 from profagent.nightly.timer import Manager, install_timer, unit_folder
 from profagent.nightly.verdict import Night, exit_code_of, junit_cases, report_lines
+from profagent.sessions.clearing_choice import Rules
+from profagent.store.labels import condition_of
+from profagent.store.workspace import Workspace, default_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profagent.analyse.conditions import parse_condition
-from profagent.commands.baselines import Baselines
-from profagent.commands.diff import DiffOptions, Operand, diff
+from profagent.diff.conditions import parse_condition
+from profagent.diff.diff import DiffOptions, Operand, diff
 from profagent.errors import ProfagentError
 from profagent.nightly.verdict import Compared, Slower, Verdict
+from profagent.sessions.baselines import Baselines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from profagent.analyse.comparing import Change
-    from profagent.commands.diff import Diff
-    from profagent.commands.workspace import Workspace
+    from profagent.diff.comparing import Change
+    from profagent.diff.diff import Diff
     from profagent.nightly.ending import PastBoard
     from profagent.nightly.settings import Board, Nightly
+    from profagent.store.workspace import Workspace
 
 __all__ = ["compared", "measures"]
 

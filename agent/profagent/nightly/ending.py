@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from profagent.commands.atomic import make_directory, write_atomically
-from profagent.commands.baselines import Baselines
-from profagent.commands.clearing import chosen_sessions, clear, fitting_sessions
-from profagent.commands.clearing_choice import Rules
+from profagent.files import make_directory, write_atomically
+from profagent.sessions.baselines import Baselines
+from profagent.sessions.clearing import chosen_sessions, clear, fitting_sessions
+from profagent.sessions.clearing_choice import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
-    from profagent.commands.labels import Condition
-    from profagent.commands.workspace import Workspace
     from profagent.nightly.settings import Tell
     from profagent.nightly.verdict import Night
+    from profagent.store.labels import Condition
+    from profagent.store.workspace import Workspace
 
 __all__ = ["PastBoard", "cleared_after_night", "keep_night", "past_boards", "tell_night", "this_night"]
 

@@ -9,21 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.commands.atomic import make_directory
-from profagent.commands.child_command import run_command
-from profagent.commands.clearing import COLLECTED
-from profagent.commands.durations import duration_s
+from profagent.cli.options import duration_s
 from profagent.errors import ProfagentError, WorkspaceBusyError
+from profagent.files import make_directory
+from profagent.nightly.child_command import run_command
 from profagent.nightly.comparing import compared
 from profagent.nightly.verdict import Outcome
+from profagent.sessions.clearing import COLLECTED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from profagent.commands.workspace import Workspace
     from profagent.nightly.ending import PastBoard
     from profagent.nightly.settings import Board, Nightly
+    from profagent.store.workspace import Workspace
 
 
 # What `record` and `collect` say of a board that cannot be reached, and of data that is missing.

@@ -10,8 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from profagent.commands.atomic import make_directory, write_atomically
 from profagent.errors import ProfagentError, UsageError
+from profagent.files import make_directory, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from profagent.export.markdown import markdown
-from profagent.export.table import printable
+from profagent.cli.table import markdown, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from profagent.errors import StoreError
-from profagent.ingest.regular_files import PRIVATE_FILE, make_private_folder
+from profagent.files import PRIVATE_FILE, make_private_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

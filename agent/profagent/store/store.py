@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from profagent.errors import SameBoardError, StoreError
-from profagent.ingest.disk import disk_full, is_full_database
+from profagent.files import disk_full, is_full_database
 from profagent.store.database import open_for_writing
 from profagent.store.sessions import begin_session
 from profagent.store.stored_session import StoredSession

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.keys import Keys
 from profagent.deploy.bundle.archive import unpack
+from profagent.keys.keys import Keys
 from tests.board.bare import CHECKOUT
 from tests.board.bundling import bundled, patiently
 from tests.board.emulated.qemu import HOST, Emulated, booted, make_image

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from profagent.analyse.alignment import LayerName
-from profagent.analyse.comparing import Floor, compare
-from profagent.analyse.model_runs import ModelRun
+from profagent.diff.alignment import LayerName
+from profagent.diff.comparing import Floor, compare
+from profagent.diff.model_runs import ModelRun
 
 NOISE = 0.02
 SLOWER = 1.05

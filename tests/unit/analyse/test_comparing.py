@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profagent.analyse.alignment import LayerName
-from profagent.analyse.comparing import Change, Floor, ModelDiff, compare, compare_calls
-from profagent.analyse.figures import figures_of
-from profagent.analyse.model_runs import ModelRun
+from profagent.diff.alignment import LayerName
+from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
+from profagent.diff.model_runs import ModelRun
+from profagent.stats.figures import figures_of
 from tests.unit.analyse.noisy_runs import independent, run
 
 SIZES = {"inferences": 30, "layers": 12}

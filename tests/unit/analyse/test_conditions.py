@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from profagent.analyse.comparing import Change, Scope
-from profagent.analyse.conditions import Condition, parse_condition
-from profagent.analyse.figures import Figures
+from profagent.diff.comparing import Change, Scope
+from profagent.diff.conditions import Condition, parse_condition
 from profagent.errors import UsageError
+from profagent.stats.figures import Figures
 
 
 @pytest.mark.parametrize(

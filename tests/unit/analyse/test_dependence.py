@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.analyse.dependence import different_rows, in_blocks, inflation, wander
+from profagent.diff.dependence import different_rows, in_blocks, inflation, wander
 from tests.unit.analyse.noisy_runs import NOISE, alike, independent
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from profagent.analyse.fairness import Facts, facts_of, unfair
-from profagent.analyse.model_runs import ModelRun
+from profagent.diff.fairness import Facts, facts_of, unfair
+from profagent.diff.model_runs import ModelRun
 
 JOB: dict[str, Any] = {
     "simulated": False,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.analyse.alignment import LayerName
-from profagent.analyse.model_runs import ModelRun, joined_runs, model_runs, on_unit
+from profagent.diff.alignment import LayerName
+from profagent.diff.model_runs import ModelRun, joined_runs, model_runs, on_unit
 from tests.unit.analyse.series import LAYERS, Rows, inferences, job
 
 TWO: Rows = [(0, 0, 0, 10), (0, 1, 0, 20), (0, 0, 1, 5), (1, 1, 0, 21), (1, -1, 0, 2)]

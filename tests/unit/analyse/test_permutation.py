@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from profagent.analyse.permutation import DEALS, MOST_ROWS, permutation_test
+from profagent.diff.permutation import DEALS, MOST_ROWS, permutation_test
 
 
 def _p(base: np.ndarray, new: np.ndarray, stretch: float = 1.0) -> list[float]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.analyse.gathering import LeftOut
-from profagent.analyse.rows import Gathered, call_rows
+from profagent.stats.gathering import LeftOut
+from profagent.stats.rows import Gathered, call_rows
 from tests.unit.analyse.series import inferences, job
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from profagent.calibrate.kit import FIRST_INFERENCES, MOST_BYTES
-from profagent.cli.kit import command
+from profagent.calibrate.kit_cli import command
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = [(DOCS / name).read_text("utf-8") for name in ("evidence.md", "evidence.zh.md")]

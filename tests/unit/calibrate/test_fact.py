@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.calibrate.fact import Alternative, Answer, Fact, Verdict, cannot_tell, settled
-from profagent.calibrate.numbering import Numbered, check_batches, check_loops
-from profagent.calibrate.ticks import Timed, check_ticks
+from profagent.doctor.fact import Alternative, Answer, Fact, Verdict, cannot_tell, settled
+from profagent.doctor.numbering import Numbered, check_batches, check_loops
+from profagent.doctor.ticks import Timed, check_ticks
 
 FACT = Fact("a-fact", (Alternative("x", "it is x"), Alternative("y", "it is y", is_read=False)))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profagent.cli.importing import identity_of
 from profagent.cli.main import run
-from profagent.commands.workspace_import import NO_BOARD
+from profagent.importing.cli import identity_of
+from profagent.importing.workspace_import import NO_BOARD
 
 
 @pytest.fixture(autouse=True)

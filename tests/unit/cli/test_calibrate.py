@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from profagent.calibrate.calibrating import calibrate
 from profagent.cli.main import run
-from profagent.commands.calibrating import calibrate
-from profagent.commands.counter_maps import read_map, simulated_map
 from profagent.formats.records import AICORE_DTYPE, view_records
+from profagent.store.counter_maps import read_map, simulated_map
 from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profagent.cli.findings import section_lines
 from profagent.doctor.finding import Section, bad, good
+from profagent.doctor.findings_text import section_lines
 
 
 def test_what_checks_stand_on_is_one_column() -> None:

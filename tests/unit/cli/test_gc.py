@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.cli.gc import age_us, size_bytes
 from profagent.cli.main import run
-from profagent.commands import clearing
-from profagent.commands.baselines import Baselines
-from profagent.commands.clearing_choice import Rules
-from profagent.commands.labels import condition_of
-from profagent.commands.workspace import Workspace
+from profagent.cli.options import age_us, size_bytes
 from profagent.errors import UsageError
 from profagent.nightly.ending import cleared_after_night
+from profagent.sessions import clearing
+from profagent.sessions.baselines import Baselines
+from profagent.sessions.clearing_choice import Rules
+from profagent.store.labels import condition_of
+from profagent.store.workspace import Workspace
 from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
 from tests.fakes.dumps import check

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from profagent import __version__
+from profagent.boards.reaching import via
 from profagent.cli.main import VERBS, LazyGroup, group, run
-from profagent.cli.options import via
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError, UsageError
 from tests.integration.host import ENVIRONMENT
 
@@ -50,14 +50,14 @@ def test_help_and_version_import_next_to_nothing(arguments: tuple[str, ...]) -> 
 
 def test_a_verb_imports_what_it_needs_and_no_other_verb() -> None:
     modules = _modules("sessions", "--help")
-    assert "profagent.cli.sessions" in modules
+    assert "profagent.sessions.cli" in modules
     assert "grpc" not in modules
-    assert "profagent.cli.watch" not in modules
+    assert "profagent.watch.cli" not in modules
 
 
 def test_what_leads_through_ssh_is_imported_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     command = click.command()(via(lambda over: click.echo(str(over))))
-    monkeypatch.setitem(sys.modules, "profagent.commands.tunnelling", None)
+    monkeypatch.setitem(sys.modules, "profagent.boards.tunnel", None)
     assert CliRunner().invoke(command, []).output == "None\n"
     assert isinstance(CliRunner().invoke(command, ["--via", "ssh"]).exception, ImportError)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from profagent.cli.record import _consumer, summary_lines
 from profagent.errors import UsageError
+from profagent.record.cli import _consumer, summary_lines
 
 SUMMARY: dict[str, Any] = {
     "session": 4,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from profagent.cli.targets import chosen_inferences, find_target, named_target
-from profagent.commands.counter_maps import BUILT_IN, CounterMaps, simulated_map
-from profagent.commands.export import NO_CHOICE
 from profagent.errors import UsageError
+from profagent.export.export import NO_CHOICE
+from profagent.importing.targets import chosen_inferences, find_target, named_target
+from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.store.selection import Choice
 from tests.unit.store.database import DatabaseBuilder
 

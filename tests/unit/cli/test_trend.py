@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from profagent.cli.main import run
-from profagent.cli.trend import since_us
 from profagent.errors import UsageError
+from profagent.stats.trend_cli import since_us
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 DAY_US = 86_400_000_000

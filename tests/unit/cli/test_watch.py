@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from profagent.cli.watch import show_text
+from profagent.watch.cli import show_text
 
 CALL = {"event": "record", "unit": "acl_api", "name": "svp_acl_mdl_execute", "begin_us": None, "duration_us": 5.0}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from profagent.collect.acl_edit import DEFAULTS, Profiler, edited_acl_json, has_dump, profiler_of
+from profagent.aclconfig.edit import DEFAULTS, Profiler, edited_acl_json, has_dump, profiler_of
 from profagent.doctor.acl_json import acl_json_section
 from profagent.errors import FormatError, UsageError
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from profagent.collect.acl_edit import DEFAULTS
+from profagent.aclconfig.edit import DEFAULTS
 from profagent.collect.explain import Aftermath, causes, failure
 from profagent.collect.place import Place
 from profagent.collect.program import CALLS, Main

@@ -23,8 +23,8 @@ from profagent.link.messages import (
 from profagent.link.session import FollowedLog, Happened
 
 if TYPE_CHECKING:
-    from profagent.commands.sink import Sink
     from profagent.ingest.changes import Change, JobChanges
+    from profagent.record.sink import Sink
 
 JOB = "JOB" + "A" * 29
 # A host looks whether a board's clock is near its own.

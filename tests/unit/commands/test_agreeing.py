@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.commands.deploying import agreed
+from profagent.deploy.deploying import agreed
 from profagent.errors import UsageError
 from tests.board.askers import Nobody, Ready
 

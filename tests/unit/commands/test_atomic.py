@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands.atomic import make_directory, write_atomically, write_folder_atomically
 from profagent.errors import ProfagentError
+from profagent.files import make_directory, write_atomically, write_folder_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

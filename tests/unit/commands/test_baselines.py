@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.baselines import Baselines
-from profagent.commands.workspace import Workspace
 from profagent.errors import StoreError, UsageError
+from profagent.sessions.baselines import Baselines
+from profagent.store.workspace import Workspace
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.beginnings import Beginnings
 from profagent.formats.names import LogName, parse_log_name
 from profagent.link.messages import JobStatus
+from profagent.record.beginnings import Beginnings
 
 JOB = "JOB" + "A" * 29
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.board_keys import BoardKeys, board_keys
-from profagent.commands.keys import Keys
+from profagent.deploy.board_keys import BoardKeys, board_keys
 from profagent.errors import UsageError
+from profagent.keys.keys import Keys
 
 HOST = "192.0.2.2"
 IDENTITY = "0f0e0d0c-0b0a-4000-8000-000102030405"

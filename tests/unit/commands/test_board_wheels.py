@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.board_wheels import fetch_wheels
+from profagent.deploy.board_wheels import fetch_wheels
 from profagent.deploy.wheels import BoardPython
 from profagent.errors import ProfagentError
 

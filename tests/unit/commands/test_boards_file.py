@@ -7,9 +7,9 @@ from threading import Thread
 
 import pytest
 
-from profagent.commands.atomic import alone_in
-from profagent.commands.boards_file import BoardEntry, BoardsFile
 from profagent.errors import ProfagentError, UsageError
+from profagent.files import alone_in
+from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.daemon.privileges import public_directory, without_privileges
 
 FINGERPRINT = "ab" * 32

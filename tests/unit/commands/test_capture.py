@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.commands.capture import Capture
 from profagent.errors import DiskFullError, ProfagentError, StoreError, UnreachableError
 from profagent.link import machine
 from profagent.link.messages import Board, JobsListed, JobStatus, Open, Welcome
+from profagent.record.capture import Capture
 from tests.unit.commands.link import board
 
 if TYPE_CHECKING:

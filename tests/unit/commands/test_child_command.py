@@ -6,8 +6,8 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from profagent.commands import child_command
-from profagent.commands.child_command import Ended, run_command
+from profagent.nightly import child_command
+from profagent.nightly.child_command import Ended, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

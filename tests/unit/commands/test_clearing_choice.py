@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profagent.commands.clearing_choice import Chosen, Rules, choose
+from profagent.sessions.clearing_choice import Chosen, Rules, choose
 from profagent.store.clearing import HeldSession
 
 

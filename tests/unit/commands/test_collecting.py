@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.collecting import Collected
+from profagent.collect.collecting import Collected
 
 JOBS = (Path("JOBA"),)
 

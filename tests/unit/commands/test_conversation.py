@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.commands import capture as conversation
-from profagent.commands.capture import QUEUED_MESSAGES, Capture, Conversation
 from profagent.errors import ProfagentError, ProtocolError, StoreError, UnreachableError, UnsupportedBoardError
 from profagent.ingest.changes import JobChanges
 from profagent.link import following, pulse
@@ -42,6 +40,8 @@ from profagent.link.messages import (
     Welcome,
 )
 from profagent.link.states import State
+from profagent.record import capture as conversation
+from profagent.record.capture import QUEUED_MESSAGES, Capture, Conversation
 from tests.unit.commands.link import JOB, board
 
 if TYPE_CHECKING:

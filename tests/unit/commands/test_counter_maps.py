@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.counter_maps import CounterMaps, read_map, simulated_map
 from profagent.errors import FormatError, UsageError
+from profagent.store.counter_maps import CounterMaps, read_map, simulated_map
 from profagentd.simulate.counters import load_counters
 
 SIMULATED = (Path(__file__).parents[3] / "agent/profagent/formats/maps/simulated.toml").read_text("utf-8")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from profagent.analyse.comparing import Floor
-from profagent.analyse.conditions import parse_condition
-from profagent.commands.diff import Diff, DiffOptions, Operand, diff
-from profagent.commands.diff_report import diff_document, junit_cases, report_lines
-from profagent.commands.floors import floor_of
+from profagent.diff.comparing import Floor
+from profagent.diff.conditions import parse_condition
+from profagent.diff.diff import Diff, DiffOptions, Operand, diff
+from profagent.diff.floors import floor_of
+from profagent.diff.report import diff_document, junit_cases, report_lines
 from profagent.errors import UsageError
 from tests.unit.store.database import START_US, DatabaseBuilder
 

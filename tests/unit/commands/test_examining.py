@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands.boards_file import BoardEntry, BoardsFile
-from profagent.commands.examining import DoctorOptions, examine
-from profagent.commands.workspace import Workspace
+from profagent.doctor.examining import DoctorOptions, examine
+from profagent.link.boards_file import BoardEntry, BoardsFile
 from profagent.link.credentials import Access
+from profagent.store.workspace import Workspace
 from tests.unit.link.test_channel import ScriptedBoard, serving
 
 if TYPE_CHECKING:

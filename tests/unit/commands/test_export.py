@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.export import SummaryOptions, export_summary, export_timeline
 from profagent.errors import ProfagentError, UsageError
+from profagent.export.export import SummaryOptions, export_summary, export_timeline
 from profagent.store.selection import Choice
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 

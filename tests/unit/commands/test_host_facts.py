@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands import examining as host_facts
-from profagent.commands.examining import host_credentials, resolved, workspace_facts
-from profagent.commands.keys import Keys
-from profagent.commands.workspace import Workspace
-from profagent.commands.workspace_import import WorkspaceImport, import_into
+from profagent.doctor import examining as host_facts
+from profagent.doctor.examining import host_credentials, resolved, workspace_facts
 from profagent.errors import UsageError
+from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.keys.keys import Keys
 from profagent.link.credentials import Access
 from profagent.store.database import open_for_writing
+from profagent.store.workspace import Workspace
 from tests.daemon.privileges import public_directory, without_privileges
 from tests.fakes.dumps import dump, write_files
 from tests.fakes.job_copy import JOB

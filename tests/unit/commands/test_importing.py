@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from profagent.commands import importing, job_folder
-from profagent.commands.importing import import_job
-from profagent.commands.job_folder import job_database
 from profagent.errors import StoreError, UnsupportedBoardError, UsageError
+from profagent.importing import importing, job_folder
+from profagent.importing.importing import import_job
+from profagent.importing.job_folder import job_database
 from profagentd.simulate import SimulationOptions, write_job
 
 SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profagent.commands.installing import first_complaint
+from profagent.deploy.installing import first_complaint
 
 
 def test_the_first_mistake_has_its_own_hint() -> None:

@@ -10,8 +10,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from profagent.commands.keys import Issued, issue_board, issue_host, new_workshop
 from profagent.errors import UsageError
+from profagent.keys.keys import Issued, issue_board, issue_host, new_workshop
 from profagent.link.certificate import Certificate
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

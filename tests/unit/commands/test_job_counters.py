@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands import examining as module
-from profagent.commands.counter_maps import BUILT_IN, CounterMaps, simulated_map
-from profagent.commands.examining import job_counters
+from profagent.doctor import examining as module
+from profagent.doctor.examining import job_counters
 from profagent.doctor.finding import Mark
+from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagentd.simulate import SimulationOptions, write_job
 
 

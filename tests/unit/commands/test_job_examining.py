@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands import job_examining
-from profagent.commands.job_examining import acl_json_file, job_sections
+from profagent.doctor import job_examining
 from profagent.doctor.finding import Finding, Mark
+from profagent.doctor.job_examining import acl_json_file, job_sections
 from profagent.errors import UsageError
 from tests.integration.board import sample, simulated
 

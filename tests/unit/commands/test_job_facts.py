@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from profagent.calibrate.facts import FACTS
 from profagent.cli.main import run
-from profagent.commands import job_examining as module
-from profagent.commands.job_examining import job_facts
+from profagent.doctor import job_examining as module
+from profagent.doctor.facts import FACTS
 from profagent.doctor.finding import Finding, Mark
+from profagent.doctor.job_examining import job_facts
 from profagent.formats.net_info import parse_net_info
 from profagentd.simulate.facts import FACTS as SIMULATED
 from tests.integration.board import simulated

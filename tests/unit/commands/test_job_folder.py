@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.cli.main import run
-from profagent.commands import job_folder
-from profagent.commands.counter_maps import BUILT_IN, CounterMaps, simulated_map
-from profagent.commands.importing import import_alone
-from profagent.commands.job_folder import alone_in_job, imported_database, write_log
 from profagent.errors import StoreError
+from profagent.importing import job_folder
+from profagent.importing.importing import import_alone
+from profagent.importing.job_folder import alone_in_job, imported_database, write_log
 from profagent.ingest.local import LocalJob
+from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import Change

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from profagent.cli.main import run
-from profagent.commands.keys import Keys
 from profagent.errors import ProfagentError, UsageError
+from profagent.keys.keys import Keys
 from profagent.link.credentials import Credentials
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands.job_examining import job_facts
-from profagent.commands.kit_making import gather
+from profagent.calibrate.kit_making import gather
+from profagent.doctor.job_examining import job_facts
 from profagent.errors import UsageError
 from profagent.formats.names import parse_log_name
 from tests.integration.board import SAMPLES

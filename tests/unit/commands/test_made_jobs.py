@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands import made_jobs
-from profagent.commands.made_jobs import MadeJobs, RunRecording
-from profagent.commands.recording_options import RecordingOptions
-from profagent.commands.workspace import Workspace
 from profagent.link.messages import JobStatus, Loss
 from profagent.link.session import Happened
+from profagent.record import made_jobs
+from profagent.record.made_jobs import MadeJobs, RunRecording
+from profagent.record.recording_options import RecordingOptions
 from profagent.store.store import Store
+from profagent.store.workspace import Workspace
 from tests.unit.commands.link import Sender
 
 JOB, OLD, LATER = ("JOB" + letter * 29 for letter in "ABC")

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.mirroring import BoardMirrors
-from profagent.commands.open_jobs import REMEMBERED_JOBS
-from profagent.commands.workspace import Workspace
 from profagent.errors import ProtocolError
 from profagent.ingest.changes import (
     Change,
@@ -25,7 +22,10 @@ from profagent.ingest.changes import (
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Completed, LogEvent, Loss, Removed, Started
 from profagent.link.session import FollowedLog, Happened
+from profagent.record.mirroring import BoardMirrors
+from profagent.record.open_jobs import REMEMBERED_JOBS
 from profagent.store.stored_session import CommittedLog, HeldLog
+from profagent.store.workspace import Workspace
 from tests.encoders import layer_item
 from tests.unit.commands.link import JOB
 from tests.unit.export.arriving_job import aicore_path, records

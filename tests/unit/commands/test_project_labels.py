@@ -6,8 +6,8 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-from profagent.commands.collecting import project_labels
-from profagent.commands.labels import labels_of
+from profagent.collect.collecting import project_labels
+from profagent.store.labels import labels_of
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from profagent.commands.boards_file import BoardEntry
-from profagent.commands.visiting import recognised
+from profagent.deploy.visiting import recognised
+from profagent.link.boards_file import BoardEntry
 
 EULER = BoardEntry("euler", "192.0.2.2:50151", "u-1", "", "root@euler", "mac:1 machine-id:1")
 ORANGE = BoardEntry("orange", "192.0.2.3:50151", "", "", "root@orange")

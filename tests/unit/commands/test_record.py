@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.backlog import Backlog
-from profagent.commands.board_record import RecordView
-from profagent.commands.durations import duration_s
-from profagent.commands.record import RecordOptions, record
-from profagent.commands.workspace import Workspace
+from profagent.cli.options import duration_s
 from profagent.errors import UnreachableError, UsageError
 from profagent.formats.done import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, KeptLoss, LinkLedger
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import JobStatus
+from profagent.record.backlog import Backlog
+from profagent.record.board_record import RecordView
+from profagent.record.record import RecordOptions, record
+from profagent.store.workspace import Workspace
 from tests.unit.commands.link import JOB, board
 from tests.unit.export.arriving_job import aicore_path
 

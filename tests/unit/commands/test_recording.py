@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.job_remarks import MOST_REMARKS
-from profagent.commands.recording import Recording
-from profagent.commands.recording_options import RecordingOptions
-from profagent.commands.workspace import Workspace
 from profagent.errors import DiskFullError, ProtocolError, UnreachableError
 from profagent.ingest.changes import LinkLedger
 from profagent.ingest.commit import Step
 from profagent.link.messages import Chunk, Clocks, Completed, LogEvent, Loss, Retention, Started
 from profagent.link.session import Happened
+from profagent.record.job_remarks import MOST_REMARKS
+from profagent.record.recording import Recording
+from profagent.record.recording_options import RecordingOptions
 from profagent.store.store import Store
+from profagent.store.workspace import Workspace
 from tests.unit.commands.link import JOB, Sender, board, changes_of
 from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, records
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from profagent.calibrate.redecode import redecode_job, redecode_session
 from profagent.cli.main import run
-from profagent.commands.counter_maps import BUILT_IN, CounterMaps, simulated_map
-from profagent.commands.importing import import_job
-from profagent.commands.redecode import redecode_job, redecode_session
-from profagent.commands.workspace import Workspace
-from profagent.commands.workspace_import import WorkspaceImport, import_into
 from profagent.errors import UsageError, WorkspaceBusyError
+from profagent.importing.importing import import_job
+from profagent.importing.workspace_import import WorkspaceImport, import_into
 from profagent.store import counters
+from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
+from profagent.store.workspace import Workspace
 from profagentd.simulate import SimulationOptions, write_job
 from tests.fakes.dumps import Dump, dump
 
@@ -31,9 +31,9 @@ MAPS = CounterMaps(simulated_map())
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from profagent.commands.counter_maps import CounterMaps, simulated_map
-from profagent.commands.redecode import redecode_session
-from profagent.commands.workspace import Workspace
+from profagent.store.counter_maps import CounterMaps, simulated_map
+from profagent.calibrate.redecode import redecode_session
+from profagent.store.workspace import Workspace
 from profagent.store import counters
 
 counters.ROWS_PER_BATCH = 5

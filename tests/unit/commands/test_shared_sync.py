@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.workspace import SharedSync
 from profagent.errors import StoreError
+from profagent.store.workspace import SharedSync
 
 FOLDER = Path("/workspace")
 

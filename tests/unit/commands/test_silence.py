@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.commands.watch import INTERVAL_ZERO, SILENCE_S, Silence
 from profagent.ingest.changes import JobChanges
 from profagent.link.messages import JobStatus, Profiling
+from profagent.watch.watch import INTERVAL_ZERO, SILENCE_S, Silence
 from tests.unit.commands.link import JOB
 from tests.unit.export.arriving_job import aicore_path
 from tests.unit.store.rows import aicore

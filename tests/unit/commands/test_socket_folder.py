@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profagent.commands.tunnelling import socket_folder
+from profagent.boards.tunnel import socket_folder
 
 
 def test_it_is_private_and_goes_with_its_owner(tmp_path: Path) -> None:

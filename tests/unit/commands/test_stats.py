@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.stats import StatsOptions, stats
 from profagent.errors import UsageError
+from profagent.stats.stats import StatsOptions, stats
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 

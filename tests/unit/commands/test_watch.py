@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.commands.counter_maps import CounterMaps, simulated_map
-from profagent.commands.watch import NO_COUNTER_MAP, NO_JOB, WatchOptions, WatchView
 from profagent.errors import UnreachableError
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import JobChanges, LogAnnounced, SimulatedKnown
 from profagent.ingest.decode import JobDecoder
 from profagent.link.messages import JobStatus, Profiling
+from profagent.store.counter_maps import CounterMaps, simulated_map
+from profagent.watch.watch import NO_COUNTER_MAP, NO_JOB, WatchOptions, WatchView
 from tests.encoders import aicpu_record, done_text
 from tests.unit.commands.link import JOB, board
 from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, records

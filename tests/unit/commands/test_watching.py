@@ -6,17 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands import watching
-from profagent.commands.beginnings import Beginnings
-from profagent.commands.counter_maps import BUILT_IN
-from profagent.commands.watching import (
-    FORGOTTEN,
-    REMEMBERED_FILES,
-    REMEMBERED_JOBS,
-    Arriving,
-    RememberedFiles,
-    Watching,
-)
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import (
     ApiRecords,
@@ -30,6 +19,17 @@ from profagent.ingest.changes import (
 )
 from profagent.link.messages import Acknowledgement, Chunk, JobStatus, Removed
 from profagent.link.session import FollowedLog, Happened
+from profagent.record.beginnings import Beginnings
+from profagent.store.counter_maps import BUILT_IN
+from profagent.watch import watching
+from profagent.watch.watching import (
+    FORGOTTEN,
+    REMEMBERED_FILES,
+    REMEMBERED_JOBS,
+    Arriving,
+    RememberedFiles,
+    Watching,
+)
 from tests.encoders import api_record
 from tests.unit.commands.link import BOARD_US, JOB, Sender, board
 from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, records

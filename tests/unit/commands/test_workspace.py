@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from profagent.cli.main import run
-from profagent.commands.importing import import_job
-from profagent.commands.workspace import Workspace, default_workspace
-from profagent.commands.workspace_import import WorkspaceImport, import_into
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
+from profagent.importing.importing import import_job
+from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.store.workspace import Workspace, default_workspace
 from tests.fakes.dumps import write_files
 from tests.fakes.job_copy import JOB
 from tests.fakes.small_job import SMALL_JOB

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from profagent.calibrate.facts import FACTS
+from profagent.doctor.facts import FACTS
 
 ROOT = Path(__file__).parents[3]
 CHECK = r"[a-z]+(?:-[a-z]+)*"
 
 
 def test_the_page_has_every_check() -> None:
-    sources = [*(ROOT / "agent/profagent/doctor").glob("*.py"), ROOT / "agent/profagent/commands/examining.py"]
+    sources = [*(ROOT / "agent/profagent/doctor").glob("*.py"), ROOT / "agent/profagent/doctor/examining.py"]
     code = "\n".join(path.read_text("utf-8") for path in sources)
     named = re.findall(rf'\b(?:good|bad|unknown)\(\s*"({CHECK})"', code)
     assigned = re.findall(rf'\bcheck(?:, \w+)? = "({CHECK})"', code)

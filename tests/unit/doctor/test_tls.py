@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands.keys import Keys
 from profagent.doctor.finding import Mark
 from profagent.doctor.tls import RENEW_BEFORE, certificate_dates
+from profagent.keys.keys import Keys
 
 if TYPE_CHECKING:
     from profagent.link.certificate import Certificate

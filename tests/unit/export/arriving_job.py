@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent.errors import FormatError
-from profagent.export.live import LiveEvents
 from profagent.formats.done import parse_done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.mirror import digest_of
+from profagent.watch.live import LiveEvents
 from tests.encoders import aicore_record, done_text, layer_item
 
 if TYPE_CHECKING:

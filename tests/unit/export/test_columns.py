@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from profagent.export.columns import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY, Column, cell_text
+from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY, Column, cell_text
 
 
 def test_op_summary_has_the_columns_of_the_manual() -> None:

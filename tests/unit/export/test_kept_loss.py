@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profagent.export.kept_loss import kept_loss_fields, kept_loss_line
+from profagent.cli.provenance import kept_loss_fields, kept_loss_line
 from profagent.ingest.changes import Entry, KeptLoss
 
 JOB = "JOB" + "A" * 29

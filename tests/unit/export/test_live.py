@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from profagent.commands.counter_maps import simulated_map
-from profagent.export.live import REMEMBERED_JOBS, LiveEvents
 from profagent.formats.figure_states import JOB_ENDED
 from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogRemoved, SegmentRecords
+from profagent.store.counter_maps import simulated_map
+from profagent.watch.live import REMEMBERED_JOBS, LiveEvents
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item
 from tests.unit.export.arriving_job import (
     INFO_JSON,
@@ -330,7 +330,7 @@ def test_a_state_is_told_when_it_changes(job: ArrivingJob) -> None:
 def test_the_oldest_of_too_many_open_inferences_are_told_as_they_are(
     job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profagent.export.live_job.OPEN_INFERENCES", 20)
+    monkeypatch.setattr("profagent.watch.live_job.OPEN_INFERENCES", 20)
     events = [event for pictures in range(22) for event in job.send(aicore_path(pictures), records(7))]
     assert [event["current_pic_count"] for event in events] == [0, 1]
     assert {(event["figures"], event["why"]) for event in events} == {TOO_MANY}
@@ -518,7 +518,7 @@ def test_a_simulated_job_marks_every_event(job: ArrivingJob) -> None:
 def test_an_inference_whose_records_never_end_is_told_as_it_is(
     job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profagent.export.live.OPEN_RECORDS", 10)
+    monkeypatch.setattr("profagent.watch.live.OPEN_RECORDS", 10)
     data = records(*range(1, 31))
     events = [event for at in range(0, len(data), 256) for event in job.send(aicore_path(), data[at : at + 256])]
     (event,) = [event for event in events if event["event"] == "inference"]
@@ -537,7 +537,7 @@ def _job_names(count: int) -> list[str]:
 
 
 def test_open_records_of_all_jobs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.export.live.OPEN_RECORDS", 10)
+    monkeypatch.setattr("profagent.watch.live.OPEN_RECORDS", 10)
     live = LiveEvents()
     told = [
         [
@@ -552,7 +552,7 @@ def test_open_records_of_all_jobs_are_bounded_together(monkeypatch: pytest.Monke
 
 
 def test_records_that_come_anew_are_counted_once(job: ArrivingJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.export.live.OPEN_RECORDS", 10)
+    monkeypatch.setattr("profagent.watch.live.OPEN_RECORDS", 10)
     job.send(aicore_path(), records(*range(1, 7)))
     assert job.recreate(aicore_path(), records(*range(1, 7))) == []
 
@@ -566,7 +566,7 @@ def test_what_was_not_told_of_the_oldest_of_too_many_jobs_is_told() -> None:
 
 
 def test_tables_of_layers_are_bounded_by_their_layers(job: ArrivingJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.export.live_job.REMEMBERED_LAYERS", len(LAYERS))
+    monkeypatch.setattr("profagent.watch.live_job.REMEMBERED_LAYERS", len(LAYERS))
     job.send("data/n.0.layer.info", layer_item(1, b"other\0", prof_layer_id=1))
     job.send(aicore_path(), records(700))
     (event,) = job.send(aicore_path() + ".done", aicore_done(256))

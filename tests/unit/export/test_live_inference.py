@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.export.live_inference import LiveRecord, OpenInference, model_fields, rounded
 from profagent.formats.done import Done
 from profagent.formats.figure_states import FigureState, Verdict
 from profagent.formats.names import LogKind, LogName, parse_log_name
+from profagent.watch.live_inference import LiveRecord, OpenInference, model_fields, rounded
 
 FINAL = Verdict(FigureState.FINAL)
 

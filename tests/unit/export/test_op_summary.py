@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.export.columns import OP_SUMMARY, Cell
+from profagent.cli.sheets import as_object
+from profagent.cli.table import OP_SUMMARY, Cell
 from profagent.export.op_summary import memory_bound, op_summary_rows
-from profagent.export.sheets import as_object
 from profagent.store.queries import LayerRow
 from tests.unit.export.rows import aicore_row
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from profagent import __version__
-from profagent.export.provenance import (
+from profagent.cli.provenance import (
     SIMULATED,
     UNVERIFIED,
     describe_provenance,

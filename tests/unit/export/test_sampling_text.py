@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from profagent.export.sampling_text import keeping_line, sampling_line, sampling_lines
+from profagent.cli.provenance import keeping_line, sampling_line, sampling_lines
 
 SAMPLING: dict[str, Any] = {
     "sampled": 1096,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from profagent.export.columns import Column
-from profagent.export.sheets import ROWS_PER_PIECE, as_object, sheet_pieces
+from profagent.cli.sheets import ROWS_PER_PIECE, as_object, sheet_pieces
+from profagent.cli.table import Column
 
 COLUMNS = (Column("Name"), Column("Time(us)", 3), Column("Bytes", 0))
 

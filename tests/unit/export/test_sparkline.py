@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profagent.export.sparkline import sparkline
+from profagent.cli.table import sparkline
 
 
 def test_least_and_most() -> None:

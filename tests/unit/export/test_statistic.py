@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from profagent.export.columns import ACL_STATISTIC, OP_STATISTIC
-from profagent.export.sheets import as_object
+from profagent.cli.sheets import as_object
+from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC
 from profagent.export.statistic import AA_CORE, AA_CPU, OpStatistic, acl_statistic_rows
 from profagent.store.queries import CallRow, LayerRow
 from profagent.store.selection import AicpuRow, LayerTimes

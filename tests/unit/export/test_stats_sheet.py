@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.analyse.figures import Figures
-from profagent.analyse.gathering import KEYS, LeftOut
-from profagent.analyse.rows import Row
 from profagent.errors import UsageError
-from profagent.export.stats_sheet import (
+from profagent.stats.figures import Figures
+from profagent.stats.gathering import KEYS, LeftOut
+from profagent.stats.rows import Row
+from profagent.stats.sheet import (
     column_names,
     left_out_lines,
     sorted_rows,

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from profagent.export.columns import Column
-from profagent.export.table import printable, table_lines, text_width
+from profagent.cli.table import Column, printable, table_lines, text_width
 
 COLUMNS = (Column("Name"), Column("Time(us)", 3))
 

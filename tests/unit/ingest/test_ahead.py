@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profagent.commands.counter_maps import simulated_map
 from profagent.ingest.states import BYTES_TOGETHER, Ahead
+from profagent.store.counter_maps import simulated_map
 from tests.encoders import aicore_record
 
 ONE = b"".join(aicore_record(sequence, 10, 0) for sequence in range(3))

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profagent.commands.counter_maps import simulated_map
 from profagent.formats.done import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import ApiRecords, SegmentRecords
 from profagent.ingest.datalog import DataLog
+from profagent.store.counter_maps import simulated_map
 from tests.encoders import aicore_record, aicpu_record, api_record
 
 AICORE = "data/aicore.0.m.3.0.1.1.0"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.counter_maps import simulated_map
 from profagent.errors import StoreError, UnsupportedBoardError
 from profagent.ingest.changes import Change, ContentLedger, InferenceTimed, LogReset, Redecoded, SegmentRecords
 from profagent.ingest.decode import REMEMBERED_LOGS, JobDecoder
 from profagent.ingest.mirror import JobMirror
+from profagent.store.counter_maps import simulated_map
 from tests.fakes.dumps import dump, files_of, imported
 from tests.fakes.job_copy import JOB, JobCopy
 from tests.fakes.small_job import ALIKE, BATCHED, CALLS, EMPTY, ON_CPU, PLAIN, RELOADED, SMALL_JOB, aicore_done

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.ingest import disk
-from profagent.ingest.disk import disk_full, has_room, is_full, is_full_database
+from profagent import files as disk
+from profagent.files import disk_full, has_room, is_full, is_full_database
 
 
 def _database_error(code: int) -> sqlite3.Error:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.keys import Keys
 from profagent.errors import UsageError
+from profagent.keys.keys import Keys
 from profagent.link.credentials import Access, Credentials, default_keys, host_of, is_local
 from profagent.link.known import KnownBoard
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.keys import Keys, Made
 from profagent.errors import RefusedError
+from profagent.keys.keys import Keys, Made
 from profagent.link import handshake as distrust
 from profagent.link.credentials import Credentials
 from profagent.link.known import KnownBoard

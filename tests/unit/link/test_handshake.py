@@ -13,8 +13,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from profagent.commands.keys import Keys
 from profagent.errors import RefusedError, UnreachableError, UsageError
+from profagent.keys.keys import Keys
 from profagent.link import handshake
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, Credentials

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.commands.workspace import Workspace
 from profagent.nightly.comparing import MOST_MEASURES, compared, measures
 from profagent.nightly.ending import PastBoard
 from profagent.nightly.settings import Board, Nightly, Record
+from profagent.store.workspace import Workspace
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 if TYPE_CHECKING:

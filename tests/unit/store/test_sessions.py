@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.counter_maps import simulated_map
+from profagent.store.counter_maps import simulated_map
 from profagent.store.database import open_for_writing
 from profagent.store.sessions import MapUsed, SessionStart, begin_session, end_session
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.commands.bundling import installer_files
+from profagent.deploy.bundle.bundling import installer_files
 from profagent.deploy.daemon_tree import DaemonTree
 
 SCRIPT = Path(__file__).parents[4] / "agent/profagent/deploy/bundle/install.sh"

@@ -1,0 +1,1 @@
+"""What an acl.json tells a program to record: asked, changed, checked."""

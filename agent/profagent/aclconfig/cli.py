@@ -1,0 +1,119 @@
+"""`profagent aclconfig get`, `set` and `check`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from profagent.aclconfig.acl_config import check_acl_json, get_acl_json, set_acl_json
+from profagent.aclconfig.profiler_options import profiler_options
+from profagent.cli import options
+from profagent.cli.running import run_to_the_end, tell
+from profagent.cli.table import printable
+from profagent.doctor.finding import Mark
+from profagent.doctor.findings_text import finding_lines, section_fields, section_lines
+from profagent.formats.names import display_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from profagent.aclconfig.edit import Profiler
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def _file(function: F) -> F:
+    """`[--board BOARD] PATH`."""
+    for add in (
+        click.argument("path", metavar="PATH"),
+        click.option(
+            "--board",
+            metavar="BOARD",
+            help="PATH is on this board, which SSH reaches: a name of `profagent boards`, USER@HOST, a Host of"
+            " ~/.ssh/config.",
+        ),
+        options.as_json,
+    ):
+        function = add(function)
+    return function
+
+
+@click.group("aclconfig")
+def command() -> None:
+    """Ask, change or check what an acl.json tells a program to record, here or on a board.
+
+    It is read when a program starts (svp_acl_init), so a change counts from its next start on.
+
+    Example: profagent aclconfig set --board root@192.168.1.20 --output /opt/app/profiling /opt/app/acl.json
+    """
+
+
+@command.command("get")
+@_file
+def get(*, path: str, board: str | None, as_json: bool) -> int:
+    """Print the `profiler` object. Exit code 1: there is none.
+
+    Example: profagent aclconfig get --board euler /opt/app/acl.json
+    """
+    profiler = run_to_the_end(lambda: get_acl_json(path, board))
+    if as_json:
+        click.echo(msgspec.json.encode({"path": path, "board": board, "profiler": _plain(profiler)}))
+    elif profiler is None:
+        click.echo("no object 'profiler'")
+    else:
+        for key, value in profiler.items():
+            text = value if isinstance(value, str) else msgspec.json.encode(_plain(value)).decode()
+            click.echo(printable(f"{key:12} {text}"))
+    return 0 if profiler is not None else 1
+
+
+@command.command("set")
+@_file
+@click.option("--output", metavar="DIR", help="Where JOBs are made: a directory of the board that is there.")
+@profiler_options(with_defaults=False)
+def set_(*, path: str, board: str | None, output: str | None, profiler: Profiler, as_json: bool) -> int:
+    """Write the `profiler` object, in both spellings and all values as strings; what is not named stays as it is.
+
+    A file, or a value, that is not there is made: switch on, interval 0, acl_api on, aacpu on, aac_metrics
+    ArithmeticUtilization. Exit code 1: the runtime would not record with the file, and --switch off was not asked for.
+
+    Example: profagent aclconfig set --interval 1 --output /opt/app/profiling acl.json
+    """
+    has_changed, section = run_to_the_end(lambda: set_acl_json(path, board, replace(profiler, output=output)))
+    if as_json:
+        click.echo(msgspec.json.encode({"changed": has_changed, **section_fields(section)}))
+    else:
+        click.echo(printable(f"{section.about}: {'written' if has_changed else 'nothing to do'}"))
+        for finding in section.findings:
+            if finding.mark is not Mark.GOOD:
+                tell(next(finding_lines(finding)))
+        if not section.is_good:
+            tell(f"`profagent aclconfig check {path}` says more")
+    return 0 if section.is_good or profiler.switch == "off" else 1
+
+
+@command.command("check")
+@_file
+def check(*, path: str, board: str | None, as_json: bool) -> int:
+    """Say whether the runtime would record with this file, and what it should say instead. Exit code 1: it would not.
+
+    Example: profagent aclconfig check --board root@192.168.1.20 /opt/app/acl.json
+    """
+    section = run_to_the_end(lambda: check_acl_json(path, board))
+    if as_json:
+        click.echo(msgspec.json.encode(section_fields(section)))
+    else:
+        click.echo("\n".join(section_lines(section)))
+    return 0 if section.is_good else 1
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; halves of characters become text."""
+    if isinstance(value, dict):
+        return {display_text(key): _plain(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_plain(below) for below in value]
+    return display_text(value) if isinstance(value, str) else value

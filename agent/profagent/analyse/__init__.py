@@ -1,1 +1,0 @@
-"""What figures say: pure, arrays in, values out."""

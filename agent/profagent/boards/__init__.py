@@ -1,0 +1,1 @@
+"""Boards by name, and the ways to reach them."""

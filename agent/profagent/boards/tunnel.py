@@ -1,0 +1,253 @@
+"""Reaching boards over SSH (`--via ssh`): a tunnel to the daemon there, or to a temporary one."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import random
+import shutil
+import stat
+import tempfile
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profagent.boards.temporary_daemon import temporary_daemon
+from profagent.cli.remarks import retrying
+from profagent.cli.running import interrupted_by
+from profagent.deploy.layout import Layout
+from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
+from profagent.link.backoff import delay_s
+from profagent.link.boards_file import BoardsFile
+from profagent.link.credentials import DEFAULT_PORT, full_address, host_of, is_local
+from profagent.link.known import KnownBoard
+from profagent.ssh.connection import connect
+from profagent.ssh.passwords import Person
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+
+    from profagent.link.credentials import Access
+    from profagent.ssh.passwords import Asker
+    from profagent.ssh.remote import Remote
+
+
+_PREFIX = "profagent-ssh-"
+# Locked for as long as whoever made it lives.
+_LOCK = "lock"
+
+
+@contextmanager
+def socket_folder(parent: Path = Path("/tmp")) -> Iterator[Path]:  # noqa: S108 - the path of a socket must be short
+    """A directory that only this user may enter; those of this user whose owners have died are removed first."""
+    for left in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            _clear(left)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    try:
+        # It has its name only once it is locked.
+        with (folder / f"{_LOCK}.new").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (folder / f"{_LOCK}.new").rename(folder / _LOCK)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _clear(folder: Path) -> None:
+    """Remove one that nobody has locked. Raises OSError where somebody has, or it is none, or another user's."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        return
+    lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
+    finally:
+        os.close(lock)
+
+
+# HTTP/2's first words are settings, from either side: nine bytes of a frame's head, of which one is its type.
+_SETTINGS = b"\4"
+_FRAME_TYPE, _FRAME_BYTES = 3, 9
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
+
+
+@dataclass(frozen=True, slots=True)
+class OverSsh:
+    """Tunnels; with roots, to a temporary daemon that serves these directories of the board.
+
+    It runs with the bundle's Python, without one with the board's own. `settings` are further arguments of it; where
+    `is_own`, it serves beside a daemon that listens there. `asker` is asked for what a login takes. `prefix` is where
+    `deploy` put a daemon, if that is known: the temporary one has its identity.
+    """
+
+    roots: tuple[str, ...] = ()
+    bundle: Path | None = None
+    settings: tuple[str, ...] = ()
+    is_own: bool = False
+    asker: Asker = field(default_factory=Person)
+    prefix: str = ""
+
+
+@asynccontextmanager
+async def reached(
+    boards: Sequence[str], access: Access, over: OverSsh | None, tell: Callable[[str], None], stop: asyncio.Event
+) -> AsyncIterator[Access]:
+    """How boards are reached: through tunnels, which last as long as the context; without `over` where it takes one.
+
+    Raises UsageError, UnreachableError, RefusedError, ProfagentError of the first way to each board; one that is lost
+    later is made again. Of several boards, one that is away holds up no other.
+    """
+    tunnelled = list(dict.fromkeys(boards)) if over else _behind_ssh(boards, tell)
+    if not tunnelled:
+        yield access
+        return
+    over = over or OverSsh()
+    if access.insecure:
+        raise UsageError("--insecure says nothing of a tunnel", hint="leave it out: SSH leads to that board")
+    if access.keys and over.roots:
+        raise UsageError("--keys says nothing of a temporary daemon", hint="leave it out with --root")
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(socket_folder())
+        # What a tunnel leads to is found out when it stands, anew each time.
+        known = dict(access.known)
+        by_tunnel = replace(access, known=known)
+        async with interrupted_by(stop, "the board was reached"):
+            for number, board in enumerate(tunnelled):
+                tunnel = Tunnel(board, folder / str(number), over, by_tunnel, tell)
+                known[board] = tunnel.board
+                await stack.enter_async_context(tunnel.kept(known, is_patient=len(boards) > 1))
+        yield by_tunnel
+
+
+def _behind_ssh(boards: Sequence[str], tell: Callable[[str], None]) -> list[str]:
+    found = BoardsFile().behind_ssh(boards)
+    for entry in found:
+        tell(f"{entry.name} listens at {entry.address} of its own: an SSH tunnel to {entry.ssh} leads there")
+    return [entry.name for entry in found]
+
+
+class Tunnel:
+    """A way to one board that ends in a socket of this host."""
+
+    def __init__(self, board: str, socket: Path, over: OverSsh, access: Access, tell: Callable[[str], None]) -> None:
+        entry = BoardsFile().entries().get(board)
+        address = full_address(entry.address) if entry else f"127.0.0.1:{DEFAULT_PORT}"
+        self._target = board if entry is None else entry.ssh or host_of(address)
+        self._daemon = _own_address(address)
+        # Its certificate is for what hosts call it; else for what SSH does.
+        self._tls_name = "" if is_local(address) else host_of(address)
+        self._over = over
+        self._prefix = over.prefix or (entry.prefix if entry else "")
+        self._access = access
+        self._tell = tell
+        self._socket = socket
+        known = entry.known if entry else KnownBoard(board, address)
+        self.board = replace(known, address=f"unix:{socket}", tls_name=self._target if access.keys else "")
+
+    @asynccontextmanager
+    async def kept(self, known: dict[str, KnownBoard], *, is_patient: bool) -> AsyncIterator[None]:
+        """Have the tunnel stand, and stand again when it was lost; one that is patient need not stand at first.
+
+        What it leads to is written to `known`.
+        """
+        opened = asyncio.get_running_loop().create_future()
+        keeping = asyncio.create_task(self._keep(opened, known, is_patient=is_patient))
+        try:
+            await asyncio.wait([opened, keeping], return_when=asyncio.FIRST_COMPLETED)
+            if keeping.done():
+                await keeping
+            yield
+        finally:
+            opened.cancel()
+            keeping.cancel()
+            await asyncio.wait([keeping])
+
+    async def _keep(self, opened: asyncio.Future[None], known: dict[str, KnownBoard], *, is_patient: bool) -> None:
+        attempt = 0
+        while True:
+            try:
+                async with self._open() as (board, lost):
+                    known[board.name] = board
+                    attempt = 0
+                    if not opened.done():
+                        opened.set_result(None)
+                    why = await lost()
+            except ProfagentError as error:
+                is_away = isinstance(error, UnreachableError) and not isinstance(error, RefusedError)
+                if not opened.done() and not (is_patient and is_away):
+                    raise
+                why = str(error)
+            if not opened.done():
+                opened.set_result(None)
+            wait_s = delay_s(attempt, random.uniform)
+            attempt += 1
+            self._tell(f"no tunnel to {self.board.name}: {why}; {retrying(wait_s)}")
+            await asyncio.sleep(wait_s)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[tuple[KnownBoard, Callable[[], Awaitable[str]]]]:
+        """One way that stands, and what it leads to; the function waits until it is lost, and tells why."""
+        async with connect(self._target, self._over.asker) as remote, AsyncExitStack() as stack:
+            address, lost, tls_name = self._daemon, remote.lost, ""
+            if self._over.is_own or not await remote.answers(self._daemon):
+                self._check_roots()
+                settings = (*self._over.settings, *await self._identity(remote))
+                serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell, settings)
+                daemon = await stack.enter_async_context(serving)
+                address, lost = daemon.address, daemon.ended
+            elif self._over.roots:
+                raise UsageError(
+                    f"a daemon listens at {self._daemon} of {self.board.name} already, with roots of its own",
+                    hint="leave --root out",
+                )
+            else:
+                tls_name = await self._tls(remote)
+            await stack.enter_async_context(remote.forward(address, self._socket))
+            yield replace(self.board, tls_name=tls_name), lost
+
+    async def _identity(self, remote: Remote) -> tuple[str, ...]:
+        """The identity that was deployed to another prefix than the usual one, as an argument of the daemon."""
+        if not self._prefix:
+            return ()
+        written = (await remote.run(f"cat {Layout.of(self._prefix).board_id}")).text.strip()
+        return ("--identity", written) if written else ()
+
+    async def _tls(self, remote: Remote) -> str:
+        """The host that the daemon's certificate must be for; empty where it speaks plain text.
+
+        Raises UsageError, or RefusedError for keys that are not there.
+        """
+        answer = await remote.first_words(self._daemon, _GREETING, _FRAME_BYTES)
+        if answer[_FRAME_TYPE : _FRAME_TYPE + 1] == _SETTINGS:
+            if self._access.keys:
+                raise UsageError(
+                    f"the daemon at {self._daemon} of {self.board.name} speaks plain text", hint="leave --keys out"
+                )
+            return ""
+        name = self._tls_name or remote.host
+        try:
+            await asyncio.to_thread(self._access.credentials, replace(self.board, tls_name=name))
+        except UsageError as error:
+            raise RefusedError(
+                f"what listens at {self._daemon} of {self.board.name} speaks no plain text, a daemon with TLS, say:"
+                f" {error}",
+                hint="name this host's keys for that board with --keys DIR (docs/security.md), or have the daemon"
+                " listen on loopback alone: `profagent deploy … --listen 127.0.0.1:50151`",
+            ) from error
+        return name
+
+    def _check_roots(self) -> None:
+        if not self._over.roots:
+            raise UnreachableError(
+                f"no daemon listens at {self._daemon} of {self.board.name}",
+                hint="start profagentd there; or have a temporary one serve the JOBs below DIR: --via ssh --root DIR",
+            )
+
+
+def _own_address(address: str) -> str:
+    """What a board's own programs call the place where its daemon listens."""
+    return address if is_local(address) else f"127.0.0.1:{address.rpartition(':')[2]}"

@@ -1,0 +1,197 @@
+"""Where exported figures come from, and what nobody has checked: the metadata beside every export."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from profagent import __version__
+from profagent.cli.table import UNKNOWN, printable
+from profagent.formats.sampling import FROM_FILE
+from profagent.store.counter_checks import implausible_of
+from profagent.store.kept_losses import kept_losses_of
+from profagent.store.queries import ledger_of, unknown_figures
+from profagent.store.sampling import sampling_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from profagent.ingest.changes import KeptLoss
+    from profagent.store.queries import LedgerRow, Scope, UnknownFigures
+
+
+def ledger_lines(ledger: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """A line for each reason: grade, reason, count."""
+    return [f"{grade}: {reason} ({count})" for grade, reasons in ledger.items() for reason, count in reasons.items()]
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def kept_loss_fields(loss: KeptLoss) -> dict[str, Any]:
+    """A kept loss as values for JSON, named as the columns of the view `kept_losses`."""
+    return {
+        "job": loss.job or None,
+        "reason": loss.entry.reason,
+        "detail": loss.entry.detail,
+        "lost_logs": loss.lost_logs,
+        "lost_bytes": loss.lost_bytes,
+        "from_us": loss.from_us,
+        "to_us": loss.to_us,
+    }
+
+
+def kept_loss_line(loss: Mapping[str, Any]) -> str:
+    """One line; a figure that is not known is N/A."""
+    about = loss["job"] or "the board"
+    logs, size = (UNKNOWN if loss[name] is None else loss[name] for name in ("lost_logs", "lost_bytes"))
+    when = f"{_moment(loss['from_us'])} to {_moment(loss['to_us'])}"
+    return f"loss: {about}: {loss['reason']}: {logs} logs, {size} bytes, {when}: {loss['detail']}"
+
+
+def _moment(time_us: int | None) -> str:
+    if time_us is None:
+        return UNKNOWN
+    try:
+        return (_EPOCH + timedelta(microseconds=time_us)).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except OverflowError:
+        return UNKNOWN
+
+
+def share_text(sampled: int, due: int | None) -> str:
+    """`96 of 100 due`."""
+    return f"{sampled:,} of {UNKNOWN if due is None else format(due, ',')} due"
+
+
+def sampling_line(sampling: Mapping[str, Any]) -> str:
+    """`sampled 96 of 100 due (interval 10, from acl.json)`, with what came late."""
+    interval = UNKNOWN if sampling["interval"] is None else sampling["interval"]
+    origin = sampling["interval_from"]
+    source = "" if origin is None else f", from {FROM_FILE}" if origin == FROM_FILE else f", {origin}"
+    late = f"; {sampling['late']:,} late" if sampling["late"] else ""
+    return f"sampled {share_text(sampling['sampled'], sampling['due'])} (interval {interval}{source}){late}"
+
+
+def keeping_line(sampling: Mapping[str, Any]) -> str | None:
+    """`kept 30 of 1,000 inferences (every 10)`; None where nothing was passed over on purpose."""
+    if sampling["keeping"] is None and not sampling["passed_over"]:
+        return None
+    chosen = sampling["keeping"] or "by an earlier session"
+    return f"kept {sampling['kept']:,} of {sampling['sampled']:,} inferences ({chosen})"
+
+
+def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
+    """Both, as far as there is something to say."""
+    kept = keeping_line(sampling)
+    return [sampling_line(sampling), *([] if kept is None else [kept])]
+
+
+def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any]:
+    """Where a JOB's figures come from, and what is missing."""
+    session = scope.session.session
+    return describe_provenance(
+        scope,
+        ledger_of(connection, scope),
+        sampling_of(connection, session, scope.job.job),
+        kept_losses_of(connection, session),
+        implausible_of(connection, session, scope.job.job),
+        unknown_figures(connection, scope),
+    )
+
+
+UNVERIFIED = (
+    "file names, columns and choices follow the vendor's manual of 2025-09; not compared with the vendor's tool",
+    "times of aicore records are ticks x 100 / MHz, the runtime library's formula; no board's tick was measured",
+    "an aicore segment is placed after the one before it; the board does not store when a layer began",
+)
+SIMULATED = "simulated: the figures are invented, no NPU was measured"
+
+
+def describe_provenance(
+    scope: Scope,
+    ledger: Iterable[LedgerRow],
+    sampling: Mapping[str, Any],
+    kept_losses: Sequence[Mapping[str, Any]] = (),
+    implausible: Sequence[str] = (),
+    unknown: Sequence[UnknownFigures] = (),
+) -> dict[str, Any]:
+    """The session, its JOB, how well that was sampled, what is missing, and what is not verified, as values for JSON.
+
+    `kept_losses` are all of the session: what the board lost while nobody listened may concern any of its JOBs.
+    `implausible` says what cannot be of its counters, `unknown` which inferences are left out of the figures.
+    """
+    session, job = scope
+    likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
+    return {
+        "profagent": __version__,
+        "session": session.session,
+        "source": session.source,
+        "board": session.board,
+        "hostname": session.hostname,
+        "simulated": session.simulated,
+        "daemon_version": session.daemon_version,
+        "sdk_version": session.sdk_version,
+        "job": job.name,
+        "job_state": job.state,
+        "frequency_mhz": job.frequency_mhz,
+        "counter_map": session.counter_map,
+        "counter_map_digest": session.counter_map_digest,
+        "likely_counters": likely,
+        "sampling": dict(sampling),
+        "ledger": ledger_counts(ledger),
+        "kept_losses": list(kept_losses),
+        "implausible": list(implausible),
+        "not_final": [each._asdict() for each in unknown],
+        "pmu": pmu_remark(session.counter_map, likely),
+        "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
+    }
+
+
+def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
+    """How well a JOB was sampled, its losses and notes, and that nothing is missing where nothing is."""
+    yield from sampling_lines(provenance["sampling"])
+    yield from map(printable, not_final_lines(provenance["not_final"]))
+    if not provenance["ledger"]["loss"]:
+        yield "loss: none"
+    for grade, reasons in provenance["ledger"].items():
+        for reason, count in reasons.items():
+            yield f"{grade}: {printable(reason)} x {count}"
+    yield from (printable(kept_loss_line(loss)) for loss in provenance["kept_losses"])
+    yield from map(printable, provenance["implausible"])
+
+
+def not_final_lines(not_final: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Inferences of a JOB that are in no figure, and why."""
+    for each in not_final:
+        plural = "" if each["inferences"] == 1 else "s"
+        yield f"not final: {each['inferences']:,} inference{plural} ({each['figures']}): {each['why']}"
+
+
+def ledger_counts(ledger: Iterable[LedgerRow]) -> dict[str, dict[str, int]]:
+    """Counts by grade and reason; both grades are there, so that an empty `loss` says that nothing is missing."""
+    counts: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
+    for row in ledger:
+        counts[row.grade][row.reason] = row.occurrences
+    return counts
+
+
+def likely_counters(provenance: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The counters that some JOB's map is not certain of."""
+    return sorted({name for job in provenance for name in job.get("likely_counters", ())})
+
+
+def doubt_line(likely: Sequence[str]) -> str:
+    """What the `?` beside figures means."""
+    return f"the counter map is not certain of {', '.join(likely)}: a ? marks what rests on it"
+
+
+def pmu_remark(counter_map: str | None, likely: Sequence[str] = ()) -> str:
+    """What the PMU columns stand on."""
+    if counter_map is None:
+        return (
+            "the PMU columns are N/A: no counter map says which word of a record is which counter;"
+            " the words are kept in the mirror, and a map found later fills them in"
+        )
+    doubt = f", and it is not certain of {', '.join(likely)}" if likely else ""
+    return f"the PMU columns were read with the counter map '{counter_map}'; what it does not name is N/A{doubt}"

@@ -1,0 +1,138 @@
+"""A table as aligned text; wide characters take two columns of a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+# What a value is when it is not known, and what stands for the total layer's own (manual, 'AA Core').
+UNKNOWN = "N/A"
+DASH = "-"
+
+Cell = float | int | str | None
+"""None is 'not known'."""
+
+
+class Column(NamedTuple):
+    """A column; numbers are rounded to `decimals`, None for columns of text and of whole numbers."""
+
+    title: str
+    decimals: int | None = None
+
+
+_RATIO = 2
+_TIME = 3
+
+_TIMES = (
+    Column("Total Time Ratio(%)", _RATIO),
+    Column("Total Time(us)", _TIME),
+    Column("Count"),
+    Column("Avg(us)", _TIME),
+    Column("Max(us)", _TIME),
+    Column("Min(us)", _TIME),
+)
+OP_SUMMARY = (
+    Column("Layer Id"),
+    Column("Ori Layer Name"),
+    Column("Layer Name"),
+    Column("Layer Type"),
+    Column("Time(us)", _TIME),
+    Column("Time Ratio", _RATIO),
+    Column("Mac Busy Ratio", _RATIO),
+    Column("Mac Ppen Ratio", _RATIO),
+    Column("Vec Busy Ratio", _RATIO),
+    Column("Vec Ppen Ratio", _RATIO),
+    Column("Dstr Ratio", _RATIO),
+    Column("Dtrans Ratio", _RATIO),
+    Column("DLD Ratio", _RATIO),
+    Column("WLD Ratio", _RATIO),
+    Column("Memory Bound", _RATIO),
+    Column("DDR Read(byte)", 0),
+    Column("DDR Write(byte)", 0),
+    Column("DDR Total(byte)", 0),
+)
+OP_STATISTIC = (Column("Task ID"), Column("Stream ID"), Column("OP Name"), Column("Task Type"), *_TIMES)
+ACL_STATISTIC = (Column("Process ID"), Column("Thread ID"), Column("Type"), Column("Name"), *_TIMES)
+FREQUENCY = (Column("Device Id"), Column("Frequency(MHz)"))
+
+
+def cell_text(column: Column, value: Cell) -> str:
+    """A value as text."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, str) or column.decimals is None:
+        return str(value)
+    return f"{value:.{column.decimals}f}"
+
+
+# What means something in Markdown, and how it is written there.
+_MARKDOWN = str.maketrans({**{sign: "\\" + sign for sign in "|\\`*_"}, "<": "&lt;", ">": "&gt;"})
+
+
+def markdown(text: str) -> str:
+    """A line or a cell of Markdown that shows the text as it is."""
+    return printable(text).translate(_MARKDOWN)
+
+
+BARS = "▁▂▃▄▅▆▇█"
+# What varies by less of its largest value is shown as level.
+LEAST_SPAN = 0.02
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """A bar for each value, the lowest for the least; a space where there is none."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return " " * len(values)
+    least, most = min(known), max(known)
+    span = max(most - least, LEAST_SPAN * abs(most)) or 1.0
+    return "".join(" " if value is None else BARS[round((value - least) / span * (len(BARS) - 1))] for value in values)
+
+
+GAP = "  "
+WIDE = ("W", "F")
+# Marks that stand on the character before them, and format characters, take no column.
+ZERO_WIDTH = ("Mn", "Me", "Cf")
+
+
+def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+    """A heading, a rule, and a line for each row; columns without any text but names are aligned to the right."""
+    texts = [[printable(cell_text(column, value)) for column, value in zip(columns, row, strict=True)] for row in rows]
+    titles = [column.title for column in columns]
+    widths = [max(map(text_width, cells)) for cells in zip(titles, *texts, strict=True)]
+    to_right = [
+        all(not isinstance(value, str) or value in (DASH, UNKNOWN) for value in values)
+        for values in (zip(*rows, strict=True) if rows else ((),) * len(columns))
+    ]
+    yield _line(titles, widths, to_right)
+    yield GAP.join("-" * width for width in widths)
+    for cells in texts:
+        yield _line(cells, widths, to_right)
+
+
+def text_width(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def printable(text: str) -> str:
+    """A text that moves no cursor, whatever a board names its models."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _width(character: str) -> int:
+    if unicodedata.category(character) in ZERO_WIDTH:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in WIDE else 1
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], to_right: Sequence[bool]) -> str:
+    padded = (
+        " " * (width - text_width(cell)) + cell if right else cell + " " * (width - text_width(cell))
+        for cell, width, right in zip(cells, widths, to_right, strict=True)
+    )
+    return GAP.join(padded).rstrip()

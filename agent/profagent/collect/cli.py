@@ -1,0 +1,205 @@
+"""`profagent collect`."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from profagent.aclconfig.profiler_options import profiler_options
+from profagent.cli import options
+from profagent.cli.running import run_until_stopped, tell
+from profagent.cli.table import printable
+from profagent.collect.collecting import CollectOptions, collect
+from profagent.collect.place import plain_name
+from profagent.collect.vendor_ini import read_ini
+from profagent.deploy.layout import DEFAULT_PREFIX, Layout
+from profagent.errors import UsageError
+from profagent.link.boards_file import BoardsFile
+from profagent.record.cli import summary_lines
+from profagent.ssh.passwords import Given, Person
+from profagent.store.labels import labels_of
+from profagent.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from profagent.collect.collecting import Collected
+    from profagent.ssh.passwords import Asker
+
+OPEN_MODE = 0o077
+
+
+@click.command("collect")
+@click.option("-m", "--main", required=True, metavar="MAIN", help="The program: relative to the project, or absolute.")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="INI",
+    help="The vendor's [ssh_config] with ip, username, pwd, port; better is --board, and a key.",
+)
+@click.option("--board", metavar="BOARD", help="A name of `profagent boards`, USER@HOST, a Host of ~/.ssh/config.")
+@click.option(
+    "--project",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="What is brought to the board; this directory unless MAIN is absolute, and then nothing.",
+)
+@click.option("--acl-json", metavar="PATH", help="The acl.json that MAIN reads: relative to the project, or absolute.")
+@profiler_options(with_defaults=True)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("profiling"),
+    show_default=True,
+    metavar="DIR",
+    help="Where JOB directories land on this host.",
+)
+@click.option("--all", "exports", is_flag=True, help="Import each JOB, and export its timeline and summary.")
+@click.option("--release", "releases", is_flag=True, help="Delete on the board what has come whole.")
+@click.option("--env", "environment", multiple=True, metavar="K=V", help="In the program's environment; repeatable.")
+@click.option("--remote-dir", metavar="DIR", help="The project's directory on the board; below ~/profagent.")
+@click.option("--prefix", metavar="DIR", help="Where `deploy` put the board's daemon, if boards.toml does not say it.")
+@click.option(
+    "--bundle",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="For a temporary daemon on a board without Python: a bundle that brings one.",
+)
+@click.option("--label", "labels", multiple=True, metavar="K=V", help="Label the session; may be repeated.")
+@options.workspace
+@options.counter_map
+@options.as_json
+@click.argument("arguments", nargs=-1, metavar="[-- ARGS…]")
+def command(  # noqa: PLR0913 - one parameter an option
+    *,
+    main: str,
+    config: Path | None,
+    board: str | None,
+    project: Path | None,
+    output: Path,
+    remote_dir: str | None,
+    prefix: str | None,
+    workspace: Path | None,
+    environment: tuple[str, ...],
+    labels: tuple[str, ...],
+    as_json: bool,
+    **chosen: Any,
+) -> int:
+    """Run a program on a board with profiling, and have its JOB here: the vendor's collect, without NFS.
+
+    The project goes to the board over SSH (only what changed), its acl.json is changed for the run alone, the JOB is
+    recorded while it grows. Ctrl-C ends the program and fetches what there is; a lost link ends neither.
+
+    Exit code: the program's (128 + n for signal n); where that is 0, 1 when nothing was recorded, 4 when data is
+    missing; 2 and 3 as everywhere.
+
+    Example: profagent collect -m out/main --board root@192.168.1.20 --project . --interval 1 --all -- input.bin
+    """
+    name, target, asker = _login(config, board)
+    absolute = main.startswith("/")
+    folder = project or (None if absolute else Path())
+    _check(folder, project)
+    entry = BoardsFile().entries().get(name)
+    wanted = CollectOptions(
+        board=name,
+        target=target,
+        asker=asker,
+        main=main,
+        output=output,
+        workspace=Workspace.at(workspace),
+        remote_dir=remote_dir or f"~/profagent/{plain_name((folder.resolve() if folder else Path(main)).name)}",
+        entry=entry,
+        project=folder,
+        config=config,
+        environment=_pairs(environment),
+        labels=labels_of(labels),
+        layout=Layout.of(prefix or (entry.prefix if entry else "") or DEFAULT_PREFIX),
+        **chosen,
+    )
+    done = run_until_stopped(lambda stop: collect(wanted, _shower(as_json=as_json), tell, progress_shower(), stop))
+    _report(done, as_json=as_json)
+    return done.exit_code
+
+
+def _login(config: Path | None, board: str | None) -> tuple[str, str, Asker]:
+    """What links call the board, what SSH does, and who answers."""
+    if (config is None) == (board is None):
+        raise UsageError(
+            "name the board with either --board or --config", hint="--board USER@HOST, or --config ssh.ini"
+        )
+    if board is not None:
+        return board, BoardsFile().login(board), Person()
+    assert config is not None
+    try:
+        mode, text = config.stat().st_mode, config.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {config}: {error}", hint="name the vendor's ini file, or use --board") from error
+    if mode & OPEN_MODE:
+        tell(
+            f"{config} holds a password and has mode {stat.S_IMODE(mode):04o}: chmod 600 {config}; better without one:"
+            " ssh-copy-id, `profagent boards add NAME HOST --ssh USER@HOST`, then --board NAME"
+        )
+    login = read_ini(text, str(config))
+    return login.target, login.target, Given(login.password, Person()) if login.password else Person()
+
+
+def _check(folder: Path | None, given: Path | None) -> None:
+    if folder is not None and given is None and folder.resolve() in (Path.home().resolve(), Path("/")):
+        raise UsageError(f"{folder.resolve()} is no project", hint="name the program's directory with --project")
+
+
+def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = dict(text.partition("=")[::2] for text in texts)
+    for text in texts:
+        name, separator, _ = text.partition("=")
+        if not separator or not name.isidentifier() or not name.isascii():
+            raise UsageError(f"--env {text!r} is no variable", hint="write it as NAME=VALUE")
+    return pairs
+
+
+def _shower(*, as_json: bool) -> Callable[[bytes, bool], None]:
+    """The program's output, as it comes; stdout is the document's with --json."""
+
+    def show(piece: bytes, is_stderr: bool) -> None:
+        stream = sys.stderr if is_stderr or as_json else sys.stdout
+        stream.buffer.write(piece)
+        stream.flush()
+
+    return show
+
+
+def progress_shower() -> Callable[[int, int], None]:
+    """A line about an upload, on a terminal only."""
+
+    def show(sent: int, total: int) -> None:
+        if sys.stderr.isatty():
+            end = "\n" if sent == total else ""
+            click.echo(f"\r{sent / 1e6:.1f} of {total / 1e6:.1f} MB sent{end}", nl=False, err=True)
+
+    return show
+
+
+def _report(done: Collected, *, as_json: bool) -> None:
+    for job in done.jobs:
+        tell(f"{job}")
+    if done.summary is not None:
+        for line in summary_lines(done.summary):
+            tell(line)
+    for cause in done.causes:
+        tell(cause.text)
+        tell(f"  → {cause.remedy}")
+    if as_json:
+        document = {
+            "status": None if done.is_lost else done.status,
+            "exit_code": done.exit_code,
+            "jobs": [str(job) for job in done.jobs],
+            "causes": [{key: printable(value) for key, value in asdict(cause).items()} for cause in done.causes],
+            "session": done.summary,
+        }
+        click.echo(msgspec.json.encode(document))

@@ -1,1 +1,0 @@
-"""What each command does, without its options and its terminal."""

@@ -1,0 +1,160 @@
+"""`profagent deploy`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.running import run_to_the_end, tell
+from profagent.cli.table import printable
+from profagent.deploy.deploying import Deployed, DeployOptions, deploy, roll_back
+from profagent.deploy.layout import DEFAULT_PREFIX, Layout
+from profagent.deploy.plan import PYTHONS
+from profagent.deploy.removing import remove
+from profagent.deploy.settings import DEFAULT_LISTEN, Asked
+from profagent.deploy.units import INITS
+from profagent.errors import UsageError
+from profagent.link.credentials import default_keys
+
+RETAIN = ("keep", "delivered", "min_free")
+# What says how a version is brought, and so does not go with leading back or removing.
+SETTINGS = ("listen", "roots", "retain", "retain_for", "min_free")
+BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
+
+
+@click.command("deploy")
+@click.argument("target", metavar="[USER@]BOARD")
+@click.option("--listen", metavar="HOST:PORT", help=f"Where the daemon listens; {DEFAULT_LISTEN} at first.")
+@click.option("--root", "roots", multiple=True, metavar="DIR", help="Where JOBs are looked for; may be repeated.")
+@click.option("--retain", type=click.Choice(RETAIN), help="What the daemon deletes; at first nothing (keep).")
+@click.option(
+    "--retain-for",
+    multiple=True,
+    metavar="CONSUMER",
+    help="Who must have a log before it goes; this host's record unless given.",
+)
+@click.option("--min-free", metavar="SIZE", help="With --retain min_free: 200MB, or 10% of the file system.")
+@click.option("--init", type=click.Choice(["auto", *INITS]), default="auto", show_default=True, help="What starts it.")
+@click.option("--prefix", default=DEFAULT_PREFIX, show_default=True, metavar="DIR", help="Where it is installed.")
+@click.option("--name", default="", metavar="NAME", help="What --board calls it from now on; its host name at first.")
+@click.option(
+    "--python", type=click.Choice(PYTHONS), help="Whose Python runs the daemon; auto: the board's, else the bundle's."
+)
+@click.option(
+    "--bundle",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What `profagent bundle` has made for the board's machine: a Python of its own.",
+)
+@click.option(
+    "--wheelhouse",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Take grpcio and protobuf for the board from there instead of the internet.",
+)
+@click.option(
+    "--keys",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The workshop that issues the board's certificate; ~/.config/profagent/keys unless given.",
+)
+@click.option("--dry-run", "is_dry", is_flag=True, help="Look, say what would be done, and write nothing there.")
+@click.option(
+    "--replace",
+    "may_replace",
+    is_flag=True,
+    help="Agree that another workshop's keys, a copied identity or another prefix's service goes; else it is asked.",
+)
+@click.option("--upgrade", "is_upgrade", is_flag=True, help="Put this host's version in place of another one.")
+@click.option("--rollback", is_flag=True, help="Go back to the version that ran before.")
+@click.option("--remove", "is_removal", is_flag=True, help="Remove what was deployed, and its certificate; JOBs stay.")
+@options.as_json
+def command(
+    *,
+    target: str,
+    prefix: str,
+    keys: Path | None,
+    rollback: bool,
+    is_removal: bool,
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    """Bring the daemon to a board that SSH reaches, have it run there as a service, and know the board by a name.
+
+    It looks before it writes and leaves alone what is so already; what ran before runs on until the new version
+    answers. ~/.ssh/config, agents, keys and jump hosts work as with ssh; the board needs no internet.
+
+    Example: profagent deploy root@192.168.1.20 --root /opt/app/output --name euler
+    """
+    _check(rollback=rollback, is_removal=is_removal, chosen=chosen)
+    asked = Asked(*(chosen.pop(key) for key in SETTINGS))
+    python = chosen.pop("python") or "auto"
+    if python == "bundled" and chosen["wheelhouse"]:
+        raise UsageError("--wheelhouse does not go with --python bundled", hint="the bundle has its own: leave it out")
+    wanted = DeployOptions(target, Layout.of(prefix), asked, python=python, keys=keys or default_keys(), **chosen)
+    show = tell if as_json else _show
+    if is_removal:
+        was_there = run_to_the_end(lambda: remove(wanted, show))
+        _end({"removed": was_there}, [_removal(was_there, is_dry=wanted.is_dry)], as_json=as_json)
+        return
+    done = run_to_the_end(lambda: roll_back(wanted, show) if rollback else deploy(wanted, show, tell))
+    _end(_fields(done), _lines(done), as_json=as_json)
+
+
+def _check(*, rollback: bool, is_removal: bool, chosen: dict[str, Any]) -> None:
+    ways = [name for name, is_so in (("--upgrade", chosen["is_upgrade"]), ("--rollback", rollback)) if is_so]
+    ways += ["--remove"] if is_removal else []
+    if len(ways) > 1:
+        raise UsageError(f"{' and '.join(ways)} exclude each other", hint="take one of them")
+    given = [key for key in BRINGS if chosen[key]]
+    if given and (rollback or is_removal):
+        option = given[0].removesuffix("s").replace("_", "-")
+        raise UsageError(f"--{option} does not go with {ways[0]}", hint="leave it out")
+
+
+def _show(line: str) -> None:
+    click.echo(printable(line))
+
+
+def _removal(was_there: bool, *, is_dry: bool) -> str:
+    if not was_there:
+        return "nothing is deployed there"
+    return "nothing was written (--dry-run)" if is_dry else "removed; JOBs are where they were"
+
+
+def _lines(done: Deployed) -> list[str]:
+    entry = done.entry
+    where = f"{entry.address} of its own" if entry.is_behind_ssh else entry.address
+    if done.board is None:
+        return ["nothing was written (--dry-run)"]
+    return [
+        *([] if done.changes else ["nothing to do"]),
+        f"{entry.name} serves at {where}: profagentd {done.board.daemon_version}, identity {entry.uuid}",
+        f"{done.at_boot}",
+        f"next: profagent watch --board {entry.name}",
+    ]
+
+
+def _fields(done: Deployed) -> dict[str, Any]:
+    board = done.board
+    return {
+        **asdict(done.entry),
+        "version": done.version,
+        "changes": list(done.changes),
+        "replaced": list(done.replaced),
+        "daemon_version": None if board is None else board.daemon_version,
+        "is_deployed": board is not None,
+    }
+
+
+def _end(document: dict[str, Any], lines: list[str], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode(document))
+        return
+    for line in lines:
+        _show(line)

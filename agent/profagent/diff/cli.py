@@ -1,0 +1,116 @@
+"""`profagent diff`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.diff.conditions import parse_condition
+from profagent.diff.diff import DiffOptions, Operand, diff
+from profagent.diff.exported_run import exported_files
+from profagent.diff.floors import floor_of
+from profagent.diff.junit import junit_xml
+from profagent.diff.report import diff_document, junit_cases, report_lines
+from profagent.errors import IncompleteError, ProfagentError, UsageError
+from profagent.files import write_atomically
+from profagent.importing.targets import named_target
+from profagent.sessions.baselines import Baselines
+from profagent.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from profagent.diff.comparing import Floor
+    from profagent.diff.conditions import Condition
+    from profagent.store.counter_maps import CounterMaps
+
+BASELINE = "baseline:"
+
+
+@click.command("diff")
+@click.argument("base")
+@click.argument("new")
+@options.workspace
+@options.counter_map
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    callback=lambda _context, _option, texts: [parse_condition(text) for text in texts],
+    help="Exit code 1 where it holds: total.median>+3%, layer.median>+5%, layer[conv1].p95>+20us; may be repeated.",
+)
+@click.option(
+    "--floor",
+    metavar="PERCENT%,US",
+    default="1%,0.1us",
+    show_default=True,
+    callback=lambda _context, _option, text: floor_of(text),
+    help="A change must reach both to count.",
+)
+@click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
+@options.as_json
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown, for a pull request.")
+@click.option(
+    "--junit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write JUnit XML to this file.",
+)
+def command(  # noqa: PLR0913 - one parameter an option
+    *,
+    base: str,
+    new: str,
+    workspace: Path | None,
+    maps: CounterMaps,
+    conditions: list[Condition],
+    floor: Floor,
+    skip: int | None,
+    as_json: bool,
+    as_markdown: bool,
+    junit: Path | None,
+) -> int:
+    """Compare two runs: which layers are slower or faster by more than their noise, and which are others.
+
+    BASE and NEW are each a session's number, a JOB directory, baseline:NAME, a table op_summary (CSV or JSON), or a
+    folder of such tables. Exit code 1: a condition of --fail-if holds; 4: a run is incomplete, or nobody can tell
+    whether a condition holds.
+
+    Example: profagent diff baseline:release-1.2 14 --fail-if 'layer.median>+5%'
+    """
+    if as_json and as_markdown:
+        raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
+    if workspace is not None and not any(map(_is_in_workspace, (base, new))):
+        raise UsageError("--workspace goes with a session or a baseline", hint="leave it out: BASE and NEW are neither")
+    chosen = Workspace.at(workspace)
+    found = diff(_operand(base, chosen, maps), _operand(new, chosen, maps), DiffOptions(conditions, floor, skip))
+    lines = list(report_lines(found, as_markdown=as_markdown))
+    if junit is not None:
+        text = "\n".join(report_lines(found, as_markdown=False))
+        write_atomically(junit, [junit_xml("profagent diff", junit_cases(found), text)])
+    if as_json:
+        click.echo(msgspec.json.encode(diff_document(found)))
+    else:
+        click.echo("\n".join(lines))
+    if any(outcome.failing for outcome in found.outcomes):
+        return ProfagentError.exit_code
+    return 0 if found.is_complete and found.is_decided else IncompleteError.exit_code
+
+
+def _is_in_workspace(text: str) -> bool:
+    """Whether it names a baseline or a session; a number that is there as a directory or a file is that."""
+    return text.startswith(BASELINE) or (text.isdecimal() and not Path(text).exists())
+
+
+def _operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
+    """What one word names. Raises UsageError, StoreError."""
+    if text.startswith(BASELINE):
+        baseline = Baselines(workspace).get(text.removeprefix(BASELINE))
+        return Operand(text, workspace.readable_database(), baseline.session)
+    tables = exported_files(Path(text))
+    if tables:
+        return Operand(text, tables=tables)
+    target = named_target(text, None, workspace.root if _is_in_workspace(text) else None, maps)
+    return Operand(text, target.database, target.session, target.job)

@@ -1,0 +1,236 @@
+"""Writing the vendor's timelines and tables of a session, or of one JOB of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from profagent.cli.provenance import provenance_of
+from profagent.cli.sheets import sheet_pieces
+from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY
+from profagent.export.layer_tables import inference_tables, mean_tables
+from profagent.export.naming import (
+    FileNames,
+    acl_name,
+    acl_statistic_name,
+    op_statistic_name,
+    op_summary_name,
+    task_time_name,
+)
+from profagent.export.positions import ByPosition
+from profagent.export.statistic import acl_statistic_rows
+from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
+from profagent.files import make_directory, write_atomically
+from profagent.store.clearing import require_records
+from profagent.store.queries import (
+    Scope,
+    call_logs,
+    calls,
+    earliest_call_us,
+    find_session,
+    jobs_of,
+    layers_of,
+    open_reader,
+)
+from profagent.store.selection import Choice, Selection
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator
+
+    from profagent.cli.sheets import SheetFormat
+    from profagent.export.trace import TraceEvent
+    from profagent.store.selection import InferenceRow, TaskRow
+
+__all__ = ["Exported", "SummaryOptions", "export_summary", "export_timeline"]
+
+METADATA_FILE = "metadata.json"
+NO_CHOICE = Choice()
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written for one JOB. `unplaced` counts records and calls whose place in time is not known.
+
+    `not_final`: inferences whose figures are not known, by their state and reason.
+    """
+
+    job: str
+    directory: Path
+    files: tuple[str, ...]
+    simulated: bool
+    ledger: dict[str, dict[str, int]]
+    not_final: list[dict[str, Any]]
+    unplaced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryOptions:
+    """`aggregate`: one table for the mean of all chosen inferences of a model, and not one for each."""
+
+    sheet_format: SheetFormat = "csv"
+    choice: Choice = NO_CHOICE
+    aggregate: bool = False
+
+
+def export_timeline(
+    database: Path,
+    directory: Path,
+    *,
+    session: int | None = None,
+    job: str | None = None,
+    choice: Choice = NO_CHOICE,
+) -> list[Exported]:
+    """Write Chrome traces: task_time for the chosen inferences, acl for all API calls.
+
+    `session` None is the newest one. With `job` its files stand in `directory`; without, each JOB of the session has
+    a folder of its name there. Raises UsageError, StoreError, and ProfagentError when a file cannot be written.
+    """
+
+    def write(connection: sqlite3.Connection, output: _Output) -> None:
+        selection = Selection(connection, output.scope, choice)
+        known = (selection.earliest_us(), earliest_call_us(connection, output.scope))
+        origin_us = min((time for time in known if time is not None), default=0)
+        _write_tasks(connection, selection, output, origin_us)
+        _write_calls(connection, output, origin_us)
+
+    return _export(database, directory, session, job, write)
+
+
+def export_summary(
+    database: Path,
+    directory: Path,
+    *,
+    session: int | None = None,
+    job: str | None = None,
+    options: SummaryOptions | None = None,
+) -> list[Exported]:
+    """Write the tables op_summary, op_statistic and acl_statistic; sessions, JOBs and errors as `export_timeline`."""
+    chosen = options or SummaryOptions()
+
+    def write(connection: sqlite3.Connection, output: _Output) -> None:
+        selection = Selection(connection, output.scope, chosen.choice)
+        _write_layers(connection, selection, output, chosen)
+        for log in call_logs(connection, output.scope):
+            rows = acl_statistic_rows(calls(connection, output.scope, log.log))
+            if rows:
+                pieces = sheet_pieces(ACL_STATISTIC, rows, chosen.sheet_format)
+                output.write(acl_statistic_name(log.device_id, log.model_id), chosen.sheet_format, pieces)
+
+    return _export(database, directory, session, job, write)
+
+
+class _Output:
+    """The files of one JOB."""
+
+    def __init__(self, connection: sqlite3.Connection, scope: Scope, directory: Path) -> None:
+        self.scope = scope
+        self.provenance = provenance_of(connection, scope)
+        self.unplaced = 0
+        self._directory = directory
+        self._names = FileNames()
+        self._files: list[str] = []
+        make_directory(directory)
+
+    def write(self, stem: str, extension: str, pieces: Iterable[bytes]) -> None:
+        """Write one table or timeline, under a name that no other has."""
+        name = self._names.take(stem, extension)
+        write_atomically(self._directory / name, pieces)
+        self._files.append(name)
+
+    def finish(self) -> Exported:
+        """Write the metadata beside the files."""
+        metadata = {**self.provenance, "unplaced": self.unplaced, "files": self._files}
+        text = msgspec.json.format(msgspec.json.encode(metadata), indent=2)
+        write_atomically(self._directory / METADATA_FILE, [text, b"\n"])
+        session, job = self.scope
+        ledger, not_final = self.provenance["ledger"], self.provenance["not_final"]
+        files = tuple(self._files)
+        return Exported(job.name, self._directory, files, session.simulated, ledger, not_final, self.unplaced)
+
+
+def _export(
+    database: Path,
+    directory: Path,
+    session_number: int | None,
+    job_name: str | None,
+    write: Callable[[sqlite3.Connection, _Output], None],
+) -> list[Exported]:
+    exported = []
+    with open_reader(database) as connection:
+        session = find_session(connection, session_number)
+        require_records(connection, session.session)
+        for job in jobs_of(connection, session.session, job_name):
+            target = directory / Path(job.name).name if job_name is None else directory
+            output = _Output(connection, Scope(session, job), target)
+            write(connection, output)
+            exported.append(output.finish())
+    return exported
+
+
+def _write_layers(
+    connection: sqlite3.Connection, selection: Selection, output: _Output, options: SummaryOptions
+) -> None:
+    make_tables = mean_tables if options.aggregate else inference_tables
+    for tables in make_tables(connection, output.scope, selection):
+        row = tables.inference
+        if tables.has_aicore:
+            name = op_summary_name(row, output.scope.job.frequency_mhz, is_aggregate=options.aggregate)
+            pieces = sheet_pieces(OP_SUMMARY, tables.op_summary, options.sheet_format)
+            output.write(name, options.sheet_format, pieces)
+        if rows := tables.op_statistic():
+            name = op_statistic_name(row, is_aggregate=options.aggregate)
+            output.write(name, options.sheet_format, sheet_pieces(OP_STATISTIC, rows, options.sheet_format))
+
+
+def _write_tasks(connection: sqlite3.Connection, selection: Selection, output: _Output, origin_us: float) -> None:
+    tasks = ByPosition(selection.tasks())
+    by_group = groupby(selection.inferences(), key=attrgetter("group"))
+    for group, (_, inferences) in zip(selection.groups(), by_group, strict=True):
+        layers = layers_of(connection, group.model)
+        events = TaskEvents(group.device_id, origin_us, output.scope.job.frequency_mhz, layers)
+        process = events.process(_title(output.scope, f"NPU {group.device_id}, {group.model_name}"))
+        spans = _task_spans(events, inferences, tasks)
+        _write_trace(output, task_time_name(group), [process], spans, events, origin_us)
+
+
+def _task_spans(
+    events: TaskEvents, inferences: Iterable[InferenceRow], tasks: ByPosition[TaskRow]
+) -> Iterator[TraceEvent]:
+    for inference in inferences:
+        yield from events.of_inference(inference, tasks.at(inference.position))
+
+
+def _write_calls(connection: sqlite3.Connection, output: _Output, origin_us: float) -> None:
+    for log in call_logs(connection, output.scope):
+        events = CallEvents(origin_us, _title(output.scope, log.model_name))
+        name = acl_name(log.device_id, log.model_name, log.model_id, log.batch_num)
+        _write_trace(output, name, [], events.of_calls(calls(connection, output.scope, log.log)), events, origin_us)
+
+
+def _write_trace(
+    output: _Output,
+    name: str,
+    before: list[TraceEvent],
+    spans: Iterator[TraceEvent],
+    events: TaskEvents | CallEvents,
+    origin_us: float,
+) -> None:
+    """Write a timeline, unless nothing has a place in it."""
+    first = next(spans, None)
+    if first is not None:
+        pieces = trace_pieces(
+            chain(before, (first,), spans),
+            lambda: {**output.provenance, "origin_us": origin_us, "unplaced": events.unplaced},
+        )
+        output.write(name, "json", pieces)
+    output.unplaced += events.unplaced
+
+
+def _title(scope: Scope, text: str) -> str:
+    return f"{text} (simulated)" if scope.session.simulated else text

@@ -1,0 +1,267 @@
+"""Writing a file that is either there as a whole or not at all, and folders like it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import sqlite3
+import stat
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from profagent.errors import DiskFullError, ProfagentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+
+T = TypeVar("T")
+
+
+async def finished(task: asyncio.Task[T]) -> T:
+    """Wait for a task, also when this is cancelled meanwhile."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+async def to_the_end(function: Callable[..., T], *arguments: object) -> T:
+    """Run a function on a thread, and let it finish."""
+    return await finished(asyncio.create_task(asyncio.to_thread(function, *arguments)))
+
+
+PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+# A link stands there, or something that is no file: nothing that this mirror made.
+_NOT_OURS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO})
+# A fifo would block in open without O_NONBLOCK; regular files do not care.
+_OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAKE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
+
+
+def stands(file: Path) -> bool:
+    """Whether anything has this name, a link that leads nowhere among it."""
+    return file.is_symlink() or file.exists()
+
+
+def opened(file: str, access: int) -> int | None:
+    """A descriptor of a regular file; None where there is none."""
+    try:
+        handle = os.open(file, access | _OPEN_FLAGS)
+    except OSError as error:
+        if error.errno in _NOT_OURS:
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    return None
+
+
+def required(file: str) -> int:
+    """A descriptor to read a regular file; OSError where there is none."""
+    handle = opened(file, os.O_RDONLY)
+    if handle is None:
+        raise FileNotFoundError(errno.ENOENT, "it is no regular file", file)
+    return handle
+
+
+def content(file: str, size: int | None, start: int = 0) -> bytes | None:
+    """At most `size` bytes of a regular file from `start` on, or all; None where there is none."""
+    handle = opened(file, os.O_RDONLY)
+    if handle is None:
+        return None
+    try:
+        return pread(handle, os.fstat(handle).st_size if size is None else size, start)
+    finally:
+        os.close(handle)
+
+
+def pread(handle: int, size: int, start: int = 0) -> bytes:
+    """`size` bytes of a file from `start` on, or all that there are."""
+    left = max(0, min(size, os.fstat(handle).st_size - start))
+    blocks, at = [], start
+    while left and (block := os.pread(handle, left, at)):
+        blocks.append(block)
+        at += len(block)
+        left -= len(block)
+    return b"".join(blocks)
+
+
+def make_anew(file: str) -> int:
+    """The descriptor of an empty file, whatever stood in its place."""
+    try:
+        return os.open(file, _MAKE_FLAGS, PRIVATE_FILE)
+    except FileNotFoundError:
+        make_private_folder(Path(file).parent)
+    except FileExistsError:
+        Path(file).unlink()
+    return os.open(file, _MAKE_FLAGS, PRIVATE_FILE)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for their owner alone; what is there stays as it is."""
+    try:
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    except FileNotFoundError:
+        make_private_folder(folder.parent)
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+
+
+def move(arrived: str, file: str) -> None:
+    """Let a file take the place of another, in a folder that is made where there is none."""
+    try:
+        os.rename(arrived, file)  # noqa: PTH104 - a Path for each file would cost more
+    except FileNotFoundError:
+        make_private_folder(Path(file).parent)
+        Path(arrived).rename(file)
+
+
+def write_all(handle: int, offset: int, data: bytes) -> None:
+    """Write all of `data` at `offset`."""
+    written = 0
+    while written < len(data):
+        written += os.pwrite(handle, data[written:], offset + written)
+
+
+# A batch in the mirror, its rows, and the database's log of both.
+ROOM_BYTES = 8 << 20
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PRIMARY_CODE = 0xFF
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk, or a quota, takes no more."""
+    return error.errno in _FULL
+
+
+def is_full_database(error: sqlite3.Error, directory: Path) -> bool:
+    """Whether SQLite means a full disk; a quota that is used up it calls an I/O error."""
+    # Errors of Python's own have no code.
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    return code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not has_room(directory))
+
+
+def disk_full(place: Path) -> DiskFullError:
+    """The error for the full file system that `place` is on, or would be."""
+    mounted = next(above for above in (place.absolute(), *place.absolute().parents) if above.is_mount())
+    found = os.statvfs(mounted)
+    free = found.f_bavail * found.f_frsize
+    return DiskFullError(
+        f"the disk at {mounted} is full: {free / 1e6:,.1f} MB are free",
+        hint=f"make room, {ROOM_BYTES / 1e6:.0f} MB at least; what was committed is safe, and the next capture goes on",
+    )
+
+
+def has_room(directory: Path) -> bool:
+    """Whether a batch can be written; asks by taking the space and giving it back, so that a quota has its say."""
+    try:
+        with tempfile.TemporaryFile(dir=directory) as file:
+            os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
+    except OSError as error:
+        # Whatever else is wrong, the next write tells.
+        return not is_full(error)
+    return True
+
+
+WRITE_BYTES = 1 << 18
+OWNER_ONLY = 0o700
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory and its parents, for their owner alone; ProfagentError when that is not possible."""
+    try:
+        make_private_folder(directory)
+    except OSError as error:
+        raise _not_written(directory, error) from error
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Hold off others that change a directory's files and ask for this, too; they are waited for. ProfagentError."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _not_written(directory, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(target: Path, pieces: Iterable[bytes], *, durably: bool = False) -> None:
+    """Write the pieces beside `target` and rename; the old file stays on any error. Raises ProfagentError.
+
+    `durably`: once this has returned, the new file is there after a loss of power, too.
+    """
+    temporary = target.parent / f".{secrets.token_hex(8)}.part"
+    try:
+        try:
+            with temporary.open("xb", buffering=WRITE_BYTES) as file:
+                file.writelines(pieces)
+                if durably:
+                    file.flush()
+                    os.fsync(file.fileno())
+            temporary.replace(target)
+            if durably:
+                _sync_directory(target.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise _not_written(target, error) from error
+
+
+def write_folder_atomically(target: Path, files: Mapping[str, bytes]) -> None:
+    """Make a folder for its owner alone (0700, files 0600) with all its files, durably, or none at all. ProfagentError.
+
+    Names may have one folder before them. A folder that is there already, and not empty, stays as it is.
+    """
+    temporary = target.parent / f".{secrets.token_hex(8)}.part"
+    try:
+        target.parent.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+        temporary.mkdir(mode=OWNER_ONLY)
+        try:
+            for name, content in files.items():
+                (temporary / name).parent.mkdir(mode=OWNER_ONLY, exist_ok=True)
+                _write_durably(temporary / name, content)
+            for folder in {(temporary / name).parent for name in files} | {temporary}:
+                _sync_directory(folder)
+            temporary.replace(target)
+            _sync_directory(target.parent)
+        except BaseException:
+            shutil.rmtree(temporary)
+            raise
+    except OSError as error:
+        raise _not_written(target, error) from error
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    path.touch(mode=OWNER_ONLY & 0o666, exist_ok=False)
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the names in it durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _not_written(target: Path, error: OSError) -> ProfagentError:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    shown = os.fsencode(target).decode("utf-8", "backslashreplace")
+    return ProfagentError(f"cannot write {shown}: {reason}", hint="check the permissions and the free space there")

@@ -1,0 +1,1 @@
+"""JOB directories taken in: into their own database, or a workspace."""

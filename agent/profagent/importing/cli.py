@@ -1,0 +1,104 @@
+"""`profagent import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.provenance import ledger_lines
+from profagent.cli.running import run_to_the_end, run_until_stopped, tell
+from profagent.errors import IncompleteError, UsageError
+from profagent.importing.importing import import_job
+from profagent.importing.job_folder import write_log
+from profagent.importing.targets import tell_unrecorded
+from profagent.importing.workspace_import import NO_BOARD, WorkspaceImport, import_into
+from profagent.link.boards_file import BoardsFile
+from profagent.record.cli import summary_lines
+from profagent.record.told import read_acl_json
+from profagent.store.database import FILE_NAME
+from profagent.store.queries import open_reader
+from profagent.store.summaries import session_summary
+from profagent.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from profagent.link.messages import Profiling
+    from profagent.store.counter_maps import CounterMaps
+
+# An import's database holds this one session.
+SESSION = 1
+
+
+@click.command("import")
+@options.job_directory
+@click.option(
+    "--workspace",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Copy the JOB into this workspace as a session, in place of the JOB's own database.",
+)
+@click.option(
+    "--board", metavar="BOARD", help="With --workspace: the board that the JOB was copied from; a name or an identity."
+)
+@options.counter_map
+@options.acl_json
+@options.as_json
+def command(
+    *,
+    directory: Path,
+    workspace: Path | None,
+    board: str | None,
+    maps: CounterMaps,
+    acl_json: Path | None,
+    as_json: bool,
+) -> int:
+    """Import a JOB directory into the database in its sqlite/ folder, made anew each time.
+
+    With --workspace it is copied into that workspace and becomes what `record` would have made of it; what is there
+    already is not copied again. Exit code 4: records that existed are missing; the summary says which. Exit code 1 also
+    where there is no record at all: it says why.
+
+    Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
+    """
+    told = None if acl_json is None else read_acl_json(acl_json)
+    if workspace is None:
+        if board is not None:
+            raise UsageError("--board goes with --workspace", hint="name the workspace to import into")
+        return _into_the_job(directory, maps, told, as_json=as_json)
+    wanted = WorkspaceImport(directory, Workspace(workspace), identity_of(board), maps, told)
+    summary = run_until_stopped(lambda stop: import_into(wanted, stop))
+    click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
+    return _exit_code(summary, workspace / FILE_NAME)
+
+
+def identity_of(board: str | None) -> str:
+    """The identity of a board that has a name and one; else what was given is an identity."""
+    if board is None:
+        return NO_BOARD
+    entry = BoardsFile().entries().get(board)
+    return entry.uuid if entry is not None and entry.uuid else board
+
+
+def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | None, *, as_json: bool) -> int:
+    imported = run_to_the_end(lambda: import_job(directory, maps, told=told, tell=tell))
+    with open_reader(imported.database) as connection:
+        summary = session_summary(connection, SESSION)
+    lines = ledger_lines(summary["ledger"])
+    write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s", *lines])
+    if as_json:
+        click.echo(msgspec.json.encode({**summary, "database": str(imported.database)}))
+    else:
+        records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
+        mark = " [simulated]" if imported.simulated else ""
+        click.echo(f"imported {imported.files} files{mark}: {records}\n  database: {imported.database}")
+        for line in (*lines, *summary["implausible"]):
+            tell(f"  {line}")
+    return _exit_code(summary, imported.database)
+
+
+def _exit_code(summary: dict[str, Any], database: Path) -> int:
+    empty = tell_unrecorded(database, summary["session"])
+    return empty if summary["complete"] else IncompleteError.exit_code

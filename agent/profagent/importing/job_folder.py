@@ -1,0 +1,221 @@
+"""Our own folders in a JOB directory: its database, made by one command at a time, its exports and its log.
+
+A JOB may be somebody else's work: no symbolic link in it is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import secrets
+import time
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from profagent import __version__
+from profagent.errors import StoreError
+from profagent.files import PRIVATE_FILE, disk_full, is_full
+from profagent.ingest.local import require_job
+from profagent.store.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.database import FILE_NAME, SCHEMA_VERSION, schema_version
+from profagent.store.queries import find_session, open_reader
+from profagent.store.sessions import MapUsed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from pathlib import Path
+
+DATABASE_FOLDER = "sqlite"
+LOCK_FILE = "lock"
+DRAFT_SUFFIX = ".new"
+LOG_FILE = "profagent.log"
+# A large JOB takes minutes to import.
+LONGEST_WAIT_S = 600.0
+LOOK_EACH_S = 0.1
+_NOT_WRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+def job_database(directory: Path) -> Path:
+    """The database of a JOB directory's own; StoreError where a link stands in its place."""
+    database = directory / DATABASE_FOLDER / FILE_NAME
+    for path in (database.parent, database):
+        _refuse_link(path)
+    return database
+
+
+def own_folder(directory: Path, name: str) -> Path:
+    """A folder of ours in a JOB directory, made where it is missing. StoreError, also where a link stands there."""
+    folder = directory / name
+    _refuse_link(folder)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise _not_written(folder, error) from error
+    return folder
+
+
+@asynccontextmanager
+async def alone_in_job(directory: Path, tell: Callable[[str], None]) -> AsyncIterator[None]:
+    """Be the only one that makes the JOB's database; another is waited for, and that is told. StoreError.
+
+    Raises UsageError where it is no JOB: nothing is made in it.
+    """
+    await asyncio.to_thread(require_job, directory)
+    file = own_folder(directory, DATABASE_FOLDER) / LOCK_FILE
+    try:
+        handle = _opened(file, os.O_RDWR)
+    except OSError as error:
+        raise _not_written(file, error) from error
+    try:
+        await _lock(handle, directory, tell)
+        yield
+    finally:
+        os.close(handle)
+
+
+@asynccontextmanager
+async def new_database(directory: Path, made_ns: int | None = None) -> AsyncIterator[Path]:
+    """A file that takes the place of the JOB's database when the context ends without an error.
+
+    The caller is alone in the JOB. The database is as old as `made_ns`, or else as the beginning: files that change
+    meanwhile are newer.
+    """
+    database = job_database(directory)
+    draft = database.with_name(f"{FILE_NAME}.{secrets.token_hex(8)}{DRAFT_SUFFIX}")
+    try:
+        for stale in database.parent.glob(f"*{DRAFT_SUFFIX}"):
+            stale.unlink()
+        os.close(_opened(draft, os.O_RDWR | os.O_EXCL))
+        begun_ns = draft.stat().st_mtime_ns if made_ns is None else made_ns
+        try:
+            yield draft
+            await asyncio.to_thread(sync, draft)
+            os.utime(draft, ns=(begun_ns, begun_ns))
+            draft.replace(database)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise _not_written(database, error) from error
+
+
+def sync(file: Path) -> None:
+    """Make a file's content durable."""
+    handle = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def fresh_database(directory: Path, maps: CounterMaps = BUILT_IN) -> Path | None:
+    """The JOB's database; None when it is missing, of another version, or older than a file of the JOB.
+
+    A map that is named, or one that was found since it was made without, or has changed, is a reason as well.
+    """
+    database = job_database(directory)
+    is_fresh = maps.named is None and _is_fresh(directory, database) and not _gained_map(database, maps)
+    return database if is_fresh else None
+
+
+async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, tell: Callable[[str], None]) -> Path:
+    """The JOB's database; imported first when none is fresh."""
+    database = fresh_database(directory, maps)
+    if database is not None:
+        return database
+    from profagent.importing.importing import import_alone  # noqa: PLC0415 - verbs that only read start faster
+
+    async with alone_in_job(directory, tell):
+        # Whoever was waited for has made it.
+        database = fresh_database(directory, maps)
+        if database is None:
+            tell(f"importing {directory}")
+            imported = await import_alone(directory, maps)
+            write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s"])
+            database = imported.database
+    return database
+
+
+def write_log(directory: Path, lines: Iterable[str]) -> None:
+    """Add lines to the JOB's log; StoreError when that cannot be written."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    file = own_folder(directory, "log") / LOG_FILE
+    try:
+        with open(_opened(file, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as log:
+            log.writelines(f"{now} profagent {__version__} {line}\n" for line in lines)
+    except OSError as error:
+        raise _not_written(file, error) from error
+
+
+async def _lock(handle: int, directory: Path, tell: Callable[[str], None]) -> None:
+    until = time.monotonic() + LONGEST_WAIT_S
+    is_told = False
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise StoreError(
+                    f"another profagent still imports {directory}", hint="wait until it has ended, and call this again"
+                ) from error
+        except OSError as error:
+            raise _not_written(directory / DATABASE_FOLDER / LOCK_FILE, error) from error
+        else:
+            return
+        if not is_told:
+            tell(f"another profagent imports {directory}: waiting for it")
+            is_told = True
+        await asyncio.sleep(LOOK_EACH_S)
+
+
+def _opened(file: Path, flags: int) -> int:
+    """A descriptor of a file, made where it is missing; no link is followed, and a fifo does not block."""
+    _refuse_link(file)
+    return os.open(file, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE_FILE)
+
+
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise StoreError(
+            f"{path} is a symbolic link, and none is followed in a JOB directory",
+            hint="remove the link, which the board's runtime did not make, and call this again",
+        )
+
+
+def _not_written(path: Path, error: OSError) -> StoreError:
+    if is_full(error):
+        return disk_full(path.parent)
+    hint = "check the permissions and the free space of the JOB"
+    if error.errno in _NOT_WRITABLE:
+        hint = (
+            "`profagent import -dir JOB --workspace DIR` copies it to where you may write; then name its session in"
+            " place of the JOB"
+        )
+    return StoreError(f"cannot write {path}: {error.strerror}", hint=hint)
+
+
+def _is_fresh(directory: Path, database: Path) -> bool:
+    try:
+        made_ns = database.stat().st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if schema_version(database) != SCHEMA_VERSION:
+        return False
+    return all(changed_ns < made_ns for changed_ns in _changes_ns(directory))
+
+
+def _gained_map(database: Path, maps: CounterMaps) -> bool:
+    with open_reader(database) as connection:
+        session = find_session(connection)
+    found = MapUsed.of(maps.would_be(simulated=session.simulated, sdk=session.sdk_version))
+    return session.counter_map in (None, found.name) and session.counter_map_digest != found.digest
+
+
+def _changes_ns(directory: Path) -> Iterable[int]:
+    for folder in (directory, directory / "data"):
+        if not folder.is_dir():
+            continue
+        with os.scandir(folder) as entries:
+            yield from (entry.stat().st_mtime_ns for entry in entries if entry.is_file())

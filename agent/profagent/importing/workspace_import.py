@@ -1,0 +1,144 @@
+"""`import --workspace`: a copied JOB into a workspace, as if its board had been recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from profagent.errors import ProfagentError, UsageError
+from profagent.formats.names import is_job_name
+from profagent.ingest.local import list_job
+from profagent.ingest.local_stream import LocalStream
+from profagent.link.messages import PROTOCOL, Board, Chunk, Clocks
+from profagent.record.recording import Recording
+from profagent.record.recording_options import RecordingOptions
+from profagent.store.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from profagent.ingest.commit import Step
+    from profagent.ingest.local import JobListing
+    from profagent.link.messages import Acknowledgement, Holding, Profiling
+    from profagent.link.session import FollowedLog, Happened
+    from profagent.store.workspace import Workspace
+
+NO_BOARD = "import"
+# What profagentd takes as an identity, and what `record` calls a board that has none.
+_IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}|address \S{1,255}")
+LOGS_PER_PAGE = 1_000
+BATCH_BYTES = 4 << 20
+BATCH_EVENTS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceImport:
+    """What to import, and as whose. `board` is the identity of the board that the JOB was copied from.
+
+    `told` is what the JOB's program was told to record.
+    """
+
+    directory: Path
+    workspace: Workspace
+    board: str = NO_BOARD
+    maps: CounterMaps = BUILT_IN
+    told: Profiling | None = None
+
+
+async def import_into(
+    options: WorkspaceImport, stop: asyncio.Event, *, reached: Callable[[Step], None] | None = None
+) -> dict[str, Any]:
+    """Copy a JOB into the workspace's mirror and database; returns the session's summary.
+
+    What is there already is compared and not written again; one that was interrupted goes on. `reached` is called after
+    each step of the commit rule. Raises UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
+    """
+    if not _IDENTITY.fullmatch(options.board):
+        raise UsageError(
+            f"{options.board!r} is no board's identity",
+            hint="write 1 to 64 of A-Z a-z 0-9 _ -, as `profagent sessions` shows it",
+        )
+    directory = options.directory.resolve()
+    if not is_job_name(directory.name):
+        raise UsageError(
+            f"{directory.name} is no JOB's name", hint="name a directory that is called JOB and 29 letters"
+        )
+    if directory.is_relative_to(options.workspace.root.resolve() / "mirror"):
+        # Each file would be replaced while it is read.
+        raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
+    listing = await asyncio.to_thread(list_job, directory)
+    with options.workspace.locked():
+        async with Store(options.workspace.database) as store:
+            chosen = RecordingOptions(
+                lambda: time.time_ns() // 1000, source="import", maps=options.maps, job=directory.name
+            )
+            recording = Recording(options.workspace, store, chosen, reached=reached)
+            await recording.begin(_board(options.board, listing), str(directory))
+            recording.know_job(directory.name, str(directory), options.told)
+            await _copy(recording, LocalStream(directory, listing), stop)
+            await _finish(recording, directory.name)
+            summary = await recording.session.summary()
+    return {**summary, "database": str(options.workspace.database), "mirror": str(recording.mirror)}
+
+
+async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event) -> None:
+    await recording.take(list(stream.odd()), _unheard)
+    for start in range(0, len(stream.logs), LOGS_PER_PAGE):
+        logs = {log.handle: log for log in stream.logs[start : start + LOGS_PER_PAGE]}
+        batches = _batches(stream, logs, await recording.holdings([*logs.values()]))
+        while batch := await asyncio.to_thread(next, batches, None):
+            await recording.take(batch, _unheard)
+            if stop.is_set():
+                raise ProfagentError("the import was stopped", hint="run it again: it goes on where it was")
+
+
+async def _finish(recording: Recording, job: str) -> None:
+    refused = recording.refused.get(job)
+    if refused is None:
+        state = "finished" if await recording.session.has_finished(job) else "quiet"
+        await recording.change_state(job, state, caught_up=True)
+    await recording.end()
+    if refused is not None:
+        raise refused
+
+
+def _batches(
+    stream: LocalStream, logs: dict[int, FollowedLog], holdings: Sequence[Holding]
+) -> Iterator[list[Happened]]:
+    """Events of several logs together, of none that is not wanted."""
+    batch: list[Happened] = []
+    size = 0
+    for holding in holdings:
+        for happened in () if holding.skip else stream.events(logs[holding.handle], holding):
+            batch.append(happened)
+            size += len(happened.event.data) if isinstance(happened.event, Chunk) else 0
+            if size >= BATCH_BYTES or len(batch) >= BATCH_EVENTS:
+                yield batch
+                batch, size = [], 0
+    if batch:
+        yield batch
+
+
+async def _unheard(_: Sequence[Acknowledgement]) -> None:
+    """There is no board to acknowledge to."""
+
+
+def _board(identity: str, listing: JobListing) -> Board:
+    return Board(
+        identity=identity,
+        hostname="",
+        boot_id="",
+        model="",
+        daemon_version="",
+        protocol=PROTOCOL,
+        simulated=listing.is_simulated,
+        sdk_version="",
+        roots=(),
+        quiet_after_us=0,
+        clocks=Clocks(0, 0),
+    )

@@ -1,0 +1,197 @@
+"""`profagent keys`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.table import Column, table_lines
+from profagent.keys.keys import DAYS, Entry, Keys, Made
+from profagent.link.certificate import ROLES, VIEWER, Certificate
+from profagent.link.credentials import REVOKED, default_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TITLES = ("kind", "name", "role", "until", "state", "fingerprint (SHA-256)", "addresses")
+COLUMNS = tuple(Column(title) for title in TITLES)
+MOST_DAYS = 20 * 365
+
+
+def keys_folder(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--keys DIR`."""
+    return click.option(
+        "--keys",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="The workshop's folder; ~/.config/profagent/keys unless given.",
+    )(function)
+
+
+def days(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--days N`."""
+    return click.option(
+        "--days",
+        type=click.IntRange(1, MOST_DAYS),
+        default=DAYS,
+        show_default=True,
+        metavar="N",
+        help="How long it is valid from now on (it is so since 1970, for boards that wake there).",
+    )(function)
+
+
+@click.group("keys")
+def command() -> None:
+    """Make, hand out and revoke the keys with which boards and hosts know each other.
+
+    Example: profagent keys init; profagent keys issue board euler --address 192.168.1.20
+    """
+
+
+@command.command("init")
+@keys_folder
+@click.option(
+    "--name", default="", metavar="NAME", help="What the workshop is called; by this host's name if not given."
+)
+@days
+def init(*, keys: Path | None, name: str, days: int) -> None:
+    """Make a workshop: its authority, and an operator's certificate for this host. Nothing is overwritten.
+
+    Example: profagent keys init --name lab-3
+    """
+    made = _keys(keys).init(name, days)
+    click.echo(
+        f"made the workshop {made.certificate.issuer} in {made.folder}; keep its ca.key secret, and a copy of it"
+    )
+    click.echo(_sentence(made.certificate))
+    click.echo("next: profagent keys issue board NAME --address IP")
+
+
+@command.group("issue")
+def issue() -> None:
+    """Issue a certificate to a board, or to another host.
+
+    Example: profagent keys issue host ci --role viewer
+    """
+
+
+@issue.command("board")
+@click.argument("name")
+@click.option(
+    "--address", "addresses", multiple=True, metavar="IP|NAME", help="What hosts call it by; may be repeated."
+)
+@click.option("--identity", default="", metavar="UUID", help="The board's own; hosts refuse any other with these keys.")
+@keys_folder
+@days
+@options.as_json
+def board(*, name: str, addresses: tuple[str, ...], identity: str, keys: Path | None, days: int, as_json: bool) -> None:
+    """Issue a board's certificate: a folder to copy to it.
+
+    Example: profagent keys issue board euler --address 192.168.1.20 --address euler.local
+    """
+    made = _keys(keys).issue_board(name, addresses, days, identity)
+    _show_made(
+        made,
+        "copy that folder to the board, and start there: profagentd --listen 0.0.0.0:50151 --tls-cert board.pem"
+        " --tls-key board.key --tls-ca ca.pem --tls-revoked revoked.txt …",
+        as_json=as_json,
+    )
+
+
+@issue.command("host")
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), default=VIEWER, show_default=True, help="What it may do on boards.")
+@keys_folder
+@days
+@options.as_json
+def host(*, name: str, role: str, keys: Path | None, days: int, as_json: bool) -> None:
+    """Issue another host's certificate: a folder to copy to it.
+
+    Example: profagent keys issue host nightly --role operator
+    """
+    made = _keys(keys).issue_host(name, role, days)
+    _show_made(made, "copy that folder to the host, as ~/.config/profagent/keys of whoever uses it", as_json=as_json)
+
+
+@command.command("list")
+@keys_folder
+@options.as_json
+def list_(*, keys: Path | None, as_json: bool) -> None:
+    """List the workshop's certificates, and which are revoked or have expired.
+
+    Example: profagent keys list --json
+    """
+    entries = _keys(keys).entries()
+    if as_json:
+        click.echo(msgspec.json.encode([_fields(entry) for entry in entries]))
+        return
+    for line in table_lines(COLUMNS, [_row(entry) for entry in entries]):
+        click.echo(line)
+
+
+@command.command("revoke")
+@click.argument("what", metavar="NAME|FINGERPRINT")
+@keys_folder
+def revoke(*, what: str, keys: Path | None) -> None:
+    """Revoke a board's or a host's certificate. It holds on this host at once, on a board when it has the new list.
+
+    Example: profagent keys revoke ci
+    """
+    workshop = _keys(keys)
+    for certificate in workshop.revoke(what):
+        click.echo(f"revoked: {_sentence(certificate)}")
+    click.echo(
+        f"now copy {workshop.folder / REVOKED} to each board's tls_revoked (read again within seconds), and to hosts"
+    )
+
+
+def _keys(folder: Path | None) -> Keys:
+    return Keys(folder or default_keys())
+
+
+def _sentence(certificate: Certificate) -> str:
+    role = f", {certificate.role}" if certificate.role else ""
+    return (
+        f"{certificate.kind} {certificate.name}{role}, until {certificate.until:%Y-%m-%d}, "
+        f"SHA-256 {certificate.fingerprint}"
+    )
+
+
+def _show_made(made: Made, next_step: str, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode({**_fields(Entry(made.certificate, revoked=False)), "folder": str(made.folder)}))
+        return
+    click.echo(_sentence(made.certificate))
+    click.echo(f"its folder, for its owner alone: {made.folder}")
+    click.echo(f"next: {next_step}")
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    certificate = entry.certificate
+    return {
+        "kind": certificate.kind,
+        "name": certificate.name,
+        "role": certificate.role or None,
+        "fingerprint": certificate.fingerprint,
+        "until": certificate.until.isoformat(),
+        "addresses": list(certificate.addresses),
+        "revoked": entry.revoked,
+        "expired": entry.expired,
+    }
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    certificate = entry.certificate
+    return (
+        certificate.kind,
+        certificate.name,
+        certificate.role,
+        f"{certificate.until:%Y-%m-%d}",
+        "revoked" if entry.revoked else "expired" if entry.expired else "valid",
+        certificate.fingerprint,
+        " ".join(certificate.addresses),
+    )

@@ -1,0 +1,351 @@
+"""`keys`: a workshop's folder of keys: its own authority, what it issued, and the list of what it revoked.
+
+ca.pem ca.key            the authority
+host.pem host.key        this host's own certificate
+revoked.txt              fingerprints that are no longer trusted
+certificates/            every certificate that was issued
+boards/NAME hosts/NAME   what is copied to a board, or to another host, whole
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import secrets
+import shutil
+import socket
+import stat
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from profagent.errors import UsageError
+from profagent.files import alone_in, write_atomically, write_folder_atomically
+from profagent.link.certificate import IDENTITY_URI, ROLE_URI, ROLES, Certificate
+from profagent.link.credentials import CA, CERT, KEY, OTHERS, REVOKED
+from profagent.link.revocation import plain_fingerprint, revoked_fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+# Boards without a battery wake up here.
+SINCE = datetime(1970, 1, 1, tzinfo=UTC)
+WORKSHOP_DAYS = 20 * 365
+_HOST_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A new certificate, and its key without a passphrase, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+def new_workshop(name: str, now: datetime) -> Issued:
+    """An authority of its own."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _name(name)
+    builder = _builder(subject, subject, key.public_key(), now + timedelta(days=WORKSHOP_DAYS))
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
+    return _issued(builder, key, key)
+
+
+def issue_board(
+    authority: Issued, name: str, addresses: tuple[str, ...], *, days: int, now: datetime, identity: str = ""
+) -> Issued:
+    """A certificate for a daemon that is reached by these IP addresses and host names. Raises UsageError.
+
+    With an identity, no board of another one can have it.
+    """
+    alternatives = [alternative_name(each) for each in addresses]
+    if identity:
+        alternatives.append(x509.UniformResourceIdentifier(IDENTITY_URI + quote(identity, safe="")))
+    return _issue(authority, name, alternatives, days, now, is_board=True)
+
+
+def issue_host(authority: Issued, name: str, role: str, *, days: int, now: datetime) -> Issued:
+    """A certificate for a host with a role. Raises UsageError."""
+    return _issue(authority, name, [x509.UniformResourceIdentifier(ROLE_URI + role)], days, now, is_board=False)
+
+
+def alternative_name(address: str) -> x509.GeneralName:
+    """An IP address, or a host name, as certificates have them. Raises UsageError."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(address.strip("[]")))
+    except ValueError:
+        if not _HOST_NAME.fullmatch(address):
+            raise UsageError(
+                f"{address!r} is neither an IP address nor a host name", hint="leave ports and wildcards out"
+            ) from None
+        return x509.DNSName(address)
+
+
+def _issue(
+    authority: Issued, name: str, alternatives: list[x509.GeneralName], days: int, now: datetime, *, is_board: bool
+) -> Issued:
+    issuer = x509.load_pem_x509_certificate(authority.certificate)
+    issuer_key = serialization.load_pem_private_key(authority.key, password=None)
+    assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    purpose = ExtendedKeyUsageOID.SERVER_AUTH if is_board else ExtendedKeyUsageOID.CLIENT_AUTH
+    until = min(now + timedelta(days=days), issuer.not_valid_after_utc)
+    builder = _builder(_name(name), issuer.subject, key.public_key(), until)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+    builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    return _issued(builder.add_extension(signer, critical=False), key, issuer_key)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(SINCE)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _issued(
+    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
+) -> Issued:
+    pem = serialization.Encoding.PEM
+    return Issued(
+        builder.sign(signer, hashes.SHA256()).public_bytes(pem),
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+CA_KEY = "ca.key"
+BOARD_CERT, BOARD_KEY = "board.pem", "board.key"
+OPERATOR = ROLES[-1]
+# How long a board's or a host's certificate holds unless it is told otherwise.
+DAYS = 730
+SHORTEST_PREFIX = 8
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_LIST_HEAD = (
+    "# Certificates that are no longer trusted: SHA-256 of the DER, then a remark. Written by profagent keys.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A certificate of the workshop, and whether it is revoked, or its time is over."""
+
+    certificate: Certificate
+    revoked: bool
+    expired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A certificate that was issued, and the folder to copy."""
+
+    certificate: Certificate
+    folder: Path
+
+
+class Keys:
+    """The folder of a workshop."""
+
+    def __init__(self, folder: Path, now: datetime | None = None) -> None:
+        """`now` is the time from which validity counts; None: this host's clock."""
+        self.folder = folder
+        self._now = now or datetime.now(UTC)
+
+    def init(self, name: str = "", days: int = DAYS) -> Made:
+        """Make the folder, with an authority and an operator's certificate for this host. Raises UsageError."""
+        if self.folder.is_dir() and any(self.folder.iterdir()):
+            raise UsageError(
+                f"{self.folder} holds keys already", hint="nothing is overwritten: name another folder with --keys DIR"
+            )
+        host = _plain(socket.gethostname())
+        authority = new_workshop(_checked(name) if name else f"profagent-{host}"[:63], self._now)
+        own = issue_host(authority, host, OPERATOR, days=days, now=self._now)
+        certificate = Certificate.read(own.certificate, CERT)
+        files = {CA: authority.certificate, CA_KEY: authority.key, CERT: own.certificate, KEY: own.key}
+        record = {_record(certificate): own.certificate, REVOKED: _LIST_HEAD.encode()}
+        write_folder_atomically(self.folder, {**files, **record})
+        return Made(certificate, self.folder)
+
+    def issue_board(self, name: str, addresses: tuple[str, ...], days: int = DAYS, identity: str = "") -> Made:
+        """A board's certificate, for the one with this identity alone if it is given. Raises UsageError."""
+        if not addresses:
+            raise UsageError("a board's certificate needs an address", hint="--address for each that hosts call it by")
+        authority = self._authority()
+        issued = issue_board(authority, _checked(name), addresses, days=days, now=self._now, identity=identity)
+        return self._hand_out("board", name, issued, {BOARD_CERT: issued.certificate, BOARD_KEY: issued.key})
+
+    def issue_host(self, name: str, role: str, days: int = DAYS) -> Made:
+        """Another host's certificate. Raises UsageError."""
+        issued = issue_host(self._authority(), _checked(name), role, days=days, now=self._now)
+        return self._hand_out("host", name, issued, {CERT: issued.certificate, KEY: issued.key})
+
+    def entries(self) -> list[Entry]:
+        """The authority, and what it issued, by kind and name. Raises UsageError."""
+        self._need_workshop()
+        revoked = self._revoked()
+        files = [self.folder / CA, *sorted((self.folder / "certificates").glob("*.pem"))]
+        found = [Certificate.read(_content(file), file) for file in files]
+        order = ("workshop", "board", "host", "unknown")
+        found.sort(key=lambda each: (order.index(each.kind), each.name, each.until))
+        return [Entry(each, each.fingerprint in revoked, each.until < self._now) for each in found]
+
+    def takes(self, certificate: Certificate) -> bool:
+        """Whether it is the workshop's, holds now, and is not revoked. Raises UsageError."""
+        authority = Certificate.read(_content(self.folder / CA), CA)
+        is_known = certificate.is_issued_by(authority) and certificate.fingerprint not in self._revoked()
+        return is_known and self._now < certificate.until
+
+    def revoke(self, what: str) -> list[Certificate]:
+        """Revoke by name or fingerprint; the certificates that are so now. Raises UsageError."""
+        with self._locked():
+            chosen = self._chosen(what)
+            day = f"{self._now:%Y-%m-%d}"
+            lines = [f"{each.fingerprint}  # {each.kind} {each.name}, {day}\n" for each in chosen]
+            text = _content(self.folder / REVOKED).decode() + "".join(lines)
+            handed_out = (file for kind in ("boards", "hosts") for file in self.folder.glob(f"{kind}/*/{REVOKED}"))
+            for file in (self.folder / REVOKED, *handed_out):
+                write_atomically(file, [text.encode()], durably=True)
+        return chosen
+
+    def _chosen(self, what: str) -> list[Certificate]:
+        issued = [entry for entry in self.entries() if entry.certificate.kind != "workshop"]
+        prefix = plain_fingerprint(what)
+        is_prefix = len(prefix) >= SHORTEST_PREFIX
+        found = [
+            entry
+            for entry in issued
+            if entry.certificate.name == what or (is_prefix and entry.certificate.fingerprint.startswith(prefix))
+        ]
+        fresh = [entry.certificate for entry in found if not entry.revoked]
+        if not found:
+            raise UsageError(f"this workshop issued nothing that is called {what}", hint="see `profagent keys list`")
+        if not fresh:
+            raise UsageError(f"{what} is revoked already", hint="see `profagent keys list`")
+        if len({certificate.kind for certificate in fresh}) > 1:
+            raise UsageError(f"{what} is a board and a host", hint="name one of them by its fingerprint")
+        return fresh
+
+    def _hand_out(self, kind: str, name: str, issued: Issued, files: dict[str, bytes]) -> Made:
+        certificate = Certificate.read(issued.certificate, name)
+        folder = self.folder / f"{kind}s" / name
+        with self._locked():
+            self._check_free(kind, name)
+            write_atomically(self.folder / _record(certificate), [issued.certificate], durably=True)
+            with _replaced(folder):
+                ca, revoked = (_content(self.folder / each) for each in (CA, REVOKED))
+                write_folder_atomically(folder, {CA: ca, REVOKED: revoked, **files})
+        return Made(certificate, folder)
+
+    def _check_free(self, kind: str, name: str) -> None:
+        for entry in self.entries():
+            if (entry.certificate.kind, entry.certificate.name) == (kind, name) and not entry.revoked:
+                raise UsageError(
+                    f"{kind} {name} has a certificate, until {entry.certificate.until:%Y-%m-%d}",
+                    hint=f"`profagent keys revoke {name}` first, or take another name",
+                )
+
+    def _need_workshop(self) -> None:
+        if not (self.folder / CA).exists():
+            raise UsageError(
+                f"{self.folder} holds no keys", hint="make a workshop with `profagent keys init`, or name its --keys"
+            )
+
+    def _authority(self) -> Issued:
+        self._need_workshop()
+        certificate, key = (_content(self.folder / each) for each in (CA, CA_KEY))
+        if stat.S_IMODE((self.folder / CA_KEY).stat().st_mode) & OTHERS:
+            raise UsageError(
+                f"{self.folder / CA_KEY}: others than its owner may use this key",
+                hint=f"chmod 600 {self.folder / CA_KEY}",
+            )
+        return Issued(certificate, key)
+
+    def _revoked(self) -> frozenset[str]:
+        file = self.folder / REVOKED
+        return revoked_fingerprints(_content(file).decode("utf-8", "replace"), file)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold off others that change the folder. Raises UsageError when there is none."""
+        self._need_workshop()
+        with alone_in(self.folder):
+            yield
+
+
+@contextmanager
+def _replaced(folder: Path) -> Iterator[None]:
+    """Put a folder aside while another takes its place; it comes back when none does."""
+    aside = folder.parent / f".{secrets.token_hex(8)}.part"
+    with suppress(FileNotFoundError):
+        folder.replace(aside)
+    try:
+        yield
+    except BaseException:
+        if aside.exists():
+            aside.replace(folder)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _record(certificate: Certificate) -> str:
+    """Where the workshop keeps a certificate that it issued."""
+    return f"certificates/{certificate.fingerprint}.pem"
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name for a certificate", hint="it is 1 to 63 of A-Z a-z 0-9 . _ -")
+    return name
+
+
+def _plain(name: str) -> str:
+    """A host's name, made fit for a certificate."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-")[:48] or "host"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}",
+            hint="make a workshop with `profagent keys init`, or name its --keys",
+        ) from error

@@ -1,0 +1,1 @@
+"""Capturing a board: its mirror, and its rows."""

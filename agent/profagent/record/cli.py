@@ -1,0 +1,169 @@
+"""`profagent record`."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+import msgspec
+
+from profagent.boards.reaching import run_on_boards, via
+from profagent.cli import options
+from profagent.cli.options import duration_s
+from profagent.cli.provenance import kept_loss_line, ledger_lines, not_final_lines, sampling_lines
+from profagent.cli.running import tell
+from profagent.cli.table import printable
+from profagent.errors import UsageError
+from profagent.formats.schedule import EachNth, parse_schedule
+from profagent.record.backlog import not_copied_text
+from profagent.record.board_record import exit_code_of
+from profagent.record.record import RecordOptions, record
+from profagent.store.labels import labels_of
+from profagent.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from profagent.boards.tunnel import OverSsh
+    from profagent.formats.schedule import Keeping
+    from profagent.link.credentials import Access
+
+F = TypeVar("F", bound="Callable[..., Any]")
+_CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def _consumer(text: str) -> str:
+    if not _CONSUMER.fullmatch(text):
+        raise UsageError(f"{text!r} is no consumer's name", hint="write 1 to 64 of A-Z a-z 0-9 . _ -")
+    return text
+
+
+def _keeping(function: F) -> F:
+    """What chooses inferences, which the command is given as `keeping`."""
+
+    @click.option("--schedule", metavar="K=N,…", help="Keep these: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
+    @click.option("--every", type=click.IntRange(min=1), metavar="N", help="Keep the first inference, then each Nth.")
+    @functools.wraps(function)
+    def with_keeping(*, schedule: str | None, every: int | None, **others: Any) -> Any:
+        if schedule is not None and every is not None:
+            raise UsageError("--schedule and --every exclude each other", hint="give one of them")
+        keeping: Keeping | None = None if every is None else EachNth(every)
+        return function(keeping=keeping if schedule is None else parse_schedule(schedule), **others)
+
+    return cast("F", with_keeping)
+
+
+def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A callback that gives the command what its option's text means."""
+    return lambda _context, _option, text: None if text is None else read(text)
+
+
+@click.command("record")
+@options.boards
+@options.access
+@via
+@options.workspace
+@click.option(
+    "--for",
+    "for_s",
+    metavar="DURATION",
+    callback=_read_by(duration_s),
+    help="Stop after so long, all boards: 90s, 10m, 1h30m.",
+)
+@click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop at N or more, of each board.")
+@click.option("--until-finished", is_flag=True, help="Stop when every JOB seen is finished or quiet, on each board.")
+@click.option("--backlog", is_flag=True, help="Take JOBs that are finished already, too.")
+@click.option("--from-now", is_flag=True, help="Of a JOB that stands already, take only what begins from now on.")
+@click.option("--new", is_flag=True, help="Begin a new session even when one of this board is unfinished.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="K=V",
+    callback=_read_by(labels_of),
+    help="Label the session; may be repeated.",
+)
+@click.option(
+    "--consumer",
+    metavar="NAME",
+    callback=_read_by(_consumer),
+    help="Count deliveries on the board under this name (record-HOSTNAME).",
+)
+@_keeping
+@options.counter_map
+@options.as_json
+def command(
+    *,
+    boards: tuple[str, ...],
+    access: Access,
+    over: OverSsh | None,
+    workspace: Path | None,
+    as_json: bool,
+    **chosen: Any,
+) -> int:
+    """Capture boards into a workspace, each until an end that was named, or all until Ctrl-C.
+
+    Takes JOBs that are open or appear later. A record that was killed goes on with its session. Of several boards, one
+    that is away is waited for and holds up no other. Exit code 3: a board was never reached; 4: bytes or records that
+    existed are missing, or a JOB was not copied to its end; the summary says which.
+
+    Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
+    """
+    wanted = RecordOptions(boards, Workspace.at(workspace), **chosen)
+    summary = run_on_boards(
+        boards, access, over, lambda reached, stop: record(replace(wanted, access=reached), tell, stop)
+    )
+    is_alone = len(boards) == 1
+    if as_json:
+        click.echo(msgspec.json.encode(summary))
+    else:
+        click.echo("\n".join(summary_lines(summary) if is_alone else several_lines(summary)))
+    return exit_code_of(summary) if is_alone else int(summary["total"]["exit_code"])
+
+
+def summary_lines(summary: dict[str, Any]) -> list[str]:
+    """A session's summary for people."""
+    records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
+    ledger = ledger_lines(summary["ledger"])
+    mark = " [simulated]" if summary["simulated"] else ""
+    return [
+        f"session {summary['session']} of {summary['board']}{mark}: {_verdict(summary)}",
+        f"  JOBs:     {' '.join(summary['jobs']) or 'none'}",
+        f"  records:  {records}; {summary['bytes']} bytes",
+        f"  sampling: {'; '.join(sampling_lines(summary['sampling']))}",
+        *(f"  {_nothing_new(job)}" for job in summary["earlier"]),
+        f"  ledger:   {'; '.join(ledger) or 'empty'}",
+        *(f"  {printable(line)}" for line in not_final_lines(summary["not_final"])),
+        *(f"  {printable(kept_loss_line(loss))}" for loss in summary["kept_losses"]),
+        *(f"  {printable(line)}" for line in summary["implausible"]),
+        f"  database: {summary['database']}",
+        f"  mirror:   {summary['mirror']}",
+    ]
+
+
+def _nothing_new(job: dict[str, Any]) -> str:
+    return f"{job['job']}: nothing new: {job['inferences']:,} inferences are there from session {job['session']}"
+
+
+def several_lines(summary: dict[str, Any]) -> list[str]:
+    """The summary of several boards for people: each, and their sum."""
+    lines: list[str] = []
+    for session in summary["sessions"]:
+        lines.append(f"{session['address']}: {session['error'] or 'fine'}")
+        if session["session"] is not None:
+            lines += summary_lines({**session, "database": summary["database"]})
+    total = summary["total"]
+    records = ", ".join(f"{count} {unit}" for unit, count in total["records"].items()) or "no records"
+    reached = f"{total['reached']} of {total['boards']} boards reached"
+    return [*lines, f"total: {_verdict(total)}; {reached}; {total['jobs']} JOBs; {records}; {total['bytes']} bytes"]
+
+
+def _verdict(summary: dict[str, Any]) -> str:
+    if summary.get("not_copied"):
+        left = (not_copied_text(count, job) for job, count in summary["not_copied"].items())
+        return f"stopped early: {'; '.join(left)}"
+    return "complete" if summary["complete"] else "INCOMPLETE"

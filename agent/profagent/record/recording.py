@@ -1,0 +1,378 @@
+"""A board's stream into a workspace: what is held, and each batch through the commit rule."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
+from profagent.files import has_room, to_the_end
+from profagent.formats.names import LogKind, is_job_name, parse_log_name
+from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved
+from profagent.ingest.commit import commit
+from profagent.ingest.loss import open_removal, taken_back, unfollowed_removal, unseen_removal
+from profagent.ingest.mirror import checked_path
+from profagent.link.board_clock import clock_difference
+from profagent.link.messages import ENDED_STATES, OPEN, REMOVED, Acknowledgement, Holding
+from profagent.record.job_remarks import MOST_REMARKS, JobRemarks
+from profagent.record.mirroring import BoardMirrors
+from profagent.record.open_batch import OpenBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from profagent.ingest.changes import Change
+    from profagent.ingest.commit import Step
+    from profagent.link.channel import Channel
+    from profagent.link.messages import Board, Profiling
+    from profagent.link.session import FollowedLog, Happened
+    from profagent.record.open_batch import LeftLogs
+    from profagent.record.recording_options import RecordingOptions
+    from profagent.store.store import Store
+    from profagent.store.stored_session import HeldJob, HeldLog, StoredSession
+    from profagent.store.workspace import Workspace
+
+    Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
+
+
+class UnofferedLogs:
+    """Those of one stream, by JOB and path, with how many bytes of each are committed."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, dict[str, int]] = {}
+
+    async def offered(self, session: StoredSession, job: str, paths: Iterable[str]) -> None:
+        """The board has these."""
+        begun = await self._of(session, job)
+        for path in paths:
+            begun.pop(path, None)
+
+    async def gone(self, session: StoredSession, job: str) -> Sequence[Change]:
+        """All that the board has was offered: what the others mean, told once.
+
+        What the board itself deleted of the JOB it tells in a kept loss, which counts them.
+        """
+        gone = await self._of(session, job)
+        self._begun[job] = {}
+        changes: list[Change] = [LogRemoved(path) for path in gone]
+        if gone and not await session.was_deleted_from(job):
+            changes += [LinkLedger(path, unfollowed_removal(copied)) for path, copied in gone.items()]
+        return changes
+
+    def clear(self) -> None:
+        """Another stream begins."""
+        self._begun.clear()
+
+    async def _of(self, session: StoredSession, job: str) -> dict[str, int]:
+        if job not in self._begun:
+            self._begun[job] = await session.begun_logs(job)
+        return self._begun[job]
+
+
+class Recording:
+    """Keeps what a board sends; the sink of a capture into a workspace."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        store: Store,
+        options: RecordingOptions,
+        *,
+        reached: Callable[[Step], None] | None = None,
+    ) -> None:
+        """`reached` is called after each step of the commit rule."""
+        self._workspace = workspace
+        self._store = store
+        self._options = options
+        self._reached = reached
+        self._identity = ""
+        self._opened: BoardMirrors | None = None
+        self._names: OpenBatch | None = None
+        self._session: StoredSession | None = None
+        self._jobs = JobRemarks()
+        self._unoffered = UnofferedLogs()
+        self._begun_jobs: set[str] = set()
+        self._is_torn = False  # a batch was not committed, and may be in the mirrors
+        self._deletes = False
+        self._roots: tuple[str, ...] = ()  # where the board looks for JOBs
+
+    async def begin(self, board: Board, address: str) -> None:
+        """Begin or go on with the board's session; on a later stream, see that it is the same board."""
+        identity, self._deletes = board.identity or f"address {address}", board.deletes
+        self._roots = board.roots
+        if self._identity:
+            if identity != self._identity:
+                raise UnreachableError(
+                    f"another board answers at {address}: {identity}, not {self._identity}",
+                    hint="check the address; the capture goes on when its own board is back",
+                )
+            self._mirrors.begin_stream()
+            self._unoffered.clear()
+            if self._is_torn:
+                await self._restore()
+            return
+        options, maps = self._options, self._options.maps
+        counter_map = await asyncio.to_thread(lambda: maps.of(simulated=board.simulated, sdk=board.sdk_version))
+        start = options.session_start(board, identity, address, counter_map)
+        self._opened = BoardMirrors(self._workspace, identity, counter_map, keeping=options.keeping)
+        self._names = OpenBatch(self._workspace.open_batch(identity))
+        self._session = await self._store.begin(start)
+        self._begun_jobs = await self._session.begun_jobs()
+        await self._restore()
+        self._identity = identity
+
+    async def _restore(self) -> None:
+        """Undo what was written to the mirrors and never committed: what is gone meanwhile does not come again."""
+        left = await asyncio.to_thread(self._open_batch.left)
+        await self._tell_left(left, self._mirrors.begun)
+        aside = await asyncio.to_thread(self._mirrors.set_aside)
+        logs = [*await self.session.unfinished_logs(), *await self.session.committed_logs(aside)]
+        await to_the_end(self._mirrors.restore, logs)
+        await self._tell_left(left, self._mirrors.arrived)
+        self._is_torn = False
+
+    async def _tell_left(
+        self,
+        left: Sequence[LeftLogs],
+        meaning: Callable[[str, Sequence[str], Mapping[str, HeldLog]], Sequence[Change]],
+    ) -> None:
+        """Write what a batch that was not committed left of its logs; their JOBs go on."""
+        for job, directory, paths in left:
+            held = await self.session.held(job, paths)
+            if changes := await to_the_end(meaning, job, paths, held):
+                await self.session.apply([JobChanges(job, directory, changes, OPEN)])
+
+    @property
+    def refused(self) -> Mapping[str, UnsupportedBoardError]:
+        """JOBs that turned out to be of another SoC."""
+        return self._opened.refused if self._opened is not None else {}
+
+    def has_begun(self, job: str) -> bool:
+        """Whether the session that goes on holds a part of this JOB already."""
+        return job in self._begun_jobs
+
+    async def sample_clock(self, channel: Channel) -> None:
+        """Store the clocks' difference, where one can be told."""
+        found = await clock_difference(channel, self._options.now_us)
+        if found is not None:
+            await self.session.add_clock_sample(found.host_us, found.offset_us, found.round_trip_us)
+
+    async def has_room(self) -> bool:
+        """Whether the workspace's disk has room for a batch."""
+        return await asyncio.to_thread(has_room, self._workspace.root)
+
+    def know_job(self, name: str, directory: str, profiling: Profiling | None = None) -> None:
+        """Note where a JOB stands and what it was to record; ProtocolError for a name that no JOB has."""
+        if not is_job_name(name):
+            raise ProtocolError(f"the board names a JOB {name[:40]!r}", hint="upgrade profagentd on the board")
+        self._jobs.know(name, directory, self._options.told or profiling)
+
+    async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
+        """What is held of each announced log."""
+        wanted: dict[str, dict[str, FollowedLog]] = {}
+        answers: list[Holding] = []
+        for log in logs:
+            if log.job in self.refused:
+                answers.append(Holding(log.handle, skip=True))
+                continue
+            try:
+                path = checked_path(log.path)
+            except FormatError as error:
+                self._jobs.note(log.job, Entry("loss", "bad-path", str(error)))
+                answers.append(Holding(log.handle, skip=True))
+            else:
+                wanted.setdefault(log.job, {})[path] = log
+        for job, by_path in wanted.items():
+            await self._know_interval(job)
+            await self._unoffered.offered(self.session, job, by_path)
+            held = await self.session.held(job, list(by_path))
+            # Of a log that was only heard of, nothing is held.
+            begun = {path for path, log in held.items() if log.generation}
+            past = [path for path in by_path if path not in begun and self._is_past(job, path)]
+            answers += [Holding(by_path.pop(path).handle, skip=True) for path in past]
+            # What is held of a small file was told when its JOB's first log began.
+            new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
+            # A sample that is passed over did come: without its name it would be taken for one that did not.
+            self._jobs.add(job, [LogAnnounced(path) for path in (*past, *new)])
+            holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
+            answers += holdings
+            if lost:
+                self._jobs.add(job, lost)
+        if len(self._jobs) >= MOST_REMARKS:
+            await self.session.apply(self._jobs.take())
+        return answers
+
+    def _is_past(self, job: str, path: str) -> bool:
+        """Whether a log is from before the capture, which takes only what begins from then on."""
+        beginnings, name = self._options.beginnings, parse_log_name(path)
+        if beginnings is None or name is None or not (name.is_data or name.is_done or name.kind is LogKind.CONT):
+            return False
+        return beginnings.passes_over(job, name)
+
+    async def _know_interval(self, job: str) -> None:
+        """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""
+        if self._options.keeping is None or job in self._mirrors.intervals:
+            return
+        interval = await self.session.told_interval(job)
+        self._mirrors.intervals[job] = self._jobs.told_interval(job) if interval is None else interval
+
+    async def take(self, events: Sequence[Happened], acknowledge: Acknowledge) -> Sequence[JobChanges]:
+        """Take events through the commit rule; returns what they meant. Raises StoreError, ProtocolError."""
+        batch = _EventBatch(self, events, acknowledge)
+        try:
+            if self._reached is None:
+                changes = await commit(batch, self.session)
+            else:
+                changes = await commit(batch, self.session, reached=self._reached)
+        except BaseException:
+            # What was decoded may not have been committed: it is decoded again, from what was.
+            self._mirrors.forget()
+            self._is_torn = True
+            raise
+        return changes
+
+    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
+        """Write a JOB's state; when all of an ended one has come, note what never got complete.
+
+        Of a removed one that has not come nothing is to come any more.
+        """
+        if state == REMOVED:
+            await (self._note_removal(name) if caught_up else self._note_unfollowed(name))
+        return await self._enter(name, state, caught_up=caught_up or state == REMOVED)
+
+    async def _enter(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
+        has_ended = caught_up and state in ENDED_STATES
+        changes: list[Change] = [] if state == REMOVED else taken_back(caught_up=caught_up)
+        if caught_up and state != REMOVED and name not in self.refused:
+            changes += await self._unoffered.gone(self.session, name)
+        if has_ended:
+            unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
+            unsettled = sorted({*unsettled, *await self.session.unjudged_logs(name)})
+            changes += await to_the_end(self._mirrors.assess, name, unsettled, orphans)
+        batches = [*self._jobs.take(), JobChanges(name, self._jobs.directory(name), changes, state, caught_up)]
+        await self.session.apply(batches)
+        if has_ended:
+            await self.session.note_full_rings(name)
+            await self.session.note_samples(name)
+            await self.session.note_ticks(name)
+        return batches
+
+    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
+        """Held JOBs that the board has no longer are over; what that means is in the ledger.
+
+        Returns the changes of those that this session began.
+        """
+        batches: list[JobChanges] = []
+        ours = await self.session.begun_jobs()
+        for job in await self.session.standing_jobs():
+            if job.name not in names and self._is_looked_for(job.directory):
+                changes = await self._gone_unseen(job, is_ours=job.name in ours)
+                batches += changes if job.name in ours else ()
+        return batches
+
+    def _is_looked_for(self, directory: str) -> bool:
+        """Whether the board would tell of a JOB that stands there: a daemon may have other roots than one before."""
+        return not self._roots or any(PurePosixPath(directory).is_relative_to(root) for root in self._roots)
+
+    async def _gone_unseen(self, job: HeldJob, *, is_ours: bool) -> Sequence[JobChanges]:
+        is_known = job.caught_up and job.state in ENDED_STATES
+        if is_known and not is_ours:
+            # There is nothing to say of it, and it is none of this session's.
+            await self.session.forget_standing(job.name)
+            return []
+        self._jobs.stood_in(job.name, job.directory)
+        if not is_known:
+            unsettled = len(await self.session.unsettled_logs(job.name))
+            # What the board itself deletes had come.
+            is_whole = job.caught_up and (self._deletes or await self.session.has_finished(job.name))
+            self._jobs.note(job.name, unseen_removal(is_ours=is_ours, is_whole=is_whole, incomplete_logs=unsettled))
+        return await self._enter(job.name, REMOVED, caught_up=True)
+
+    async def _note_removal(self, name: str) -> None:
+        """A JOB was removed while it was followed: nobody knows what one that had not ended was to hold."""
+        if await self.session.state_of(name) not in ENDED_STATES and not await self.session.has_finished(name):
+            self._jobs.note(name, open_removal())
+
+    async def _note_unfollowed(self, name: str) -> None:
+        """A JOB was removed before the board heard that it is followed; one that had ended may have come before."""
+        is_whole = await self.session.state_of(name) in ENDED_STATES
+        unsettled = len(await self.session.unsettled_logs(name))
+        self._jobs.note(name, unseen_removal(is_ours=True, is_whole=is_whole, incomplete_logs=unsettled))
+
+    async def end(self) -> None:
+        """Mark the session as ended and close the mirrors' files."""
+        if self._session is not None:
+            await self._session.apply(self._jobs.take())
+            for job in self._jobs.names():
+                # Samples that came late or never are noted when a JOB ends: of an open one some are on their way.
+                await self._session.note_ticks(job)
+            await self._session.end(self._options.now_us())
+            self._mirrors.close()
+
+    async def write(self, events: Sequence[Happened]) -> tuple[list[JobChanges], list[Acknowledgement]]:
+        """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
+        by_job, reached = await to_the_end(self._take, events)
+        batches = [JobChanges(job, self._jobs.directory(job), changes) for job, changes in by_job.items()]
+        return [*self._jobs.take(), *batches], reached
+
+    def _take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
+        self._open_batch.begin(events, self._jobs.directory)
+        return self._mirrors.take(events)
+
+    async def sync(self) -> None:
+        """Make the mirrors durable."""
+        await self._workspace.synced.sync()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the board was reached."""
+        return self._session is not None
+
+    @property
+    def session(self) -> StoredSession:
+        """The session that is written."""
+        assert self._session is not None, "begin() comes first"
+        return self._session
+
+    @property
+    def mirror(self) -> Path:
+        """The folder of the board's mirrored JOBs."""
+        return self._mirrors.root
+
+    @property
+    def _mirrors(self) -> BoardMirrors:
+        assert self._opened is not None, "begin() comes first"
+        return self._opened
+
+    @property
+    def _open_batch(self) -> OpenBatch:
+        assert self._names is not None, "begin() comes first"
+        return self._names
+
+    def note(self, job: str, entry: Entry) -> None:
+        """Write an entry about a JOB with what is written next."""
+        self._jobs.note(job, entry)
+
+
+class _EventBatch:
+    """Events that arrived together, as the commit rule sees them."""
+
+    def __init__(self, recording: Recording, events: Sequence[Happened], acknowledge: Acknowledge) -> None:
+        self._recording = recording
+        self._events = events
+        self._acknowledge = acknowledge
+        self._reached: list[Acknowledgement] = []
+        self.sync = recording.sync
+
+    async def write(self) -> Sequence[JobChanges]:
+        """Put the events into the mirrors; returns what they mean."""
+        changes, self._reached = await self._recording.write(self._events)
+        return changes
+
+    async def acknowledge(self) -> None:
+        """Tell the board what is durable."""
+        if self._reached:
+            await self._acknowledge(self._reached)

@@ -1,0 +1,1 @@
+"""The sessions of a workspace: listed, named as baselines, cleared."""

@@ -1,0 +1,95 @@
+"""`profagent sessions`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.provenance import keeping_line, kept_loss_line, share_text
+from profagent.cli.table import Cell, Column, printable, table_lines
+from profagent.store.labels import condition_of, fits
+from profagent.store.queries import open_reader
+from profagent.store.summaries import all_sessions
+from profagent.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from profagent.store.labels import Condition
+
+TITLES = (
+    *("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "sampled", "losses", "notes"),
+    "labels",
+)
+SESSION_COLUMNS = tuple(Column(title) for title in TITLES)
+
+
+@click.command("sessions")
+@options.workspace
+@click.option(
+    "--where",
+    "conditions",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    callback=lambda _context, _option, texts: [condition_of(text) for text in texts],
+    help="Only those with label=KEY, label=KEY=VALUE, board=NAME, source=SOURCE, sdk=VERSION or frequency=MHZ; may be"
+    " repeated, all must hold.",
+)
+@options.as_json
+def command(*, workspace: Path | None, conditions: list[Condition], as_json: bool) -> None:
+    """List the sessions of a workspace, oldest first.
+
+    Example: profagent sessions --where label=build=1234
+    """
+    chosen = Workspace.at(workspace)
+    with open_reader(chosen.readable_database()) as connection:
+        sessions = [session for session in all_sessions(connection) if fits(session, conditions)]
+    if as_json:
+        click.echo(msgspec.json.encode(sessions))
+        return
+    if not sessions:
+        click.echo(f"no sessions {'that fit ' if conditions else ''}in {chosen.root}")
+        return
+    for line in table_lines(SESSION_COLUMNS, [session_cells(session) for session in sessions]):
+        click.echo(line)
+    for session in sessions:
+        if (kept := keeping_line(session["sampling"])) is not None:
+            click.echo(f"session {session['session']}: {kept}")
+        for loss in session["kept_losses"]:
+            click.echo(f"session {session['session']}: {printable(kept_loss_line(loss))}")
+        for line in session["implausible"]:
+            click.echo(f"session {session['session']}: {printable(line)}")
+
+
+def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
+    """A row of the list, from a session as `all_sessions` gives it."""
+    started = datetime.fromtimestamp(session["started_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    state = _state(session)
+    if session["cleared_us"] is not None:
+        state += ", figures only"
+    mark = " [simulated]" if session["simulated"] else ""
+    return (
+        session["session"],
+        (session["hostname"] or session["board"]) + mark,
+        session["source"],
+        started,
+        state,
+        session["jobs"],
+        session["inferences"],
+        share_text(session["sampling"]["sampled"], session["sampling"]["due"]),
+        session["losses"],
+        session["notes"],
+        session["labels"] or "",
+    )
+
+
+def _state(session: dict[str, Any]) -> str:
+    if session["ended_us"] is None:
+        return "unfinished"
+    if session["losses"]:
+        return "INCOMPLETE"
+    return "stopped early" if session["stopped_early"] else "complete"

@@ -1,0 +1,1 @@
+"""What takes the time, and how that went over sessions."""

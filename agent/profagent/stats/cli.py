@@ -1,0 +1,131 @@
+"""`profagent stats`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.provenance import doubt_line, likely_counters, provenance_lines
+from profagent.cli.sheets import sheet_pieces
+from profagent.cli.table import printable, table_lines
+from profagent.errors import UsageError
+from profagent.importing.targets import named_target, tell_unrecorded
+from profagent.stats.sheet import left_out_lines, sorted_rows, stats_cells, stats_columns, stats_object
+from profagent.stats.stats import StatsBy, StatsOptions, stats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from profagent.stats.rows import Row
+    from profagent.stats.stats import Stats
+    from profagent.store.counter_maps import CounterMaps
+
+BY = [name for part in get_args(StatsBy) for name in (get_args(part) or (part,))]
+
+# What of acl.json has it recorded.
+SWITCHES = {"api": "acl_api", "aicpu": "aicpu"}
+
+
+@click.command("stats")
+@click.argument("target", metavar="SESSION|JOB")
+@options.workspace
+@click.option("--job", metavar="NAME", help="Only this JOB of the session.")
+@options.counter_map
+@click.option("--by", type=click.Choice(BY), default="layer", show_default=True, help="What a row is of.")
+@click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
+@click.option("--sort", metavar="COLUMN", help="Sort by this column; largest first.  [default: total]")
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
+@options.as_json
+@click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV.")
+def command(  # noqa: PLR0913 - one parameter an option
+    *,
+    target: str,
+    workspace: Path | None,
+    job: str | None,
+    maps: CounterMaps,
+    by: StatsBy,
+    skip: int | None,
+    sort: str | None,
+    top: int | None,
+    as_json: bool,
+    as_csv: bool,
+) -> int:
+    """Tell what takes the time, over all inferences of a session or of a JOB directory.
+
+    What takes longer at the beginning of a load, its warm-up, is left out, and said.
+
+    Example: profagent stats 3 --by type --sort median
+    """
+    if as_json and as_csv:
+        raise UsageError("--json and --csv do not go together", hint="leave one of them out")
+    found = named_target(target, job, workspace, maps)
+    answer = stats(found.database, session=found.session, job=found.job, options=StatsOptions(by, skip))
+    rows = sorted_rows(by, answer.rows, sort)[:top]
+    if as_json:
+        click.echo(msgspec.json.encode(_document(answer, rows, skip)))
+    else:
+        _print(answer, rows, skip, as_csv=as_csv)
+    return 0 if answer.rows else tell_unrecorded(found.database, found.session, found.job)
+
+
+def _print(answer: Stats, rows: Sequence[Row], skip: int | None, *, as_csv: bool) -> None:
+    by = answer.by
+    likely = likely_counters(answer.provenance)
+    columns, cells = stats_columns(by, answer.unit), [stats_cells(by, row, likely) for row in rows]
+    if as_csv:
+        for piece in sheet_pieces(columns, cells, "csv"):
+            click.echo(piece, nl=False)
+    else:
+        click.echo(printable(_heading(answer)))
+        for line in table_lines(columns, cells):
+            click.echo(line)
+        click.echo()
+    for line in _remarks(answer, rows, skip):
+        click.echo(printable(line), err=as_csv)
+
+
+def _heading(answer: Stats) -> str:
+    jobs = ", ".join(each["job"] for each in answer.provenance)
+    session = "".join(f"session {each['session']}, " for each in answer.provenance[:1])
+    mark = "  *** simulated: these figures are invented ***" if _is_simulated(answer) else ""
+    return f"{session}{jobs or 'no JOB'}: by {answer.by}{mark}"
+
+
+def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[str]:
+    """What the figures are of, and what is missing."""
+    if not answer.rows and not any(each.left_out for each in answer.left_out):
+        switch = f': "{SWITCHES[answer.by]}" of acl.json must be exactly "on"' if answer.by in SWITCHES else ""
+        yield f"nothing was recorded that could be told by {answer.by}{switch}"
+    if len(rows) < len(answer.rows):
+        yield f"{len(rows)} of {len(answer.rows)} rows shown; shares are of all"
+    if answer.unit == "ticks":
+        yield "durations are in ticks: without info.json nobody knows how long one takes"
+    if likely := likely_counters(answer.provenance):
+        yield doubt_line(likely)
+    yield from left_out_lines(answer.left_out, skip)
+    for job in answer.provenance:
+        about = f"{job['job']}: " if len(answer.provenance) > 1 else ""
+        for line in provenance_lines(job):
+            yield about + line
+
+
+def _document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict[str, object]:
+    return {
+        "by": answer.by,
+        "unit": answer.unit,
+        "simulated": _is_simulated(answer),
+        "rows": [stats_object(answer.by, row) for row in rows],
+        "all_rows": len(answer.rows),
+        "likely": likely_counters(answer.provenance),
+        "skip": skip,
+        "left_out": [each._asdict() for each in answer.left_out],
+        "jobs": answer.provenance,
+    }
+
+
+def _is_simulated(answer: Stats) -> bool:
+    return any(each["simulated"] for each in answer.provenance)

@@ -1,0 +1,119 @@
+"""`stats`: what takes the time, over all inferences of a session or of a JOB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from profagent.cli.provenance import provenance_of
+from profagent.errors import UsageError
+from profagent.formats.durations import ticks_to_us
+from profagent.stats.figures import Figures
+from profagent.stats.gathering import By, JobRecords, LeftOut
+from profagent.stats.rows import Gathered, Row, call_rows
+from profagent.store.clearing import is_cleared, require_records
+from profagent.store.figures import figures_of_session, left_out_of
+from profagent.store.queries import (
+    Scope,
+    find_session,
+    jobs_of,
+    layers_of,
+    open_readers,
+)
+from profagent.store.series import READERS, call_series, read_series
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from profagent.store.queries import SessionRow
+
+__all__ = ["Stats", "StatsBy", "StatsOptions", "Unit", "stats"]
+
+StatsBy = By | Literal["api"]
+Unit = Literal["us", "ticks"]
+# What is asked of each aicore record; all else of sums over these.
+_OF_AICORE_LAYERS = ("layer", "type")
+
+
+class StatsOptions(NamedTuple):
+    """What the rows are of; how many inferences of each load to leave out, None for its warm-up."""
+
+    by: StatsBy = "layer"
+    skip: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Rows by falling total, in `unit`; what was left out, and where each JOB's figures come from."""
+
+    by: StatsBy
+    unit: Unit
+    rows: list[Row]
+    left_out: list[LeftOut]
+    provenance: list[dict[str, Any]]
+
+
+def stats(
+    database: Path, *, session: int | None = None, job: str | None = None, options: StatsOptions | None = None
+) -> Stats:
+    """The figures of the session's JOBs together, or of one; `session` None is the newest.
+
+    Raises UsageError where there is no such session or JOB, or `skip` goes with API calls, and StoreError.
+    """
+    by, skip = options or StatsOptions()
+    if by == "api" and skip is not None:
+        raise UsageError("--skip does not go with --by api", hint="calls are not told apart by inference: leave it out")
+    with open_readers(database, READERS) as readers:
+        connection = readers[0]
+        found = find_session(connection, session)
+        if is_cleared(connection, found.session):
+            return _kept(connection, found, by, job=job, skip=skip)
+        scopes = [Scope(found, row) for row in jobs_of(connection, found.session, job)]
+        provenance = [provenance_of(connection, scope) for scope in scopes]
+        if by == "api":
+            calls = (call for scope in scopes for call in call_series(connection, scope))
+            return Stats(by, "us", call_rows(calls), [], provenance)
+        unit: Unit = "ticks" if by != "aicpu" and _is_unknown(scopes) else "us"
+        gathered = Gathered(by, skip)
+        for scope in scopes:
+            in_us = not _is_unknown(scopes)
+            gathered.add(records_of(readers, scope, in_us=in_us, has_layers=by in _OF_AICORE_LAYERS))
+    return Stats(by, unit, gathered.rows(), gathered.left_out(), provenance)
+
+
+def _kept(
+    connection: sqlite3.Connection, session: SessionRow, by: StatsBy, *, job: str | None, skip: int | None
+) -> Stats:
+    """The figures that stayed of a session."""
+    if job is not None or skip is not None:
+        raise UsageError(
+            f"session {session.session} has its figures only: `profagent gc` let go of its records",
+            hint="leave --job and --skip out",
+        )
+    kept = figures_of_session(connection, session.session, by)
+    rows = [] if kept is None else [Row(row.key, Figures(*row[1:8]), row.share, row.bound) for row in kept.rows]
+    unit: Unit = "ticks" if kept is not None and kept.unit == "ticks" else "us"
+    left_out = [LeftOut(*row) for row in left_out_of(connection, session.session)] if by != "api" else []
+    jobs = jobs_of(connection, session.session)
+    return Stats(by, unit, rows, left_out, [provenance_of(connection, Scope(session, row)) for row in jobs])
+
+
+def records_of(
+    readers: Sequence[sqlite3.Connection], scope: Scope, *, in_us: bool, has_layers: bool = True
+) -> JobRecords:
+    """A JOB's records with the layers of its models; durations on the NPU are in µs where they can be, else ticks.
+
+    Without layers those of the NPU are one for each segment.
+    """
+    require_records(readers[0], scope.session.session)
+    series = read_series(readers, scope, has_layers=has_layers)
+    layers = {model: layers_of(readers[0], model) for model in {row.model for row in series.inferences}}
+    frequency_mhz = scope.job.frequency_mhz
+    return JobRecords(series, layers, ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None)
+
+
+def _is_unknown(scopes: Sequence[Scope]) -> bool:
+    """Whether a JOB's frequency is, and so how long a tick takes."""
+    return any(not scope.job.frequency_mhz for scope in scopes)

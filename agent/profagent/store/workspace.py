@@ -1,0 +1,123 @@
+"""A workspace: the folder with the database, the mirrors and what was set aside, and the lock of its one writer."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from profagent.errors import StoreError, UsageError, WorkspaceBusyError
+from profagent.files import PRIVATE_FILE, finished, make_private_folder
+from profagent.ingest.mirror import JobMirror, syncfs
+from profagent.store.database import FILE_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class SharedSync:
+    """Makes durable what was written below a folder. One call runs at a time, and one waits for its turn."""
+
+    def __init__(self, folder: Path, *, sync: Callable[[Path], None] = syncfs) -> None:
+        self._folder = folder
+        self._sync = sync
+        self._turn = asyncio.Lock()
+        self._next: asyncio.Task[None] | None = None
+
+    async def sync(self) -> None:
+        """Return when all that was written before this was called is durable. Raises StoreError, DiskFullError.
+
+        A call that runs may have begun before: it is the next one that counts, for all who come until it begins.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._run())
+        await finished(self._next)
+
+    async def _run(self) -> None:
+        async with self._turn:
+            self._next = None
+            await asyncio.to_thread(self._sync, self._folder)
+
+
+VARIABLE = "PROFAGENT_WORKSPACE"
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def default_workspace() -> Path:
+    """The folder that `PROFAGENT_WORKSPACE` names, else `profagent` in the user's data folder."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "profagent"
+
+
+class Workspace:
+    """Where things are in a workspace."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.database = root / FILE_NAME
+        # What was written into mirrors becomes durable by it, for all boards together.
+        self.synced = SharedSync(root)
+
+    @classmethod
+    def at(cls, root: Path | None) -> Self:
+        """The workspace in a folder, or the default one."""
+        return cls(root or default_workspace())
+
+    def board_mirror(self, identity: str) -> Path:
+        """The folder of a board's mirrored JOBs; a name that is no plain one is replaced by its digest."""
+        plain = _PLAIN_NAME.fullmatch(identity) is not None
+        name = identity if plain else hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
+        return self.root / "mirror" / name
+
+    def superseded(self, identity: str) -> Path:
+        """The folder of what was set aside of a board's JOBs."""
+        return self.root / "superseded" / self.board_mirror(identity).name
+
+    def job_mirror(self, identity: str, job: str) -> JobMirror:
+        """The mirror of one JOB."""
+        board = self.board_mirror(identity)
+        incoming = self.root / "incoming" / board.name / job
+        return JobMirror(board / job, incoming=incoming, superseded=self.superseded(identity) / job)
+
+    def open_batch(self, identity: str) -> Path:
+        """The file that names what a board's batch at hand writes."""
+        return self.root / "incoming" / f"{self.board_mirror(identity).name}.batch"
+
+    def readable_database(self) -> Path:
+        """The database, for whoever reads. Raises UsageError where there is none."""
+        if not self.database.exists():
+            raise UsageError(
+                f"there is no workspace in {self.root}",
+                hint="`profagent record` makes one; name another one with --workspace DIR",
+            )
+        return self.database
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the workspace's only writer. Raises WorkspaceBusyError, StoreError."""
+        try:
+            make_private_folder(self.root)
+            handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+        except OSError as error:
+            raise StoreError(
+                f"cannot use the workspace {self.root}: {error.strerror}", hint="name another one with --workspace DIR"
+            ) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise WorkspaceBusyError(
+                f"another profagent writes to the workspace {self.root}",
+                hint="wait for it, or name another workspace with --workspace DIR",
+            ) from error
+        try:
+            yield
+        finally:
+            os.close(handle)

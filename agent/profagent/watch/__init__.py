@@ -1,0 +1,1 @@
+"""Live lines of a board."""

@@ -1,0 +1,367 @@
+"""What is known of a JOB that someone watches: tables, and inferences of which parts have come."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from profagent.formats.bound import ratios_of
+from profagent.formats.durations import ticks_to_us
+from profagent.formats.figure_states import (
+    JOB_ENDED,
+    Figure,
+    FigureState,
+    Has,
+    Part,
+    Share,
+    UnitLog,
+    Verdict,
+    clock_part,
+    log_part,
+    state_of,
+)
+from profagent.formats.names import LogKind, parse_log_name
+from profagent.ingest.changes import (
+    FrequencyKnown,
+    InferenceTimed,
+    LayersKnown,
+    LogAdvanced,
+    LogAnnounced,
+    LogJudged,
+    LogRemoved,
+    LogReset,
+)
+from profagent.ingest.decode import DEVICE_INFO, SIMULATED_MARKER
+from profagent.watch.live_inference import LiveRecord, OpenInference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from profagent.formats.layers import LayerTable
+    from profagent.formats.names import InferenceKey, LogName
+    from profagent.ingest.changes import Change, Redecoded, SegmentRecords
+
+# Inferences of which a part has come; older ones than these are told as they are.
+OPEN_INFERENCES = 8_000
+# Layers of all models' tables beyond the newest.
+REMEMBERED_LAYERS = 100_000
+REMEMBERED_MODELS = 1_000
+# Inferences that were told and are not told again.
+TOLD_INFERENCES = 10_000
+# How long an inference waits for what it is made of before it is told that its figures are not known.
+PATIENCE_S = 2.0
+TOO_MANY = Verdict(FigureState.PARTIAL, "more inferences are open than are remembered while watching")
+AWAITED_TABLE = Has(Share.COMING, "the table of layers has not come yet")
+AWAITED_MARKER = Has(Share.COMING, "whether the board is simulated is not known yet")
+_UNITS = {LogKind.AICORE: Part.AICORE, LogKind.AICPU: Part.AICPU}
+
+
+@dataclass(slots=True)
+class _Files:
+    """The logs of one name, and the inferences in them that are not told: a file has one for each load of its model."""
+
+    name: LogName
+    logs: dict[LogKind, UnitLog] = field(default_factory=dict)
+    inferences: dict[int, OpenInference] = field(default_factory=dict)
+
+
+class LiveJob:
+    """One JOB. An inference is told when its figures are known; before, only that they are not, when it has waited."""
+
+    def __init__(self, *, has_counters: bool = False) -> None:
+        """`has_counters`: records are told with theirs."""
+        self._has_counters = has_counters
+        self.state: str | None = None
+        # Records of inferences that were not told.
+        self.open_records = 0
+        self._ended = ""
+        self._frequency_mhz: int | None = None
+        self._has_clock_file = False
+        self._awaits_marker = False
+        self._tables: OrderedDict[tuple[str, int], LayerTable] = OrderedDict()
+        self._layers = 0  # in all of these
+        self._awaited_tables: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._files: OrderedDict[InferenceKey, _Files] = OrderedDict()
+        # Of files whose inferences were told: the highest number of these, and the units that they had.
+        self._told: OrderedDict[InferenceKey, tuple[int, tuple[LogKind, ...]]] = OrderedDict()
+        self._touched: dict[InferenceKey, None] = {}
+        # Models and the units that any inference of theirs has records of.
+        self._used: OrderedDict[tuple[tuple[str, int], LogKind], None] = OrderedDict()
+
+    @property
+    def us_per_tick(self) -> float | None:
+        """How long a tick is; None while the clock is not known."""
+        return None if self._frequency_mhz is None else ticks_to_us(1, self._frequency_mhz)
+
+    def table(self, name: LogName) -> LayerTable | None:
+        """The table of a log's model."""
+        return self._tables.get(_model(name))
+
+    def know(self, change: Change, now_s: float) -> None:
+        """Take what makes no event by itself."""
+        match change:
+            case FrequencyKnown():
+                self._frequency_mhz = change.mhz
+                self._touch_all()
+            case LayersKnown():
+                self._know_layers((change.model, change.model_id), change.table)
+                self._touch_all()
+            case InferenceTimed():
+                self._time(change, now_s)
+            case LogReset():
+                self._reset(change.path)
+            case LogAnnounced():
+                self._announce(change.path)
+            case LogJudged():
+                self._judge(change)
+            case LogAdvanced():
+                self._advance(change)
+            case LogRemoved():
+                self._remove(change.path)
+
+    def take(self, change: SegmentRecords, now_s: float) -> None:
+        """Put records to their inferences, unless those were told."""
+        kind, ratios, columns = change.name.kind, ratios_of(change.counters), change.columns
+        is_cpu = kind is LogKind.AICPU
+        durations = columns["end_us"].astype(float) - columns["begin_us"].astype(float) if is_cpu else columns["ticks"]
+        rows = zip(
+            change.stretch.tolist(),
+            change.net.tolist(),
+            change.sequence.tolist(),
+            change.layer_index.tolist(),
+            durations.tolist(),
+            strict=True,
+        )
+        shown = list(change.counters.items()) if self._has_counters else []
+        last, inference = None, None
+        for number, (stretch, net, sequence, index, duration) in enumerate(rows):
+            if stretch != last:
+                last, inference = stretch, self._opened(change.name, stretch, now_s)
+            if inference is not None:
+                counters = {name: float(each[number]) for name, each in shown}
+                ratio = None if ratios is None else ratios[number]
+                inference.records.append(LiveRecord(kind, net, sequence, index, duration, counters, ratio))
+                self.open_records += 1
+
+    def redecode(self, change: Redecoded, now_s: float) -> None:
+        """Records that came before, known better now, take the place of the earlier ones."""
+        name = self._reset(change.path)
+        if name is not None and name.kind is LogKind.AICORE:
+            for inference in self.of_log(name):
+                inference.done = None
+        if change.records is not None:
+            self.take(change.records, now_s)
+
+    def of_log(self, name: LogName | None) -> list[OpenInference]:
+        """The open inferences that a log's records belong to, oldest first."""
+        files = None if name is None or name.inference is None else self._files.get(name.inference)
+        return [] if files is None else list(files.inferences.values())
+
+    def enter(self, state: str, *, has_ended: bool) -> bool:
+        """The JOB is in a state; once it `has_ended` nothing more comes. Whether that is new."""
+        is_new, self.state = state != self.state, state
+        ended = JOB_ENDED if has_ended else ""
+        if ended != self._ended:
+            self._ended = ended
+            self._touch_all()
+        return is_new
+
+    def due(self, now_s: float) -> Iterator[tuple[OpenInference, Verdict]]:
+        """Inferences of which something new is known, and whose figures are known now, or never will be.
+
+        The oldest of too many are told as they are.
+        """
+        touched, self._touched = list(self._touched), {}
+        for key in touched:
+            files = self._files.get(key)
+            for number in [] if files is None else sorted(files.inferences):
+                yield from self._told_now(key, number, now_s)
+            self._forget_if_told(key)
+        while len(self._files) > OPEN_INFERENCES:
+            key, files = next(iter(self._files.items()))
+            for number in sorted(files.inferences):
+                inference = self._close(key, number)
+                if inference.told is not FigureState.PARTIAL:
+                    yield inference, TOO_MANY
+            del self._files[key]
+
+    def waited(self, now_s: float) -> Iterator[tuple[OpenInference, Verdict]]:
+        """Inferences that have waited for long enough: they are told as pending, and again when that is over."""
+        for files in list(self._files.values()):
+            for number, inference in files.inferences.items():
+                if inference.told is None and inference.records and now_s - inference.since_s >= PATIENCE_S:
+                    inference.told = FigureState.PENDING
+                    yield inference, self._verdict(files, number, Figure.LAYERS)
+
+    def oldest(self, records: int) -> Iterator[tuple[OpenInference, Verdict]]:
+        """Inferences to tell as they are, so that at least so many records less are open."""
+        for key, files in list(self._files.items()):
+            for number in sorted(files.inferences):
+                if records <= 0:
+                    return
+                inference = self._close(key, number)
+                records -= len(inference.records)
+                if inference.told is not FigureState.PARTIAL:
+                    yield inference, TOO_MANY
+
+    def _told_now(self, key: InferenceKey, number: int, now_s: float) -> Iterator[tuple[OpenInference, Verdict]]:
+        files = self._files[key]
+        inference, verdict = files.inferences[number], self._verdict(files, number, Figure.LAYERS)
+        if verdict.state is FigureState.PENDING or not inference.records:
+            if inference.told is None and inference.records and now_s - inference.since_s >= PATIENCE_S:
+                inference.told = FigureState.PENDING
+                yield inference, verdict
+            return
+        # Without names of layers the time is known all the same.
+        time = self._verdict(files, number, Figure.TIME)
+        was_told = inference.told is time.state
+        inference.told = time.state
+        if time.state is FigureState.FINAL:
+            self._close(key, number)
+        if not was_told:
+            yield inference, time
+
+    def _verdict(self, files: _Files, number: int, figure: Figure) -> Verdict:
+        model = _model(files.name)
+        parts = {
+            part: log_part(part, files.logs.get(kind), number, self._ended, is_used=(model, kind) in self._used)
+            for kind, part in _UNITS.items()
+        }
+        parts[Part.CLOCK] = clock_part(self._frequency_mhz, has_come=self._has_clock_file, ended=self._ended)
+        is_awaited = model in self._awaited_tables and not self._ended
+        parts[Part.LAYERS] = AWAITED_TABLE if is_awaited else Has(Share.NONE)
+        if self._awaits_marker and not self._ended:
+            parts[Part.LAYERS] = AWAITED_MARKER  # no line is without its mark
+        return state_of(figure, parts)
+
+    def _close(self, key: InferenceKey, number: int) -> OpenInference:
+        """Take an inference that is told from those that are open."""
+        files = self._files[key]
+        inference = files.inferences.pop(number)
+        self.open_records -= len(inference.records)
+        highest, _ = self._told.pop(key, (-1, ()))
+        self._told[key] = (max(highest, number), tuple(files.logs))
+        if len(self._told) > TOLD_INFERENCES:
+            self._told.popitem(last=False)
+        return inference
+
+    def _forget_if_told(self, key: InferenceKey) -> None:
+        files = self._files.get(key)
+        if files is None or files.inferences or key not in self._told:
+            return
+        if all(log.whole > self._told[key][0] for log in files.logs.values()):
+            del self._files[key]
+
+    def _know_layers(self, model: tuple[str, int], table: LayerTable) -> None:
+        self._awaited_tables.pop(model, None)
+        earlier = self._tables.pop(model, None)
+        self._layers += len(table.layers) - (len(earlier.layers) if earlier is not None else 0)
+        self._tables[model] = table
+        while len(self._tables) > 1 and (self._layers > REMEMBERED_LAYERS or len(self._tables) > REMEMBERED_MODELS):
+            self._layers -= len(self._tables.popitem(last=False)[1].layers)
+
+    def _opened(self, name: LogName, stretch: int, now_s: float) -> OpenInference | None:
+        """The inference that records or a `.done` belong to; None when it was told."""
+        assert name.inference is not None, "segments and their .done belong to an inference"
+        if stretch <= self._told.get(name.inference, (-1, ()))[0]:
+            return None
+        files = self._begin(name)
+        inference = files.inferences.get(stretch)
+        if inference is None:
+            inference = files.inferences[stretch] = OpenInference(name, now_s)
+        return inference
+
+    def _begin(self, name: LogName) -> _Files:
+        """The files of that name, which have a log of that unit."""
+        files = self._of(name)
+        files.logs.setdefault(name.kind, UnitLog())
+        used = (_model(name), name.kind)
+        if used not in self._used:
+            self._used[used] = None
+            self._touch_all()  # others of the model may wait for it
+            if len(self._used) > REMEMBERED_MODELS:
+                self._used.popitem(last=False)
+        return files
+
+    def _of(self, name: LogName) -> _Files:
+        """The files of that name, in which something has happened."""
+        key = name.inference
+        assert key is not None, "it belongs to an inference"
+        self._touched[key] = None
+        files = self._files.get(key)
+        if files is None:
+            # A model that was loaded again goes on with the logs that it had.
+            files = self._files[key] = _Files(name, dict.fromkeys(self._told.get(key, (-1, ()))[1], UnitLog()))
+        return files
+
+    def _touch_all(self) -> None:
+        self._touched.update(dict.fromkeys(self._files))
+
+    def _announce(self, path: str) -> None:
+        name = parse_log_name(path)
+        if name is None:
+            self._awaits_marker |= path == SIMULATED_MARKER
+        elif name.kind in _UNITS:
+            self._begin(name)
+        elif name.kind is LogKind.LAYER_INFO and _model(name) not in self._tables:
+            self._awaited_tables[_model(name)] = None
+            if len(self._awaited_tables) > REMEMBERED_MODELS:
+                self._awaited_tables.popitem(last=False)
+
+    def _judge(self, change: LogJudged) -> None:
+        name = parse_log_name(change.path)
+        assert name is not None, "only logs of an inference are judged"
+        logs = self._of(name).logs
+        logs[name.kind] = logs.get(name.kind, UnitLog())._replace(whole=change.whole, fault=change.fault)
+
+    def _time(self, change: InferenceTimed, now_s: float) -> None:
+        inference = self._opened(change.name, change.stretch, now_s)
+        if inference is not None:
+            inference.done = change.done
+
+    def _reset(self, path: str) -> LogName | None:
+        """A log's records come anew."""
+        name = parse_log_name(path)
+        for inference in self.of_log(name):
+            assert name is not None, "an inference's log has a name"
+            before = len(inference.records)
+            inference.drop_unit(name.kind)
+            self.open_records -= before - len(inference.records)
+        return name
+
+    def _advance(self, change: LogAdvanced) -> None:
+        name = parse_log_name(change.path)
+        if name is None:
+            if change.path == SIMULATED_MARKER and self._awaits_marker:
+                self._awaits_marker = False
+                self._touch_all()
+            return
+        if change.path == DEVICE_INFO:
+            self._has_clock_file |= change.complete
+            self._touch_all()
+        if not name.is_data or name.kind not in _UNITS or name.inference is None:
+            return
+        if change.offset == 0 and change.generation > 1:
+            # Another file stands in its place: what was told is not about it.
+            self._told.pop(name.inference, None)
+        logs = self._of(name).logs
+        known = logs.get(name.kind, UnitLog())
+        # An empty log that is complete has been judged.
+        whole, fault = (known.whole, known.fault) if change.offset or change.complete else (0, "")
+        logs[name.kind] = UnitLog(whole, change.complete, fault)
+
+    def _remove(self, path: str) -> None:
+        name = parse_log_name(path)
+        if name is None:
+            return
+        if name.kind is LogKind.LAYER_INFO and _model(name) in self._awaited_tables:
+            del self._awaited_tables[_model(name)]
+            self._touch_all()
+        elif name.is_data and name.kind in _UNITS:
+            logs = self._of(name).logs
+            logs[name.kind] = logs.get(name.kind, UnitLog())._replace(is_gone=True)
+
+
+def _model(name: LogName) -> tuple[str, int]:
+    return name.model or "", name.model_id or 0

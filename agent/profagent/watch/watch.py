@@ -1,0 +1,340 @@
+"""`watch`: live lines of one board."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections import OrderedDict
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from profagent.cli.provenance import doubt_line
+from profagent.cli.remarks import LinkRemarks, remarks
+from profagent.formats.figure_states import FigureState
+from profagent.formats.names import LogKind
+from profagent.formats.plausible import CounterRows, Tally, checked, merged, told
+from profagent.formats.sampling import interval_of
+from profagent.ingest.changes import FrequencyKnown, SegmentRecords
+from profagent.link.credentials import BY_ADDRESS
+from profagent.record.beginnings import Beginnings
+from profagent.record.capture import Capture
+from profagent.record.recording import Recording
+from profagent.record.recording_options import RecordingOptions
+from profagent.store.counter_checks import first_place
+from profagent.store.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.store import Store
+from profagent.watch.live import LiveEvents
+from profagent.watch.live_job import PATIENCE_S
+from profagent.watch.watching import Watching
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+    from profagent.errors import ProfagentError
+    from profagent.ingest.changes import JobChanges
+    from profagent.link.credentials import Access
+    from profagent.link.messages import Board, JobStatus
+    from profagent.record.sink import Sink
+    from profagent.store.workspace import Workspace
+    from profagent.watch.live import Event
+
+
+# After so long without an inference something is said.
+SILENCE_S = 5.0
+# Models of all JOBs of which the first inference that was seen is remembered.
+REMEMBERED_MODELS = 1_000
+INTERVAL_ZERO = (
+    "no inference for some seconds. If the program goes on, its interval is 0, the runtime's default: only the first"
+    ' inference after a load is recorded. Set "interval" in its acl.json, and start it again'
+)
+
+
+class Silence:
+    """When the last inference came, and of which JOBs the interval may be 0. Each remark is made once."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._since_s = now_s()
+        self._going_on: frozenset[str] = frozenset()
+        self._counts: dict[tuple[str, str | None, int | None, int | None, int | None], int | None] = {}
+        self._sampled: set[str] = set()  # JOBs whose interval is not 0
+        self._told: set[bool] = set()
+
+    def take(self, batch: JobChanges) -> None:
+        """What came of a JOB: with interval 0 each inference is the first after a load, and has the same count."""
+        for change in batch.changes:
+            if isinstance(change, SegmentRecords):
+                self._since_s = self._now_s()
+                name = change.name
+                model = (batch.job, name.model, name.model_id, name.device, name.stream)
+                if self._counts.setdefault(model, name.current_pic_count) != name.current_pic_count:
+                    self._sampled.add(batch.job)
+                if len(self._counts) > REMEMBERED_MODELS:
+                    del self._counts[next(iter(self._counts))]
+
+    def is_sampled(self, job: str) -> None:
+        """The JOB's interval is not 0."""
+        self._sampled.add(job)
+
+    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
+        """The JOBs are these."""
+        self._sampled |= {job.name for job in jobs if job.profiling is not None and interval_of(job.profiling.interval)}
+        going_on = frozenset(job.name for job in jobs if job.caught_up and job.state in ("open", "quiet"))
+        if going_on - self._going_on:
+            self._since_s = self._now_s()
+        self._going_on = going_on
+
+    def unlinked(self) -> None:
+        """Nobody knows whether the program goes on; the silence begins anew with the next link."""
+        self._going_on = frozenset()
+
+    def remark(self) -> str | None:
+        """What is to be said now, if anything."""
+        silent_s = self._now_s() - self._since_s
+        may_be_zero = not self._going_on & self._sampled
+        if not self._going_on or silent_s < SILENCE_S or may_be_zero in self._told:
+            return None
+        self._told.add(may_be_zero)
+        return INTERVAL_ZERO if may_be_zero else f"no inference has come for {SILENCE_S:.0f} s"
+
+
+REMEMBERED_JOBS = 16
+
+
+class LiveChecks:
+    """Counts each check over all records; one that fails is told once, as it stands then."""
+
+    def __init__(self, peak_bytes_per_s: float) -> None:
+        self._peak = peak_bytes_per_s
+        self._frequencies: OrderedDict[str, int] = OrderedDict()
+        self._tallies: dict[str, Tally] = {}
+        self._told: set[str] = set()
+
+    def feed(self, batch: JobChanges) -> Iterator[str]:
+        """Take what a batch meant; gives a line for each check that fails and was not told before."""
+        for change in batch.changes:
+            if isinstance(change, FrequencyKnown):
+                self._know(batch.job, change.mhz)
+            elif isinstance(change, SegmentRecords) and change.name.kind is LogKind.AICORE and change.counters:
+                yield from self._count(batch.job, change)
+
+    def _know(self, job: str, mhz: int) -> None:
+        self._frequencies[job] = mhz
+        if len(self._frequencies) > REMEMBERED_JOBS:
+            self._frequencies.popitem(last=False)
+
+    def _count(self, job: str, change: SegmentRecords) -> Iterator[str]:
+        rows = CounterRows(first_place(change.path, change.first_record), change.columns["ticks"], change.counters)
+        for name, found in checked([rows], self._frequencies.get(job), self._peak).items():
+            tally = self._tallies[name] = merged(self._tallies.get(name, Tally()), found)
+            if tally.implausible and name not in self._told:
+                self._told.add(name)
+                yield f"implausible: {told(name, tally, self._peak)}: the counter map does not fit this board's runtime"
+
+
+# So often it is looked whether there is something to say of a silence.
+LOOK_S = 1.0
+# Under a steady load a JOB may never have caught up for a moment.
+HOLD_S = 1.0
+HELD_INFERENCES = 10_000
+NO_COUNTER_MAP = (
+    "no counter map: PMU columns are missing, because no public source says which word of a record is which counter;"
+    " name one with --counter-map FILE"
+)
+NO_JOB = "no open JOB yet: waiting for a program that records"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """What to watch and how. `save` names a workspace that keeps the capture."""
+
+    address: str
+    from_start: bool = False
+    with_records: bool = False
+    maps: CounterMaps = BUILT_IN
+    save: Workspace | None = None
+    access: Access = BY_ADDRESS
+
+
+class WatchView:
+    """The observer of a watched capture: events to `show`, remarks to `tell`."""
+
+    def __init__(
+        self,
+        options: WatchOptions,
+        show: Callable[[Event], None],
+        tell: Callable[[str], None],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`now_s` is a clock that never goes back."""
+        self._now_s = now_s
+        self.events = LiveEvents(with_records=options.with_records)
+        self.beginnings = Beginnings(from_start=options.from_start)
+        self._options = options
+        self._show = show
+        self._tell = tell
+        self._told: set[str] = set()
+        self._checks = LiveChecks(options.maps.peak_bytes_per_s)
+        self._silence = Silence(time.monotonic)
+        self._links = LinkRemarks(time.monotonic)
+        # What a JOB held when it was found comes in any order: it is shown in time's, when all of it is there.
+        self._held: list[Event] = []
+        self._held_until_s: dict[str, float] = {}
+
+    def linked(self, board: Board, role: str) -> None:
+        """Say whom we watch, and what is odd about it."""
+        self.events.simulated |= board.simulated
+        self._links.linked()
+        mark = " [simulated]" if board.simulated else ""
+        self._tell(f"watching {board.hostname or self._options.address} at {self._options.address}{mark}")
+        # The sink has read it already.
+        used = self._options.maps.of(simulated=board.simulated, sdk=board.sdk_version)
+        self.events.likely = () if used is None else used.likely
+        if self.events.likely:
+            self._tell_once(doubt_line(self.events.likely))
+        for remark in remarks(board, role, time.time_ns() // 1000):
+            self._tell_once(remark)
+
+    def unlinked(self, error: ProfagentError, wait_s: float) -> None:
+        """Say that the link is gone."""
+        self.beginnings.link_is_new()
+        self.events.samples.unlist()
+        self._silence.unlinked()
+        if (line := self._links.gone(error, wait_s)) is not None:
+            self._tell(line)
+
+    def remark(self, text: str) -> None:
+        """Say it."""
+        self._tell(text)
+
+    def changed(self, changes: Sequence[JobChanges]) -> None:
+        """Show what a batch meant, unless it is from before the watching."""
+        for batch in changes:
+            self._silence.take(batch)
+            for line in self._checks.feed(batch):
+                self._tell(line)
+            if self.beginnings.is_in_past(batch.job):
+                self.events.pass_over(replace(batch, state=None), self._now_s())
+                continue
+            for event in self.events.feed(batch, self._now_s()):
+                self._show_in_order(event)
+                if event["event"] == "inference" and event["figures"] != FigureState.PENDING:
+                    self.beginnings.note_shown(event)
+            if any(isinstance(change, SegmentRecords) and _lacks_counters(change) for change in batch.changes):
+                self._tell_once(NO_COUNTER_MAP)
+
+    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
+        """Know whether a program runs, and which JOBs are up to date."""
+        if not jobs:
+            self._tell_once(NO_JOB)
+        for job in jobs:
+            if job.profiling is not None:
+                self.events.samples.tell(job.name, interval_of(job.profiling.interval))
+            if not self.beginnings.offers_all(job.name):
+                self.events.samples.miss(job.name)
+            if self.beginnings.has_passed_later(job.name):
+                self._silence.is_sampled(job.name)
+        self._silence.jobs_changed(jobs)
+        for job in jobs:
+            if job.caught_up:
+                self.beginnings.caught_up(job.name)
+                self.events.samples.list(job.name)
+                self._held_until_s[job.name] = 0.0
+        if self._held and all(job.caught_up for job in jobs):
+            self.show_held()
+
+    def show_held(self) -> None:
+        """Show inferences that were held back, oldest first."""
+        held, self._held = self._held, []
+        for event in sorted(held, key=lambda event: (event["start_us"] or 0, event["current_pic_count"])):
+            self._show(event)
+
+    def _show_in_order(self, event: Event) -> None:
+        now_s = self._now_s()
+        if event["event"] != "inference" or now_s >= self._held_until_s.setdefault(event["job"], now_s + HOLD_S):
+            self.show_held()
+            self._show(event)
+            return
+        self._held.append(event)
+        if len(self._held) > HELD_INFERENCES:
+            self.show_held()
+
+    async def mind_waiting(self) -> None:
+        """Tell inferences that wait for long that their figures are not known yet."""
+        while True:
+            await asyncio.sleep(PATIENCE_S / 8)
+            self.show_waiting()
+
+    def show_waiting(self) -> None:
+        """Show inferences that have waited for long, once, as ones whose figures are not known yet."""
+        for event in self.events.waited(self._now_s()):
+            if not self.beginnings.is_in_past(event["job"]):
+                self._show(event)
+
+    async def mind_silence(self) -> None:
+        """Say that nothing comes, when a JOB has not finished and no inference comes."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if (remark := self._silence.remark()) is not None:
+                self._tell(remark)
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
+
+
+def _lacks_counters(change: SegmentRecords) -> bool:
+    return change.name.kind is LogKind.AICORE and not change.counters
+
+
+async def watch(
+    options: WatchOptions, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
+) -> Event:
+    """Watch a board until `stop`; returns the summary. Raises UnreachableError when it cannot be reached at first.
+
+    UsageError comes before anything is begun.
+    """
+    await asyncio.to_thread(options.access.check, options.address)
+    view = WatchView(options, show, tell)
+    async with _sink(options, view.beginnings) as sink:
+        capture = Capture(
+            options.address,
+            sink,
+            view,
+            wants=view.beginnings.wants,
+            consumer=f"watch-{socket.gethostname()[:32]}-{os.getpid()}",
+            gather_s=0.0,
+            stop=stop,
+            access=options.access,
+        )
+        minding = [asyncio.create_task(each) for each in (view.mind_silence(), view.mind_waiting())]
+        try:
+            await capture.run()
+        finally:
+            for task in minding:
+                task.cancel()
+            await asyncio.wait(minding)
+    view.show_held()
+    summary = view.events.summary()
+    if options.save is not None and isinstance(sink, Recording) and sink.is_begun:
+        summary |= {"session": sink.session.number, "workspace": str(options.save.root)}
+    return summary
+
+
+@asynccontextmanager
+async def _sink(options: WatchOptions, beginnings: Beginnings) -> AsyncIterator[Sink]:
+    """Where the stream goes: nowhere, or into a session of the workspace, which ends with the context."""
+    if options.save is None:
+        yield Watching(options.maps, beginnings)
+        return
+    async with AsyncExitStack() as stack:
+        stack.enter_context(options.save.locked())
+        store = await stack.enter_async_context(Store(options.save.database))
+        chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="watch", maps=options.maps, always_new=True)
+        recording = Recording(options.save, store, chosen)
+        stack.push_async_callback(recording.end)
+        yield recording

@@ -1,0 +1,343 @@
+"""A board's stream for the eye only: decoded in memory, acknowledged, kept nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from profagent.errors import FormatError, StoreError, UnsupportedBoardError
+from profagent.formats.names import LogKind, parse_log_name
+from profagent.ingest.changes import ApiRecords, Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved
+from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
+from profagent.ingest.loss import refusal, removal_entry, told_loss
+from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of
+from profagent.link.messages import (
+    ENDED_STATES,
+    REMOVED,
+    Acknowledgement,
+    Chunk,
+    Completed,
+    Holding,
+    Loss,
+    Removed,
+    Started,
+)
+from profagent.store.counter_maps import CounterMaps, simulated_map
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+
+    from profagent.formats.countermap import CounterMap
+    from profagent.formats.names import LogName
+    from profagent.ingest.changes import Change
+    from profagent.link.channel import Channel
+    from profagent.link.messages import Board, Profiling
+    from profagent.link.session import FollowedLog, Happened
+    from profagent.record.beginnings import Beginnings
+
+
+# Logs whose state the decoder keeps. What it may ask for again is kept longer: data, `.done` files; tables longest.
+DECODED_LOGS = 4_096
+REMEMBERED_FILES = 2 * DECODED_LOGS
+REMEMBERED_BYTES = 64 << 20
+TABLES = frozenset({LogKind.NET_INFO, LogKind.LAYER_INFO})
+
+
+class RememberedFiles:
+    """What decoding may ask for again, in memory: tables of layers, and the files that came last."""
+
+    def __init__(self) -> None:
+        self._tables: OrderedDict[str, bytes] = OrderedDict()
+        self._tables_size = 0
+        self._recent: OrderedDict[str, bytearray] = OrderedDict()
+        self._size = 0
+
+    def keep(self, path: str, name: LogName, data: bytes) -> None:
+        """Remember a snapshot that decoding may need."""
+        if name.kind in TABLES:
+            self._tables_size += len(data) - len(self._tables.pop(path, b""))
+            self._tables[path] = data
+            while self._tables_size > REMEMBERED_BYTES:
+                self._tables_size -= len(self._tables.popitem(last=False)[1])
+        elif name.is_done:
+            self.begin(path)
+            self.append(path, data)
+
+    def begin(self, path: str) -> None:
+        """A file comes from its start."""
+        self._size -= len(self._recent.pop(path, b""))
+        self._recent[path] = bytearray()
+
+    def append(self, path: str, data: bytes) -> None:
+        """A file goes on; of one that was forgotten the rest is not kept either."""
+        if path not in self._recent:
+            return
+        self._recent.move_to_end(path)
+        self._recent[path] += data
+        self._size += len(data)
+        while len(self._recent) > REMEMBERED_FILES or self._size > REMEMBERED_BYTES:
+            self._size -= len(self._recent.popitem(last=False)[1])
+
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
+        """At most `size` bytes of a remembered file from `start` on; None for another."""
+        data = self._tables.get(path) or self._recent.get(path)
+        return None if data is None else bytes(data[start : None if size is None else start + size])
+
+    @property
+    def size(self) -> int:
+        """Bytes that are remembered."""
+        return self._size + self._tables_size
+
+    def names(self) -> list[str]:
+        """Paths of remembered files."""
+        return [*self._tables, *self._recent]
+
+
+class Arriving:
+    """Small files of all JOBs of which not all has come, by handle."""
+
+    def __init__(self) -> None:
+        self._content: dict[int, bytearray] = {}
+        self._size = 0
+
+    def begin(self, handle: int) -> None:
+        """A file comes from its start."""
+        self.take(handle)
+        self._content[handle] = bytearray()
+
+    def append(self, handle: int, data: bytes) -> bool:
+        """A file goes on; False when it is dropped, because it or all together are too large."""
+        if handle not in self._content:
+            return True
+        self._content[handle] += data
+        self._size += len(data)
+        if len(self._content[handle]) <= LARGEST_CONTENT_BYTES and self._size <= REMEMBERED_BYTES:
+            return True
+        self.take(handle)
+        return False
+
+    def take(self, handle: int) -> bytes | None:
+        """What has come of a file, which is kept here no longer; None of one that is dropped."""
+        content = self._content.pop(handle, None)
+        if content is None:
+            return None
+        self._size -= len(content)
+        return bytes(content)
+
+    def clear(self) -> None:
+        """Nothing of what has come goes on."""
+        self._content.clear()
+        self._size = 0
+
+
+# JOBs whose state is kept, those that were heard of last, and the bytes of all their files together.
+REMEMBERED_JOBS = 16
+REMEMBERED_BYTES_OF_ALL = 2 * REMEMBERED_BYTES
+# Files of calls of which it is known how far they were shown.
+REMEMBERED_CALLS = 4_096
+FORGOTTEN = Entry(
+    "note",
+    "too-large",
+    "more JOBs, or more of them, than are remembered while watching: should this one go on, layers have no names, and"
+    " what began before is not shown",
+)
+
+
+class _Job:
+    """One JOB's decoder."""
+
+    def __init__(self, counter_map: CounterMap | None, begun_us: int) -> None:
+        """`begun_us`: calls that ended by then, on the board's clock, are from before."""
+        self.files = RememberedFiles()
+        self.decoder = JobDecoder(self.files, counter_map, marked_map=simulated_map(), remembered_logs=DECODED_LOGS)
+        self._begun_us = begun_us
+        self._calls_until_us: dict[str, int] = {}
+        self._calls_shown_us: dict[str, int] = {}
+
+    def begin_anew(self) -> None:
+        """Everything comes again, calls that were shown as well."""
+        self.decoder.begin_stream()
+        self._calls_shown_us = dict(self._calls_until_us)
+
+    def new_calls(self, changes: Iterable[Change]) -> Iterator[Change]:
+        """Changes without the calls that are from before or were shown: a file of calls comes whole."""
+        for change in changes:
+            if not isinstance(change, ApiRecords):
+                yield change
+                continue
+            ended_us = change.records["end_us"]
+            is_new = ended_us > self._calls_shown_us.get(change.path, self._begun_us)
+            if is_new.any():
+                latest_us = max(int(ended_us.max()), self._calls_until_us.get(change.path, 0))
+                self._calls_until_us.pop(change.path, None)
+                self._calls_until_us[change.path] = latest_us
+                if len(self._calls_until_us) > REMEMBERED_CALLS:
+                    del self._calls_until_us[next(iter(self._calls_until_us))]
+                yield replace(change, number=change.number[is_new], records=change.records[is_new])
+
+
+class Watching:
+    """The sink of a capture that keeps nothing."""
+
+    def __init__(self, maps: CounterMaps, beginnings: Beginnings) -> None:
+        self._maps = maps
+        self._counter_map: CounterMap | None = None
+        self._beginnings = beginnings
+        self._jobs: OrderedDict[str, _Job] = OrderedDict()
+        self._arriving = Arriving()
+        self._announced: dict[str, list[Change]] = {}  # by JOB, what was told since events came last
+        self._directories: dict[str, str] = {}
+        self._begun_us = 0
+        self.refused: dict[str, UnsupportedBoardError] = {}
+
+    async def begin(self, board: Board, address: str) -> None:  # noqa: ARG002 - the sink's interface
+        """Choose the board's counter map; what was on the way in an earlier stream comes again."""
+        self._counter_map = await asyncio.to_thread(
+            lambda: self._maps.of(simulated=board.simulated, sdk=board.sdk_version)
+        )
+        self._begun_us = self._begun_us or board.clocks.wall_us
+        self._arriving.clear()
+        for job in self._jobs.values():
+            job.begin_anew()
+
+    def know_job(
+        self,
+        name: str,
+        directory: str,
+        profiling: Profiling | None = None,  # noqa: ARG002 - the sink's interface
+    ) -> None:
+        """A JOB that is watched from now on."""
+        self._directories.setdefault(name, directory)
+        self._job(name)
+
+    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:  # noqa: ARG002 - the sink's interface
+        """Nothing is kept of JOBs that are gone."""
+        return ()
+
+    async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
+        """Nothing is held; what was shown or is from before, and what is no file of the runtime, is not wanted."""
+        wanted = [self._is_wanted(log) for log in logs]
+        for log, is_wanted in zip(logs, wanted, strict=True):
+            if is_wanted:
+                path = checked_path(log.path)
+                self._announced.setdefault(log.job, []).append(LogAnnounced(path))
+                self._job(log.job).decoder.expect([path])
+        return [Holding(log.handle, skip=not is_wanted) for log, is_wanted in zip(logs, wanted, strict=True)]
+
+    async def take(
+        self, events: Sequence[Happened], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
+    ) -> Sequence[JobChanges]:
+        """Decode events; everything is acknowledged, so that the board forgets it."""
+        reached: dict[int, Acknowledgement] = {}
+        announced, self._announced = self._announced, {}
+        changes = [JobChanges(job, self._directory(job), logs) for job, logs in announced.items()]
+        changes += [self._understood(happened, reached) for happened in events if happened.job not in self.refused]
+        changes += self._make_room()
+        if reached:
+            await acknowledge(list(reached.values()))
+        return changes
+
+    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
+        """Pass the state on, that of an ended JOB when all of it has come that will."""
+        if state in ENDED_STATES and not caught_up and state != REMOVED:
+            return ()
+        job = self._jobs.get(name)
+        is_whole = caught_up and state in ENDED_STATES and state != REMOVED
+        changes = [*job.decoder.settle()] if job is not None and is_whole else []
+        return (JobChanges(name, self._directory(name), changes, state, caught_up),)
+
+    async def sample_clock(self, channel: Channel) -> None:
+        """Nothing is stored, so nothing is compared."""
+
+    async def has_room(self) -> bool:
+        """Nothing is stored: there is always room."""
+        return True
+
+    def _directory(self, job: str) -> str:
+        return self._directories[job] if job else ""
+
+    def _job(self, name: str) -> _Job:
+        """The JOB's state, made anew where it was forgotten."""
+        if name not in self._jobs:
+            begun_us = self._begun_us if self._beginnings.is_in_past(name) else 0
+            self._jobs[name] = _Job(self._counter_map, begun_us)
+        self._jobs.move_to_end(name)
+        return self._jobs[name]
+
+    def _make_room(self) -> Iterator[JobChanges]:
+        """Forget JOBs that were not heard of for longest, and say so."""
+        size = sum(job.files.size for job in self._jobs.values())
+        while len(self._jobs) > REMEMBERED_JOBS or (size > REMEMBERED_BYTES_OF_ALL and len(self._jobs) > 1):
+            name, job = self._jobs.popitem(last=False)
+            size -= job.files.size
+            if job.files.size:
+                yield JobChanges(name, self._directories[name], (LinkLedger(None, FORGOTTEN),))
+
+    def _is_wanted(self, log: FollowedLog) -> bool:
+        try:
+            path = checked_path(log.path)
+        except FormatError:
+            return False
+        name = parse_log_name(path)
+        if name is None:
+            return path == SIMULATED_MARKER
+        if not (name.is_data or name.is_done):
+            return name.kind is not LogKind.CONT
+        return not (self._beginnings.passes_over(log.job, name) or self._beginnings.was_shown(log.job, name))
+
+    def _understood(self, happened: Happened, reached: dict[int, Acknowledgement]) -> JobChanges:
+        job = happened.job
+        if isinstance(happened.event, Loss):
+            job, change = told_loss(happened, happened.event)
+            return JobChanges(job, self._directory(job), (change,))
+        try:
+            return JobChanges(job, self._directory(job), list(self._mean(happened, reached)))
+        except UnsupportedBoardError as error:
+            self.refused[job], entry = refusal(job, error)
+            return JobChanges(job, self._directory(job), (LinkLedger(None, entry),))
+
+    def _mean(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
+        log, event = happened.log, happened.event
+        assert log is not None, "only a Loss can be about no log"
+        assert not isinstance(event, Loss), "it has no bytes"
+        job, path = self._job(log.job), checked_path(log.path)
+        reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, isinstance(event, Completed))
+        if isinstance(event, Removed):
+            reached.pop(log.handle)
+            self._arriving.take(log.handle)
+            return [LogRemoved(path), *(LinkLedger(path, entry) for entry in removal_entry(event.sent, event.size))]
+        try:
+            return list(self._snapshot(job, log, path, event) if log.snapshot else _data(job, path, event))
+        except StoreError as error:
+            return [LinkLedger(path, Entry("note", "too-large", f"not decoded again: {error}"))]
+
+    def _snapshot(self, job: _Job, log: FollowedLog, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
+        if isinstance(event, Started):
+            self._arriving.begin(log.handle)
+            return ()
+        if isinstance(event, Chunk):
+            if self._arriving.append(log.handle, event.data):
+                return ()
+            return [
+                LinkLedger(path, Entry("note", "too-large", "more than is read of small files: 4 MiB, or 64 in all"))
+            ]
+        data = self._arriving.take(log.handle)
+        if data is None:
+            return ()
+        name = parse_log_name(path)
+        if name is not None:
+            job.files.keep(path, name, data)
+        return job.decoder.snapshot(path, event.generation, data, digest_of(data))
+
+
+def _data(job: _Job, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
+    match event:
+        case Started():
+            job.files.begin(path)
+            return job.decoder.begin(path, event.generation, event.offset)
+        case Chunk():
+            job.files.append(path, event.data)
+            return job.new_calls(job.decoder.append(path, event.generation, event.offset, event.data))
+    return job.decoder.complete(path, event.generation, event.size, event.digest)
