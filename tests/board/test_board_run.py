@@ -26,7 +26,7 @@ from tests.integration.board import eventually
 LIMIT_S = 60.0
 
 
-@pytest.fixture(scope="module", params=["gnu", "busybox"])
+@pytest.fixture(scope="module", params=[pytest.param("gnu", marks=pytest.mark.long), "busybox"])
 def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     folder = tmp_path_factory.mktemp("sshd")
     with running_sshd(folder, settings=login_settings(folder, request.param)) as server:

@@ -11,7 +11,7 @@ import pytest
 
 from profagent.commands.boards_file import BoardsFile
 from profagent.commands.tunnelling import socket_folder
-from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
+from tests.board.sshd import AS_OF_A_BOARD, PATH_OF_TESTS, Sshd, running_sshd
 from tests.board.tunnelled import ENDED_S, assert_gone, begun, folders, know, record, socket_folder_of
 from tests.faults.proxy import FaultProxy
 from tests.integration.board import content, eventually, running, simulated
@@ -21,7 +21,9 @@ from tests.integration.host import Ended, profagent, started
 @pytest.fixture(scope="module")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """A board whose Python is the tests' own."""
-    with running_sshd(tmp_path_factory.mktemp("sshd"), settings=f'SetEnv "PATH={PATH_OF_TESTS}"') as server:
+    with running_sshd(
+        tmp_path_factory.mktemp("sshd"), settings=f'SetEnv {AS_OF_A_BOARD} "PATH={PATH_OF_TESTS}"'
+    ) as server:
         yield server
 
 

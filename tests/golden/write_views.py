@@ -1,6 +1,6 @@
-"""What every view says of a JOB, and what `record` and `watch` say of a board, without what depends on time or machine.
+"""What every view says of a JOB, and `record` and `watch` of a board; without what depends on time or machine.
 
-`python -m tests.golden.write_views` in the checkout writes the golden files anew; the difference is for a person to read.
+`python -m tests.golden.write_views` in the checkout writes the files anew; the difference is for a person to read.
 """
 
 from __future__ import annotations

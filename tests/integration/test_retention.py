@@ -1,4 +1,4 @@
-"""The board's small disk: twenty times its size goes through it with a host, and without one every loss is told."""
+"""The board's small disk: several times its size goes through it with a host, and without one every loss is told."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ REPORT = re.compile(r"(\d+) inferences, (\d+) of them recorded, (\d+) aicore rec
 LAYERS = ("--model", "mobilenetv2", "--layers", "300", "--seed", "5")
 DELIVERED = ("--retain", "delivered", "--retain-for", CONSUMER)
 DISK_BYTES = 4_500_000
-TIMES = 20
+TIMES = 4
 RATE = 15
-RUN_S = 84
+RUN_S = 18
 
 
 class Program:
@@ -69,8 +69,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield made
 
 
-@pytest.mark.timeout(300)
-def test_twenty_times_the_disk_goes_through_it_and_nothing_is_lost(disk: Path, tmp_path: Path) -> None:
+def test_several_times_the_disk_goes_through_it_and_nothing_is_lost(disk: Path, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     record = ("record", "--workspace", workspace, "--until-finished", "--json")
     with (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.board import content, sample, simulated
-from tests.integration.host import Ended, answered, profagent
+from tests.integration.host import Ended, answered, processed
 from tests.integration.rows import query
 
 OP_SUMMARY = [
@@ -139,7 +139,7 @@ def test_inferences_can_be_chosen_and_aggregated(tmp_path: Path) -> None:
 
 def test_a_session_exports_into_its_workspace(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
-    demonstrated = profagent("demo", "--for", "1s", TMPDIR=str(tmp_path))
+    demonstrated = processed("demo", "--for", "1s", TMPDIR=str(tmp_path))
     (made,) = tmp_path.glob("profagent-demo-*")
     shutil.move(made, workspace)
     assert demonstrated.code == 0
