@@ -68,9 +68,6 @@ def processed(*arguments: str | Path, **variables: str) -> Ended:
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
-answered = profagent
-
-
 def recorded(root: Path, workspace: Path, *more: str) -> dict[str, Any]:
     """Record all that a board with these JOBs has; the summary."""
     arguments: tuple[str | Path, ...] = ("--workspace", workspace, "--backlog", "--until-finished", "--json", *more)

@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.integration.board import eventually, running, simulated
-from tests.integration.host import COMMAND, ENVIRONMENT, Ended, Host, answered, profagent, started
+from tests.integration.host import COMMAND, ENVIRONMENT, Ended, Host, profagent, started
 
 INFERENCES = 30
 SLOWER = 1.06
@@ -116,7 +116,7 @@ def test_three_nights(tmp_path: Path) -> None:
         assert re.fullmatch(rf"SLOWER: {addresses['slow']}: (total \+3\.\d %, )?layer conv2 \+6\.\d %", slower)
         assert not_there == f"AWAY: {away}"
     assert (tmp_path / "ws" / "exports" / f"session-{others[1]['boards'][0]['session']}").is_dir()
-    sessions = json.loads(answered("sessions", "--workspace", tmp_path / "ws", "--json").out)
+    sessions = json.loads(profagent("sessions", "--workspace", tmp_path / "ws", "--json").out)
     assert {session["labels_by_key"]["place"] for session in sessions} == {"lab"}
     assert len({session["labels_by_key"]["nightly"] for session in sessions}) == 3
     assert [session["cleared_us"] is not None for session in sessions] == [True, False, False, False, False, False], (

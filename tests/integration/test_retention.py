@@ -16,7 +16,7 @@ import pytest
 from tests.daemon.daemon_process import command
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually, running
-from tests.integration.host import ENVIRONMENT, TIMEOUT_S, answered, profagent, started
+from tests.integration.host import ENVIRONMENT, TIMEOUT_S, profagent, started
 from tests.integration.rows import link_ledger, query
 
 CONSUMER = "desk"
@@ -125,7 +125,7 @@ def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Pa
         assert reason in first.out
         assert reason not in again.out
     (job,) = workspace.glob("mirror/*/JOB*")
-    (told, nothing) = answered("sessions", "--workspace", workspace, "--json").document
+    (told, nothing) = profagent("sessions", "--workspace", workspace, "--json").document
     losses = {loss["reason"]: loss for loss in told["kept_losses"]}
     assert nothing["kept_losses"] == []
     assert {loss["job"] for loss in losses.values()} == {job.name}
@@ -133,9 +133,9 @@ def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Pa
     deleted = losses["deleted-undelivered"]
     assert deleted["lost_logs"] // 2 + len(list(job.glob("data/aicore*[0-9]"))) == recorded
     assert 0 < deleted["from_us"] <= deleted["to_us"]
-    assert "deleted-undelivered" in answered("sessions", "--workspace", workspace).out
+    assert "deleted-undelivered" in profagent("sessions", "--workspace", workspace).out
     for kind in ("summary", "timeline"):
-        exported = answered("export", kind, "--session", "1", "--workspace", workspace)
+        exported = profagent("export", kind, "--session", "1", "--workspace", workspace)
         assert exported.code == 0, exported.err
     metadata = [*workspace.glob("exports/**/metadata.json"), *workspace.glob("exports/**/*timeline*.json")]
     assert len(metadata) >= 2
@@ -143,7 +143,7 @@ def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Pa
         assert "deleted-undelivered" in path.read_text("utf-8")
 
 
-@pytest.mark.parametrize("looking", [(), ("--scan",)], ids=["notices", "looking"])
+@pytest.mark.parametrize("looking", [(), pytest.param(("--scan",), marks=pytest.mark.long)], ids=["notices", "looking"])
 def test_a_job_that_is_over_and_was_delivered_is_gone_with_its_directory(
     disk: Path, tmp_path: Path, looking: tuple[str, ...]
 ) -> None:
