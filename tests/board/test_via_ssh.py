@@ -142,7 +142,14 @@ def test_a_temporary_daemon_serves_one_command(
     assert not folders(root)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how",
+    [
+        signal.SIGINT,
+        signal.SIGKILL,
+        *(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGTERM, signal.SIGHUP)),
+    ],
+)
 def test_nothing_is_left_when_the_command_ends(
     temporary: tuple[str | Path, ...], root: Path, variables: dict[str, str], how: signal.Signals
 ) -> None:
