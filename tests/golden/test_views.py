@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.golden.write_views import GOLDEN, NAMES, said_of_a_board, views_of
+from tests.golden.write_exports import NAMES
+from tests.golden.write_views import GOLDEN, said_of_a_board, views_of
 
 if TYPE_CHECKING:
     from pathlib import Path
