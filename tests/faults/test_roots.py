@@ -63,11 +63,15 @@ class Recording:
         if not self._ends_itself:
             assert self.holds(job)
             assert self.is_told(job.name, "finished")
+            assert eventually(lambda: self._incomplete(job.name) == []), "its last completions come after its state"
         ended = self.host.ended() if self._ends_itself else self.host.interrupt()
         assert ended.code == 0, ended.err
         assert self._mirror(job.name) == content(job)
         assert rows_of(self.database, job.name) == imported_rows(job, folder / "imported")
         assert link_ledger(self.database, job.name) == ledger
+
+    def _incomplete(self, job: str) -> list[tuple[object, ...]]:
+        return query(self.database, "SELECT path FROM log JOIN job USING (job) WHERE name = ? AND digest IS NULL", job)
 
     def _mirror(self, job: str) -> dict[bytes, bytes]:
         found = list(self._workspace.glob(f"mirror/*/{job}"))
