@@ -3,14 +3,14 @@
 PYTHON ?= $(or $(shell command -v python3.11),python3)
 BIN := .venv/bin
 PROTOC := .venv-protoc/bin/python
-WORKERS ?= 0
+WORKERS ?= 2
 PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 
 # Tests start hundreds of processes, of which each would compile the code again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help demo test test-board check protos check-protos bench soak bench-growth fuzz pins clean
+.PHONY: help demo test test-long test-board check protos check-protos bench soak bench-growth fuzz pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -18,13 +18,20 @@ help: ## list the tasks
 demo: .venv/ready ## show the whole way on a simulated board
 	@$(BIN)/profagent demo
 
-test: .venv/ready ## run every test; the board's side on Python 3.9 as well
+test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on Python 3.9 as well
 	@tools/need openssl openssl
 	@tools/need sshd openssh-server
 	@tools/need systemd-nspawn systemd-container
 	@tools/need busybox busybox
 	@tools/unsynced $(BIN)/python -m pytest $(PARALLEL)
 	@tools/unsynced tools/test_on_39 $(PARALLEL)
+
+test-long: .venv/ready ## run what the suite has no time for: bundles, boards that boot, more of the faults; half an hour
+	@tools/need openssl openssl
+	@tools/need sshd openssh-server
+	@tools/need systemd-nspawn systemd-container
+	@tools/need busybox busybox
+	@tools/unsynced $(BIN)/python -m pytest -m long $(PARALLEL)
 
 test-board: .venv/ready ## try a bundle on an emulated aarch64 board without Python; some minutes, 2 GB of TMPDIR
 	@tools/need qemu-system-aarch64 qemu-system-arm

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.board.sshd import PATH_OF_TESTS
+from tests.board.sshd import AS_OF_A_BOARD, PATH_OF_TESTS
 
 
 def busybox_path(folder: Path) -> str:
@@ -23,4 +23,4 @@ def login_settings(folder: Path, programs: str) -> str:
     path = busybox_path(folder / "bin") if programs == "busybox" else PATH_OF_TESTS
     for name in ("home", "tmp"):
         (folder / name).mkdir()
-    return f'SetEnv "PATH={path}" "HOME={folder / "home"}" "TMPDIR={folder / "tmp"}"'
+    return f'SetEnv {AS_OF_A_BOARD} "PATH={path}" "HOME={folder / "home"}" "TMPDIR={folder / "tmp"}"'

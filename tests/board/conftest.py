@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import platform
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -66,14 +68,26 @@ def board(one_board: Booted) -> Booted:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where wheels are kept: they are fetched once, as this machine's pip is set up, before HOME is another."""
-    folder = tmp_path_factory.mktemp("cache")
+    """Where wheels are kept: they are fetched once, as this machine's pip is set up, before HOME is another.
+
+    The first worker that needs them fetches them; each has a copy of its own.
+    """
+    own = tmp_path_factory.getbasetemp()
+    common = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "fetched"
+    with Path(f"{common}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not common.exists():
+            _fetch(Path(f"{common}.part"))
+            Path(f"{common}.part").rename(common)
+    return Path(shutil.copytree(common, own / "cache"))
+
+
+def _fetch(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         patch.setenv("PATH", PATH_OF_TESTS)
         probed = subprocess.run(["sh", "-c", PROBE], check=True, capture_output=True, text=True)
         asyncio.run(fetch_wheels(read_probe(probed.stdout)))
-    return folder
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.board.sshd import PATH_OF_TESTS, Sshd, public_key, running_sshd
 from tests.daemon.daemon_process import CHECKOUT
 from tests.fakes.ports import own_port
 from tests.faults.proxy import Ending, FaultProxy
-from tests.integration.host import Ended, profagent, started
+from tests.integration.host import Ended, processed, profagent, started
 
 # Leads to this machine, and does not look like a loopback address.
 HOST = "0.0.0.0"
@@ -65,8 +65,9 @@ class DeployBoard:
         return ["deploy", target or self.target(), *self.way, "--name", "euler", *more]
 
     def deploy(self, *more: str | Path, target: str = "", **variables: str) -> Ended:
-        """Run it."""
-        return profagent(*self.arguments(*more, target=target), **self.variables, **variables)
+        """Run it, in a process of its own when its variables say what it is."""
+        run = processed if variables else profagent
+        return run(*self.arguments(*more, target=target), **self.variables, **variables)
 
     @contextmanager
     def cut_off(self, *more: str | Path, **variables: str) -> Iterator[Callable[[], Ended]]:

@@ -21,6 +21,8 @@ SBIN = "/usr/sbin:/usr/local/sbin:/sbin"
 RUN = Path("/run/sshd")
 # For a board whose Python is the tests' own.
 PATH_OF_TESTS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+# For bash a shell in a shell: what this machine's ~/.bashrc does may take longer than all that a test is about.
+AS_OF_A_BOARD = "SHLVL=2"
 
 # For a server that asks by PAM: a password, and nothing of what a system's own session needs.
 _PAM = "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n"
@@ -135,6 +137,7 @@ PasswordAuthentication {"yes" if password else "no"}
 KbdInteractiveAuthentication no
 PermitRootLogin {"yes" if password else "prohibit-password"}
 MaxStartups 50
+SetEnv {AS_OF_A_BOARD}
 """
 
 

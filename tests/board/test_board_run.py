@@ -26,7 +26,7 @@ from tests.integration.board import eventually
 LIMIT_S = 60.0
 
 
-@pytest.fixture(scope="module", params=["gnu", "busybox"])
+@pytest.fixture(scope="module", params=[pytest.param("gnu", marks=pytest.mark.long), "busybox"])
 def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     folder = tmp_path_factory.mktemp("sshd")
     with running_sshd(folder, settings=login_settings(folder, request.param)) as server:
@@ -219,7 +219,7 @@ async def test_what_was_not_started_never_is_and_leaves_nothing(board: Board, lo
 async def test_the_program_goes_on_when_the_link_drops(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_steps, "PIECE_READS", 4)
     board.acl.write_text("original")
-    board.program("for i in $(seq 1 30); do echo $i; echo e$i >&2; sleep 0.2 || sleep 1; done; exit 5")
+    board.program("for i in $(seq 1 12); do echo $i; echo e$i >&2; sleep 0.2 || sleep 1; done; exit 5")
     async with board.run() as run:
         async with run.held():
             await run.start((), {}, str(board.acl), "changed")
@@ -231,8 +231,8 @@ async def test_the_program_goes_on_when_the_link_drops(board: Board, monkeypatch
         end = await following
         await run.leave(end)
     assert end.status == 5
-    assert board.shown[False].split() == [str(number).encode() for number in range(1, 31)]
-    assert board.shown[True].split() == [f"e{number}".encode() for number in range(1, 31)]
+    assert board.shown[False].split() == [str(number).encode() for number in range(1, 13)]
+    assert board.shown[True].split() == [f"e{number}".encode() for number in range(1, 13)]
     assert any("is lost" in line for line in board.told)
     assert board.acl.read_text() == "original"
     await until(board.is_tidy)

@@ -23,7 +23,7 @@ from tests.integration.board import content, eventually, simulated
 from tests.integration.host import profagent
 
 # Packages and wheels are fetched, and a bundle is 50 MB.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 CURRENT = "/opt/profagent/current"
 # What a version whose settings are fine and which does not serve would do.

@@ -83,7 +83,7 @@ def test_a_daemon_that_has_the_directory_already_is_left_alone(bench: Bench, hom
     assert_landed(bench)
 
 
-@pytest.mark.parametrize("has_roots_d", [True, False])
+@pytest.mark.parametrize("has_roots_d", [pytest.param(True, marks=pytest.mark.long), False])
 def test_a_daemon_that_cannot_be_told_is_passed_over(
     bench: Bench, home: Path, tmp_path: Path, has_roots_d: bool
 ) -> None:

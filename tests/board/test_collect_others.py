@@ -39,7 +39,7 @@ def assert_only_its_own(bench: Bench, *more: str | Path) -> None:
     assert content(job) == content(board_job)
 
 
-@pytest.mark.parametrize("still_served", [True, False])
+@pytest.mark.parametrize("still_served", [pytest.param(True, marks=pytest.mark.long), False])
 def test_a_job_that_a_record_left_open(bench: Bench, home: Path, tmp_path: Path, still_served: bool) -> None:
     """The board has it still: the daemon that serves the run knows of it, or serves another directory."""
     for folder in (tmp_path / "other", bench.remote):
@@ -63,6 +63,7 @@ def test_a_job_of_an_earlier_record_that_is_gone(served: Bench, tmp_path: Path) 
     assert_only_its_own(served)
 
 
+@pytest.mark.long
 def test_two_jobs_of_which_nobody_can_tell_which_is_the_programs(served: Bench) -> None:
     """The other one goes on growing."""
     with started(*served.arguments("--json", "--release", "--", "20", "0.1", "unload"), **served.variables) as host:

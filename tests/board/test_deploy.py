@@ -163,6 +163,7 @@ def test_a_version_that_cannot_run_there_is_never_switched_to(board: DeployBoard
     assert (board.daemon, board.version()) == (daemon, old)
 
 
+@pytest.mark.long
 def test_settings_with_which_it_does_not_answer_are_taken_back(board: DeployBoard) -> None:
     config, running = (board.prefix / "etc/profagentd.toml").read_text(), board.version()
     with socket.socket() as taken:  # nobody listens there, and nobody else can
@@ -267,7 +268,7 @@ def test_a_python_without_libstdcxx_and_a_clock_of_1970_are_seen(tmp_path: Path,
         assert "without libstdc++.so.6" in ended.err, ended.out
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("127.0.0.2", marks=pytest.mark.long)])
 def test_a_daemon_on_loopback_is_asked_through_the_tunnel(bare: DeployBoard, host: str) -> None:
     ended = bare.deploy("--listen", f"{host}:{bare.port}", "--json")
     assert ended.code == 0, ended.err

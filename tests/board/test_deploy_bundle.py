@@ -13,7 +13,7 @@ from tests.board.deployed import DeployBoard, busybox, deploy_board
 from tests.integration.board import content, simulated
 
 # The bundle is made first.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ def test_another_workshops_keys_are_replaced_only_when_that_is_agreed_to(board: 
     assert told not in board.deploy("--dry-run", "--keys", keys).out
 
 
+@pytest.mark.long
 def test_a_board_of_the_same_image_gets_an_identity_name_and_keys_of_its_own(
     board: DeployBoard, tmp_path: Path, cache: Path
 ) -> None:

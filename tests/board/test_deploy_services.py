@@ -14,7 +14,7 @@ from tests.board.booted import Booted, booted
 from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, deploy_board, mounted
 from tests.integration.board import eventually, simulated
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 PATH = f"{sys.base_prefix}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 UNIT = "etc/systemd/system/profagentd.service"
 PATHS = ("opt/profagent", "etc/profagent", "var/lib/profagentd")

@@ -52,6 +52,7 @@ def test_a_version_that_cannot_run_leaves_no_keys(board: DeployBoard, tmp_path: 
     assert "libfoo.so: cannot open shared object file" in ended.err
 
 
+@pytest.mark.long
 def test_a_version_that_does_not_answer_leaves_no_keys(board: DeployBoard, tmp_path: Path) -> None:
     with socket.socket() as taken:  # nobody listens there, and nobody else can
         taken.bind(("127.0.0.1", 0))
@@ -70,6 +71,7 @@ def test_a_link_that_drops_before_it_answers_has_the_board_lead_back(
     assert f"leads back by itself within 60 s: {running} runs again then" in ended.err
 
 
+@pytest.mark.long
 def test_so_does_a_host_that_dies(board: DeployBoard, tmp_path: Path, mute: dict[str, str]) -> None:
     running = board.version()
     with started(*board.arguments(*others(tmp_path)), **board.variables, **mute) as host:
@@ -77,6 +79,7 @@ def test_so_does_a_host_that_dies(board: DeployBoard, tmp_path: Path, mute: dict
         host.process.kill()
 
 
+@pytest.mark.long
 def test_of_a_first_deployment_that_fails_no_keys_stay(tmp_path: Path, cache: Path, mute: dict[str, str]) -> None:
     with deploy_board(tmp_path, cache) as board:
         first = ("--listen", f"0.0.0.0:{board.port}", "--root", board.roots)

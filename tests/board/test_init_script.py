@@ -103,7 +103,7 @@ def lives(process: int) -> bool:
         return False
 
 
-@pytest.fixture(params=["busybox", "dash"])
+@pytest.fixture(params=["busybox", pytest.param("dash", marks=pytest.mark.long)])
 def initd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Initd]:
     """The script under each shell; what it has started is ended."""
     shell = shutil.which(request.param)

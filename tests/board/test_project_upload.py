@@ -14,7 +14,7 @@ from profagent.errors import ProfagentError, UsageError
 from profagent.ssh.connection import connect
 from tests.board.askers import Nobody
 from tests.board.busybox_path import busybox_path
-from tests.board.sshd import Sshd, running_sshd
+from tests.board.sshd import AS_OF_A_BOARD, Sshd, running_sshd
 
 
 @pytest.fixture(scope="module", params=["gnu", "busybox", "cksum"])
@@ -23,7 +23,7 @@ def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     settings = ""
     if request.param != "gnu":
         path = busybox_path(folder / "bin")
-        settings = f'SetEnv "PATH={path}"'
+        settings = f'SetEnv {AS_OF_A_BOARD} "PATH={path}"'
         if request.param == "cksum":
             for name in ("sha256sum", "md5sum", "xargs"):
                 (Path(path) / name).unlink()

@@ -11,7 +11,7 @@ import pytest
 
 from profagent.boards.tunnel import socket_folder
 from profagent.link.boards_file import BoardsFile
-from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
+from tests.board.sshd import AS_OF_A_BOARD, PATH_OF_TESTS, Sshd, running_sshd
 from tests.board.tunnelled import ENDED_S, assert_gone, begun, folders, know, record, socket_folder_of
 from tests.faults.proxy import FaultProxy
 from tests.integration.board import content, eventually, running, simulated
@@ -21,7 +21,9 @@ from tests.integration.host import Ended, profagent, started
 @pytest.fixture(scope="module")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """A board whose Python is the tests' own."""
-    with running_sshd(tmp_path_factory.mktemp("sshd"), settings=f'SetEnv "PATH={PATH_OF_TESTS}"') as server:
+    with running_sshd(
+        tmp_path_factory.mktemp("sshd"), settings=f'SetEnv {AS_OF_A_BOARD} "PATH={PATH_OF_TESTS}"'
+    ) as server:
         yield server
 
 
@@ -140,7 +142,14 @@ def test_a_temporary_daemon_serves_one_command(
     assert not folders(root)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how",
+    [
+        signal.SIGINT,
+        signal.SIGKILL,
+        *(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGTERM, signal.SIGHUP)),
+    ],
+)
 def test_nothing_is_left_when_the_command_ends(
     temporary: tuple[str | Path, ...], root: Path, variables: dict[str, str], how: signal.Signals
 ) -> None:

@@ -18,9 +18,6 @@ from tests.board.tunnelled import ENDED_S, assert_gone, begun, commands, folders
 from tests.integration.board import content, eventually, simulated
 from tests.integration.host import profagent, started
 
-# The bundle is made first.
-pytestmark = pytest.mark.timeout(900)
-
 
 @contextmanager
 def bare_board(home: Path, folder: Path, programs: Path, address: str, inside: Sequence[str] = ()) -> Iterator[Sshd]:
@@ -62,6 +59,8 @@ def test_what_a_boards_python_lacks_is_told(
     assert "profagent bundle" in ended.err
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_a_bundle_serves_one_command(
     bare: Sshd, bundle: Path, root: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:
@@ -72,6 +71,8 @@ def test_a_bundle_serves_one_command(
     assert not folders(root)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_a_bundle_runs_with_its_own_python_and_leaves_nothing_when_the_link_drops(
     bare: Sshd, bundle: Path, root: Path, variables: dict[str, str]
 ) -> None:
@@ -87,6 +88,8 @@ def test_a_bundle_runs_with_its_own_python_and_leaves_nothing_when_the_link_drop
     assert eventually(lambda: not folders(root), ENDED_S)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_a_bundle_leaves_nothing_when_the_link_drops_in_mid_upload(
     bare: Sshd, bundle: Path, root: Path, variables: dict[str, str]
 ) -> None:
@@ -105,6 +108,8 @@ def test_a_bundle_leaves_nothing_when_the_link_drops_in_mid_upload(
     assert_gone(folder, root)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_a_bundle_that_does_not_fit_is_told_before_it_is_brought(
     home: Path, bundle: Path, root: Path, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
 ) -> None:
@@ -116,6 +121,8 @@ def test_a_bundle_that_does_not_fit_is_told_before_it_is_brought(
     assert "bringing" not in ended.err
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_a_bundle_without_roots_is_refused(bundle: Path, variables: dict[str, str]) -> None:
     ended = profagent("watch", "--board", "euler", "--via", "ssh", "--bundle", bundle, **variables)
     assert ended.code == 2

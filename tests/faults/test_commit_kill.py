@@ -152,6 +152,7 @@ def told_of(workspace: Path, board: str, path: str) -> list[tuple[str, str]]:
         return connection.execute(sql, (board, path)).fetchall()
 
 
+@pytest.mark.long
 def test_kills_at_every_step_one_after_the_other(tmp_path: Path, expected: Dump) -> None:
     """Every process goes on where the one before it died."""
     batches = random.Random(7)

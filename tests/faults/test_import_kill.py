@@ -66,6 +66,7 @@ def test_a_kill_at_a_step_of_a_batch(workspace: Path, job: Path, expected: Dump,
     check_the_end(workspace, job, expected)
 
 
+@pytest.mark.long
 def test_kills_at_every_step_one_after_the_other(workspace: Path, job: Path, expected: Dump) -> None:
     batches = random.Random(11)
     for _, step in zip(range(KILLS), itertools.cycle(Step), strict=False):

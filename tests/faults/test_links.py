@@ -12,16 +12,18 @@ from tests.faults.proxy import BOTH, Ending, Way
 # A dead link is found out within 15 s; the rest is for a machine that has much else to do.
 FOUND_OUT_S = 15.0
 SLACK_S = 10.0
-CAPTURE_S = 20.0
+CAPTURE_S = 5.0
 # On each of two links.
 CUTS = 50
-RESETS = 8
+RESETS = 5
 FLIPS = 15
 # Each of them breaks the link, and the host waits longer each time.
 FLIPS_UNDER_TLS = 6
 # Longer than a dead link takes to be found out.
 STALL_S = TRICKLE_S = 20.0
 TRICKLE_BYTES_PER_S = 10_000
+# The others take minutes.
+QUICK = ("resets_inside_chunks",)
 TEST = "test_a_capture_over_a_broken_link"
 
 
@@ -124,6 +126,8 @@ def captures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize(
+    "scenario", [*QUICK, *(pytest.param(each, marks=pytest.mark.long) for each in SCENARIOS if each not in QUICK)]
+)
 def test_a_capture_over_a_broken_link(scenario: str, captures: dict[str, Captured]) -> None:
     captures[scenario].check()

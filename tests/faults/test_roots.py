@@ -63,11 +63,15 @@ class Recording:
         if not self._ends_itself:
             assert self.holds(job)
             assert self.is_told(job.name, "finished")
+            assert eventually(lambda: self._incomplete(job.name) == []), "its last completions come after its state"
         ended = self.host.ended() if self._ends_itself else self.host.interrupt()
         assert ended.code == 0, ended.err
         assert self._mirror(job.name) == content(job)
         assert rows_of(self.database, job.name) == imported_rows(job, folder / "imported")
         assert link_ledger(self.database, job.name) == ledger
+
+    def _incomplete(self, job: str) -> list[tuple[object, ...]]:
+        return query(self.database, "SELECT path FROM log JOIN job USING (job) WHERE name = ? AND digest IS NULL", job)
 
     def _mirror(self, job: str) -> dict[bytes, bytes]:
         found = list(self._workspace.glob(f"mirror/*/{job}"))
@@ -179,7 +183,8 @@ def test_notices_that_overflow_are_made_up_for(root: Path, tmp_path: Path) -> No
 
 def test_a_log_that_comes_and_goes_before_it_is_read_is_a_loss_that_stays(root: Path, tmp_path: Path) -> None:
     """The daemon stands still for its whole life; then its JOB finishes."""
-    with recording(root, tmp_path / "workspace", ends_itself=True) as recorded:
+    # The log that is gone has no `.done`: its JOB is over when it has been quiet.
+    with recording(root, tmp_path / "workspace", "--quiet-after", "10", ends_itself=True) as recorded:
         job = GrowingJob(SAMPLES["runtime-json"], root, 1)
         gone, *others = job.paths("data/aicore*.?")
         job.write("info.json.0")
@@ -208,7 +213,9 @@ def standing_still(pid: int) -> Iterator[None]:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("how", ["before", "renamed", "while followed"])
+@pytest.mark.parametrize(
+    "how", ["renamed", *(pytest.param(each, marks=pytest.mark.long) for each in ("before", "while followed"))]
+)
 def test_thousands_of_files_at_once(root: Path, tmp_path: Path, large_job: Path, how: str) -> None:
     name = large_job.name
     if how == "before":

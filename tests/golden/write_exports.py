@@ -29,7 +29,7 @@ VERSIONS = re.compile(rb'"(profagent|daemon_version)": ?"[^"]*",\s*')
 
 def export_job(name: str, folder: Path) -> Path:
     """Import a copy of the JOB and export it; gives the JOB directory."""
-    job = _copy(name, folder)
+    job = job_copy(name, folder)
     database = asyncio.run(import_job(job)).database
     export_summary(database, job / "summary", job=job.name)
     export_summary(database, job / "aggregate", job=job.name, options=SummaryOptions("json", aggregate=True))
@@ -39,7 +39,8 @@ def export_job(name: str, folder: Path) -> Path:
     return job
 
 
-def _copy(name: str, folder: Path) -> Path:
+def job_copy(name: str, folder: Path) -> Path:
+    """A copy of a sample, or a new JOB of the simulated board."""
     if name == SIMULATED:
         options = SimulationOptions(model="yolov5s", layers=8, pictures=2, seed=5)
         return write_job(folder, options, inferences=2, loads=2)

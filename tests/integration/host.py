@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from unittest.mock import patch
 
 from profagent.cli.main import run
 from tests.daemon.daemon_process import environment, running
@@ -41,7 +43,19 @@ class Ended:
 
 
 def profagent(*arguments: str | Path, **variables: str) -> Ended:
-    """Run a command to its end."""
+    """Run a command to its end, in this process; `started` is for one that is to be killed or interrupted."""
+    out, err = io.BytesIO(), io.BytesIO()
+    with (
+        patch.dict(os.environ, variables),
+        redirect_stdout(io.TextIOWrapper(out, "utf-8", write_through=True)),
+        redirect_stderr(io.TextIOWrapper(err, "utf-8", write_through=True)),
+    ):
+        code = run([*map(str, arguments)])
+        return Ended(code, out.getvalue().decode(), err.getvalue().decode())
+
+
+def processed(*arguments: str | Path, **variables: str) -> Ended:
+    """Run a command to its end, in a process of its own: one that reads its variables when it begins."""
     ended = subprocess.run(
         [*COMMAND, *map(str, arguments)],
         env={**ENVIRONMENT, **variables},
@@ -54,21 +68,10 @@ def profagent(*arguments: str | Path, **variables: str) -> Ended:
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
-def answered(*arguments: str | Path) -> Ended:
-    """Run a command to its end in this process: one that only looks, or is refused."""
-    out, err = io.BytesIO(), io.BytesIO()
-    with (
-        redirect_stdout(io.TextIOWrapper(out, "utf-8", write_through=True)),
-        redirect_stderr(io.TextIOWrapper(err, "utf-8", write_through=True)),
-    ):
-        code = run([*map(str, arguments)])
-        return Ended(code, out.getvalue().decode(), err.getvalue().decode())
-
-
 def recorded(root: Path, workspace: Path, *more: str) -> dict[str, Any]:
     """Record all that a board with these JOBs has; the summary."""
     arguments: tuple[str | Path, ...] = ("--workspace", workspace, "--backlog", "--until-finished", "--json", *more)
-    with running("--root", root, "--quiet-after", "1") as board:
+    with running("--root", root, "--quiet-after", "0.3") as board:
         ended = profagent("record", "--board", board.address, *arguments)
     assert ended.code == 0, ended.err
     document: dict[str, Any] = ended.document

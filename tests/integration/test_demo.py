@@ -11,7 +11,7 @@ import pytest
 from profagent.demo.demo import DemoOptions, demo, simulated_board
 from profagent.errors import ProfagentError, UnreachableError
 from profagent.store.workspace import Workspace
-from tests.integration.host import profagent, started
+from tests.integration.host import processed, profagent, started
 from tests.integration.rows import query
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_a_demo_shows_records_and_exports(tmp_path: Path) -> None:
-    ended = profagent("demo", "--for", "2s", "--model", "resnet50", TMPDIR=str(tmp_path))
+    ended = processed("demo", "--for", "2s", "--model", "resnet50", TMPDIR=str(tmp_path))
     assert ended.code == 0, ended.err
     (workspace,) = tmp_path.glob("profagent-demo-*")
     lines = ended.out.splitlines()
@@ -35,7 +35,7 @@ def test_a_demo_shows_records_and_exports(tmp_path: Path) -> None:
 
 
 def test_what_a_demo_says_to_look_at_works(tmp_path: Path) -> None:
-    ended = profagent("demo", "--for", "1s", TMPDIR=str(tmp_path))
+    ended = processed("demo", "--for", "1s", TMPDIR=str(tmp_path))
     (line,) = (line.strip() for line in ended.out.splitlines() if line.strip().startswith("profagent show"))
     assert "AA core metric" in profagent(*line.split()[1:]).out
 
@@ -50,7 +50,7 @@ def test_a_demo_that_is_interrupted_still_exports(tmp_path: Path) -> None:
 
 
 def test_a_network_that_there_is_not_is_told(tmp_path: Path) -> None:
-    ended = profagent("demo", "--model", "nothing", TMPDIR=str(tmp_path))
+    ended = processed("demo", "--model", "nothing", TMPDIR=str(tmp_path))
     assert ended.code == 1
     assert "--model nothing" in ended.err
     assert "the simulated board did not start" in ended.err

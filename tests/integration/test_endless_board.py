@@ -21,9 +21,16 @@ from tests.integration.test_malicious_board import Scene
 MEMORY_LIMIT_BYTES = 210_000_000
 # A message of a million entries, which are counted when it was read: 372 MB, which go at once.
 FULL_MESSAGE_BYTES = 450_000_000
-# How soon a command ends that is asked to, its start-up and its last words on a busy machine included.
-END_S = 5.0
+# How soon a command ends that is asked to: a machine may have much else to do, and what never ends is far longer.
+END_S = 30.0
 FOR_S = 3.0
+# One that fills the mirror and one that fills lists; the others are long.
+SHORT = ("log", "losses")
+CASES = [
+    pytest.param(verb, what, marks=() if what in SHORT else pytest.mark.long)
+    for verb in ("record", "watch")
+    for what in ENDLESS
+]
 
 
 @pytest.fixture
@@ -51,9 +58,8 @@ def peak_bytes(scene: Scene, address: str, verb: str, end_s: float) -> int:
     return int(peak[1]) * 1024
 
 
-@pytest.mark.parametrize("what", ENDLESS)
-@pytest.mark.parametrize("verb", ["record", "watch"])
-def test_what_never_ends_does_not_fill_the_memory(what: str, verb: str, scene: Scene) -> None:
+@pytest.mark.parametrize(("verb", "what"), CASES)
+def test_what_never_ends_does_not_fill_the_memory(verb: str, what: str, scene: Scene) -> None:
     with malicious(ENDLESS[what]) as board:
         # Tables that are being decoded are decoded to their end.
         peak = peak_bytes(scene, board.address, verb, END_S if "losses" in what else TIMEOUT_S)

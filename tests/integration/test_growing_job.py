@@ -86,7 +86,8 @@ def _end(follower: Follower, job: GrowingJob, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "seed"), [("segments", 1), ("batches", 2), ("runtime-json", 3), ("runtime-json", 4)]
+    ("source", "seed"),
+    [("segments", 1), ("batches", 2), ("runtime-json", 3), pytest.param("runtime-json", 4, marks=pytest.mark.long)],
 )
 def test_pieces_in_any_order_make_the_same_rows(source: str, seed: int, root: Path, tmp_path: Path) -> None:
     with following(root, tmp_path / "workspace") as follower:
@@ -109,7 +110,7 @@ def test_pieces_in_any_order_make_the_same_rows(source: str, seed: int, root: Pa
         assert link_ledger(follower.database, job.directory.name) == []
 
 
-@pytest.mark.parametrize("watching", [(), ("--scan",)], ids=["inotify", "scan"])
+@pytest.mark.parametrize("watching", [(), pytest.param(("--scan",), marks=pytest.mark.long)], ids=["inotify", "scan"])
 def test_files_that_are_made_anew_replace_what_was_copied(
     watching: tuple[str, ...], root: Path, tmp_path: Path
 ) -> None:
@@ -140,7 +141,7 @@ def test_files_that_are_made_anew_replace_what_was_copied(
         assert follower.superseded(job.directory.name).count(earlier) == 2
 
 
-@pytest.mark.parametrize("seed", [6, 7])
+@pytest.mark.parametrize("seed", [6, pytest.param(7, marks=pytest.mark.long)])
 def test_a_model_loaded_again_appends_to_complete_files(seed: int, root: Path, tmp_path: Path) -> None:
     first = simulated(tmp_path / "first", 3, seed=seed)
     both = simulated(tmp_path / "both", 3, loads=2, seed=seed)

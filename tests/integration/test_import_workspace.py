@@ -15,7 +15,7 @@ from profagent.importing.workspace_import import WorkspaceImport, import_into
 from profagent.store.workspace import Workspace
 from tests.fakes.dumps import dump
 from tests.integration.board import SAMPLES, GrowingJob, content, running, sample, simulated
-from tests.integration.host import COMMAND, ENVIRONMENT, Ended, answered, profagent
+from tests.integration.host import COMMAND, ENVIRONMENT, Ended, profagent
 from tests.integration.rows import query
 
 BOARD = "5c21f0de"
@@ -46,7 +46,7 @@ def everything(workspace: Path, *, by_session: bool = True) -> dict[str, list[tu
 
 
 def imported(job: Path, workspace: Path, *more: str) -> Ended:
-    return answered("import", "-dir", job, "--workspace", workspace, "--json", *more)
+    return profagent("import", "-dir", job, "--workspace", workspace, "--json", *more)
 
 
 def made(name: str, root: Path) -> Path:
@@ -151,10 +151,10 @@ def test_a_link_in_the_job_is_told_and_not_followed(tmp_path: Path) -> None:
 def test_export_show_and_sessions_take_it(tmp_path: Path) -> None:
     imported(made("simulated", tmp_path / "root"), tmp_path / "workspace", "--board", BOARD)
     arguments = ("--session", "1", "--workspace", tmp_path / "workspace")
-    assert answered("export", "summary", *arguments).code == 0
+    assert profagent("export", "summary", *arguments).code == 0
     assert list((tmp_path / "workspace" / "exports").rglob("op_summary*.csv"))
-    assert answered("show", *arguments, "--json").document[0]["board"] == BOARD
-    (session,) = answered("sessions", "--workspace", tmp_path / "workspace", "--json").document
+    assert profagent("show", *arguments, "--json").document[0]["board"] == BOARD
+    (session,) = profagent("sessions", "--workspace", tmp_path / "workspace", "--json").document
     assert (session["source"], session["board"], session["jobs"]) == ("import", BOARD, 1)
 
 
@@ -162,7 +162,7 @@ def test_what_cannot_be_imported_is_refused(tmp_path: Path) -> None:
     job = made("runtime-api", tmp_path / "root")
     misnamed = shutil.copytree(job, tmp_path / "root" / "copy")
     workspace = tmp_path / "workspace"
-    assert answered("import", "-dir", job, "--board", BOARD).code == 2
+    assert profagent("import", "-dir", job, "--board", BOARD).code == 2
     assert imported(Path(misnamed), workspace).code == 2
     assert imported(tmp_path / "root", workspace).code == 2
     (job / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "594", "magic_num": "6A6A"}]}')
@@ -192,9 +192,9 @@ def test_a_database_of_another_version_is_refused_everywhere_and_made_anew_by_wh
         ("export", "summary", "--session", "1"),
         ("import", "-dir", job),
     ):
-        ended = answered(*command, "--workspace", workspace)
+        ended = profagent(*command, "--workspace", workspace)
         assert (ended.code, "profagent.db has schema version 9, this profagent has 1" in ended.err) == (1, True), ended
-    (section,) = answered("doctor", "--workspace", workspace, "--json").document["sections"]
+    (section,) = profagent("doctor", "--workspace", workspace, "--json").document["sections"]
     (remedy,) = [each["remedy"] for each in section["findings"] if each["check"] == "database"]
     told = remedy.replace("profagent import", f"{shlex.join(COMMAND)} import")
     subprocess.run(["sh", "-c", told], env=ENVIRONMENT, check=True, capture_output=True, timeout=60)

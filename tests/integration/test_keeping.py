@@ -11,7 +11,7 @@ import pytest
 
 from profagent.formats.names import parse_log_name
 from tests.integration.board import GrowingJob, content, eventually, running, simulated
-from tests.integration.host import answered, profagent, recorded, started
+from tests.integration.host import profagent, recorded, started
 from tests.integration.rows import Rows, imported_rows, link_ledger, query, rows_of
 
 INFERENCES = 40
@@ -61,9 +61,9 @@ def test_only_chosen_inferences_have_rows_and_those_are_an_imports(
     passed_over = query(database, "SELECT count(DISTINCT substr(shown_path, -2)) FROM log WHERE NOT kept")
     assert passed_over > [(0,)]
     line = f"kept {len(kept)} of {INFERENCES} inferences ({text})"
-    assert line in answered("sessions", "--workspace", workspace).out
-    assert line in answered("show", "--session", "1", "--workspace", workspace).out
-    assert answered("export", "summary", "--session", "1", "--workspace", workspace).code == 0
+    assert line in profagent("sessions", "--workspace", workspace).out
+    assert line in profagent("show", "--session", "1", "--workspace", workspace).out
+    assert profagent("export", "summary", "--session", "1", "--workspace", workspace).code == 0
     (metadata,) = workspace.rglob("metadata.json")
     assert json.loads(metadata.read_text())["sampling"] == sampling
 
@@ -153,7 +153,7 @@ def test_logs_that_are_passed_over_count_as_delivered_on_the_board(root: Path, w
     ],
 )
 def test_a_choice_without_a_clear_meaning_is_refused(workspace: Path, arguments: tuple[str, ...], message: str) -> None:
-    ended = answered("record", "--board", "127.0.0.1:1", "--workspace", workspace, *arguments)
+    ended = profagent("record", "--board", "127.0.0.1:1", "--workspace", workspace, *arguments)
     assert (ended.code, message in ended.err) == (2, True), ended.err
     assert not workspace.exists()
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Many starts of a process, on a machine that has much else to do.
 pytestmark = pytest.mark.timeout(300)
 # After each loss of its link a host waits longer.
-KILLS = 5
+KILLS = 3
 RATE = 50
 
 

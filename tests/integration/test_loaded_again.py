@@ -111,7 +111,7 @@ def _check(program: Program, desk: Desk, tmp_path: Path) -> None:
     assert stretches == [(0, INFERENCES), (1, INFERENCES)]
 
 
-@pytest.mark.parametrize("watching", [(), ("--scan",)], ids=["inotify", "scan"])
+@pytest.mark.parametrize("watching", [(), pytest.param(("--scan",), marks=pytest.mark.long)], ids=["inotify", "scan"])
 def test_a_second_load_is_kept_beside_the_first_that_was_deleted(
     watching: tuple[str, ...], program: Program, desk: Desk, root: Path, tmp_path: Path
 ) -> None:
@@ -128,7 +128,9 @@ def test_a_second_load_is_kept_beside_the_first_that_was_deleted(
     assert imported_rows(mirror, tmp_path / "of the mirror") == rows_of(desk.database, mirror.name)
 
 
-@pytest.mark.parametrize("who", ["daemon", "host", "both"])
+@pytest.mark.parametrize(
+    "who", [pytest.param("daemon", marks=pytest.mark.long), pytest.param("host", marks=pytest.mark.long), "both"]
+)
 def test_nobody_need_be_there_when_a_deleted_log_is_made_anew(
     who: str, program: Program, desk: Desk, root: Path, tmp_path: Path
 ) -> None:

@@ -51,7 +51,7 @@ class Scene:
 
     def record(self) -> Recorded:
         """Capture it; whatever is in it, the good log has come."""
-        with running("--root", self.root, "--quiet-after", "1") as board:
+        with running("--root", self.root, "--quiet-after", "0.3") as board:
             arguments = ("--board", board.address, "--workspace", self._folder / "workspace", "--backlog")
             ended = profagent("record", *arguments, "--until-finished", "--json")
         assert ended.code in (0, 4), ended.err
@@ -191,7 +191,7 @@ def test_two_directories_of_one_job_name_do_not_mix(scene: Scene) -> None:
 
 def test_a_job_of_another_soc_is_refused(scene: Scene) -> None:
     (scene.job / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "594", "magic_num": "6A6A"}]}')
-    with running("--root", scene.root, "--quiet-after", "1") as board:
+    with running("--root", scene.root, "--quiet-after", "0.3") as board:
         arguments = ("--board", board.address, "--workspace", scene.root.parent / "workspace", "--backlog")
         ended = profagent("record", *arguments, "--until-finished")
     assert ended.code == 2

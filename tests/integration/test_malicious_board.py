@@ -35,7 +35,7 @@ from tests.fakes.malicious_board import (
     whole,
     with_log,
 )
-from tests.integration.host import Ended, answered, profagent
+from tests.integration.host import Ended, profagent
 from tests.integration.host import started as command
 from tests.integration.rows import query
 
@@ -87,7 +87,7 @@ class Scene:
         if self.database.exists():
             with closing(sqlite3.connect(self.database)) as connection:
                 assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-            told = answered("sessions", "--workspace", self.workspace)
+            told = profagent("sessions", "--workspace", self.workspace)
             assert told.code == 0, told.err
             assert not STEERING.search(told.out + told.err)
 
@@ -311,7 +311,7 @@ def test_what_a_board_says_moves_no_cursor(scene: Scene) -> None:
         assert recorded.code == 4
         scene.watch(board.address, until="says goodbye")
         scene.watch(board.address, "--records", "--json", until="says goodbye")
-    shown = answered("show", "--workspace", scene.workspace, "--session", "1")
+    shown = profagent("show", "--workspace", scene.workspace, "--session", "1")
     assert not STEERING.search(shown.out + shown.err)
 
 
@@ -341,6 +341,7 @@ def test_a_role_that_is_claimed_changes_nothing_here(role: int, scene: Scene) ->
     assert scene.mirrored() == [GOOD.decode()]
 
 
+@pytest.mark.long
 def test_a_heartbeat_of_ages_does_not_make_the_host_deaf(scene: Scene) -> None:
     def play(talk: Talk) -> Iterator[Message]:
         talk.until("open")

@@ -79,13 +79,14 @@ class Way:
         return [Door(address, self._authority.issue(f"client{number}", OPERATOR).client) for number in range(count)]
 
 
+MIXED = "mixed, TLS"
 MIXED_TLS = (*BEHAVIOURS, stays_in_its_handshake)
 ATTACKS: dict[str, tuple[bool, Sequence[Behaviour]]] = {
     "mixed": (False, BEHAVIOURS),
     "never_reads": (False, (never_reads,)),
     "never_acknowledges": (False, (never_acknowledges,)),
     "opens_and_closes": (False, (opens_and_closes,)),
-    "mixed, TLS": (True, MIXED_TLS),
+    MIXED: (True, MIXED_TLS),
     "never_reads, TLS": (True, (never_reads,)),
     "never_acknowledges, TLS": (True, (never_acknowledges,)),
     "opens_and_closes, TLS": (True, (opens_and_closes,)),
@@ -93,7 +94,9 @@ ATTACKS: dict[str, tuple[bool, Sequence[Behaviour]]] = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize(
+    "attack", [MIXED, *(pytest.param(each, marks=pytest.mark.long) for each in ATTACKS if each != MIXED)]
+)
 async def test_memory_stays_bounded_and_the_one_that_behaves_has_everything(
     attack: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def address(root: Path) -> Iterator[str]:
-    with running("--root", root, "--identity", IDENTITY, "--quiet-after", "1") as board:
+    with running("--root", root, "--identity", IDENTITY, "--quiet-after", "0.3") as board:
         yield board.address
 
 
@@ -74,7 +74,7 @@ def test_another_certificate_under_a_name_is_refused(root: Path, tmp_path: Path)
     keys.init("lab-3")
     made = keys.issue_board("euler", ("0.0.0.0", "127.0.0.1"))
     tls = [f"--tls-{name}={made.folder / file}" for name, file in FILES.items()]
-    with running("--root", root, "--quiet-after", "1", *tls, listen="0.0.0.0:0") as board:
+    with running("--root", root, "--quiet-after", "0.3", *tls, listen="0.0.0.0:0") as board:
         address = f"0.0.0.0:{board.address.rpartition(':')[2]}"
         know(tmp_path, BoardEntry("euler", address, fingerprint=made.certificate.fingerprint))
         ended = record(tmp_path, "euler")
@@ -97,7 +97,7 @@ def test_another_board_cannot_write_over_ones_history(root: Path, tmp_path: Path
     simulated(tmp_path / "other", 7)
     for made, directory, code in ((own, root, 0), (others, tmp_path / "other", 3)):
         tls = [f"--tls-{name}={made.folder / file}" for name, file in FILES.items()]
-        claimed = ("--root", directory, "--quiet-after", "1", "--identity", IDENTITY)
+        claimed = ("--root", directory, "--quiet-after", "0.3", "--identity", IDENTITY)
         with running(*claimed, *tls, listen="0.0.0.0:0") as board:
             address = f"0.0.0.0:{board.address.rpartition(':')[2]}"
             ended = record(tmp_path, address)

@@ -18,8 +18,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.integration.board import running, simulated
-from tests.integration.host import COMMAND, ENVIRONMENT, Ended, Host, answered, profagent
+from tests.integration.board import eventually, running, simulated
+from tests.integration.host import COMMAND, ENVIRONMENT, Ended, Host, profagent, started
 
 INFERENCES = 30
 SLOWER = 1.06
@@ -61,7 +61,7 @@ def boards(folder: Path, *names: str) -> Iterator[dict[str, str]]:
         for name in names:
             (folder / name).mkdir()
             state = ("--state", folder / f"{name}-state")
-            daemon = running("--root", folder / name, "--quiet-after", "1", "--identity", f"board-{name}", *state)
+            daemon = running("--root", folder / name, "--quiet-after", "0.3", "--identity", f"board-{name}", *state)
             found[name] = stack.enter_context(daemon).address
         yield found
 
@@ -116,7 +116,7 @@ def test_three_nights(tmp_path: Path) -> None:
         assert re.fullmatch(rf"SLOWER: {addresses['slow']}: (total \+3\.\d %, )?layer conv2 \+6\.\d %", slower)
         assert not_there == f"AWAY: {away}"
     assert (tmp_path / "ws" / "exports" / f"session-{others[1]['boards'][0]['session']}").is_dir()
-    sessions = json.loads(answered("sessions", "--workspace", tmp_path / "ws", "--json").out)
+    sessions = json.loads(profagent("sessions", "--workspace", tmp_path / "ws", "--json").out)
     assert {session["labels_by_key"]["place"] for session in sessions} == {"lab"}
     assert len({session["labels_by_key"]["nightly"] for session in sessions}) == 3
     assert [session["cleared_us"] is not None for session in sessions] == [True, False, False, False, False, False], (
@@ -150,17 +150,14 @@ def test_a_second_night_at_a_time_is_refused_and_a_time_limit_holds(tmp_path: Pa
         endless = file.read_text("utf-8").replace("until_finished = true, more", 'for = "1h", more')
         file.write_text(endless.replace('time_limit = "2m"', 'time_limit = "4s"'), "utf-8")
         simulated(tmp_path / "fine", 3)
-        first: list[Ended] = []
-        thread = threading.Thread(target=lambda: first.append(night(file, "--json")))
-        thread.start()
-        while not (tmp_path / "ws" / "nightly" / "lock").exists():
-            assert thread.is_alive()
-        second = night(file)
-        thread.join()
+        with started("nightly", "run", "--config", file, "--json") as host:
+            assert eventually((tmp_path / "ws" / "nightly" / "lock").exists)
+            second = night(file)
+            first = host.ended()
     assert second.code == 1
     assert "another `profagent nightly run`" in second.err
-    (board,) = first[0].document["boards"]
-    assert (board["verdict"], first[0].code) == ("failed", 1)
+    (board,) = first.document["boards"]
+    assert (board["verdict"], first.code) == ("failed", 1)
     assert "its time, 4s, was over" in board["problems"][0]
     assert board["session"] is not None, "what came in time is kept"
 

@@ -19,7 +19,7 @@ from tests.integration.board import (
     simulated,
     write_done,
 )
-from tests.integration.host import answered, profagent, started
+from tests.integration.host import profagent, started
 from tests.integration.rows import query
 
 SUMMARY = [
@@ -135,7 +135,7 @@ def test_new_leaves_the_unfinished_session_behind(root: Path, workspace: Path) -
             host.process.kill()
         assert profagent("record", *arguments, "--for", "0.5s", "--json", "--new").document["session"] == 2
         assert profagent("record", *arguments, "--for", "0.5s", "--json").document["session"] == 1
-    listed = answered("sessions", "--workspace", workspace, "--json").document
+    listed = profagent("sessions", "--workspace", workspace, "--json").document
     assert [session["ended_us"] is None for session in listed] == [False, False]
 
 
@@ -143,8 +143,8 @@ def test_labels_are_kept(root: Path, workspace: Path) -> None:
     with running("--root", root) as board:
         arguments = ("--board", board.address, "--workspace", workspace, "--for", "0.3s")
         profagent("record", *arguments, "--label", "build=1234", "--label", "rig=a=b")
-    assert answered("sessions", "--workspace", workspace, "--json").document[0]["labels"] == "build=1234 rig=a=b"
-    assert "build=1234" in answered("sessions", "--workspace", workspace).out
+    assert profagent("sessions", "--workspace", workspace, "--json").document[0]["labels"] == "build=1234 rig=a=b"
+    assert "build=1234" in profagent("sessions", "--workspace", workspace).out
 
 
 def test_clocks_are_compared_at_once(root: Path, workspace: Path) -> None:
@@ -213,7 +213,7 @@ def test_an_unreachable_board_is_exit_code_3(workspace: Path) -> None:
 )
 def test_what_cannot_be_right_is_exit_code_2(arguments: tuple[str, ...], workspace: Path) -> None:
     board = ("--board", "127.0.0.1:1") if arguments else ()
-    assert answered("record", *board, "--workspace", workspace, *arguments).code == 2
+    assert profagent("record", *board, "--workspace", workspace, *arguments).code == 2
 
 
 def test_a_torn_record_makes_a_capture_incomplete(root: Path, workspace: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_torn_record_makes_a_capture_incomplete(root: Path, workspace: Path) -
     assert ended.document["ledger"]["loss"] == {"torn-record": 1}
     assert ended.document["complete"] is False
     assert people.code == 0  # nothing is missing from what the second session itself fetched
-    assert "INCOMPLETE" in answered("sessions", "--workspace", workspace).out
+    assert "INCOMPLETE" in profagent("sessions", "--workspace", workspace).out
 
 
 def test_a_log_removed_before_it_was_sent_makes_a_capture_incomplete(root: Path, workspace: Path) -> None:
@@ -280,7 +280,7 @@ def test_from_now_takes_only_what_begins_from_then_on(root: Path, workspace: Pat
     with running("--root", root, "--simulate", "--rate", "40") as board:
         # Once a client has some of the JOB, the daemon has found it, however late.
         before = ("record", "--board", board.address, "--workspace", tmp_path / "before", "--inferences", "20")
-        assert answered(*before).code == 0
+        assert profagent(*before).code == 0
         first = len(list(root.glob("JOB*/data/aicore.*.done")))
         arguments = ("--board", board.address, "--workspace", workspace, "--json")
         ended = profagent("record", *arguments, "--inferences", "5", "--from-now")

@@ -121,7 +121,9 @@ def _grown(file: Path) -> None:
     ],
     ids=["within", "truncated", "grown", "removed"],
 )
-@pytest.mark.parametrize("has_grown", [False, True], ids=["as it was", "board has grown"])
+@pytest.mark.parametrize(
+    "has_grown", [pytest.param(False, marks=pytest.mark.long), True], ids=["as it was", "board has grown"]
+)
 def test_a_mirror_that_somebody_edited_is_fetched_again_and_never_mixed(
     edit: Callable[[Path], None], reasons: list[str], has_grown: bool, resumed: Resumed
 ) -> None:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from tests.integration.board import eventually, running, simulated
-from tests.integration.host import answered, recorded, started
+from tests.integration.host import profagent, recorded, started
 from tests.integration.rows import query, rows_of
 
 # Each tenth sample is being written while 13 inferences run, at an interval of 5: the next is 3 late, one never comes.
@@ -52,11 +52,11 @@ def test_a_capture_and_an_import_with_the_acl_json_agree(root: Path, tmp_path: P
     gaps = "SELECT pic_count_before, current_pic_count, inferences, late_by, never_came FROM sample_gaps"
     assert query(database, gaps) == [(45, 58, 13, 3, 1), (103, 116, 13, 3, 1)]
     copy = Path(shutil.copytree(job, tmp_path / "copy" / job.name))
-    imported = answered("import", "-dir", copy, "--acl-json", file, "--json")
+    imported = profagent("import", "-dir", copy, "--acl-json", file, "--json")
     assert imported.document["sampling"] == summary["sampling"]
     assert rows_of(copy / "sqlite/profagent.db", job.name) == rows_of(database, job.name)
     other = tmp_path / "other"
-    assert answered("import", "-dir", copy, "--acl-json", file, "--workspace", other).code == 0
+    assert profagent("import", "-dir", copy, "--acl-json", file, "--workspace", other).code == 0
     assert rows_of(other / "profagent.db", job.name) == rows_of(database, job.name)
 
 
@@ -72,12 +72,12 @@ def test_without_an_acl_json_the_interval_is_inferred_and_marked_everywhere(root
         "passed_over": 0,
     }
     line = "sampled 21 of 23 due (interval 5, inferred); 2 late"
-    assert line in answered("show", "--session", "1", "--workspace", workspace).out
-    assert "21 of 23 due" in answered("sessions", "--workspace", workspace).out
-    listed = answered("sessions", "--workspace", workspace, "--json").document
+    assert line in profagent("show", "--session", "1", "--workspace", workspace).out
+    assert "21 of 23 due" in profagent("sessions", "--workspace", workspace).out
+    listed = profagent("sessions", "--workspace", workspace, "--json").document
     assert (listed[0]["sampled"], listed[0]["due"], listed[0]["passed_over"]) == (21, 23, 0)
     for kind in ("timeline", "summary"):
-        assert answered("export", kind, "--session", "1", "--workspace", workspace).code == 0
+        assert profagent("export", kind, "--session", "1", "--workspace", workspace).code == 0
     documents = [json.loads(file.read_text()) for file in workspace.rglob("metadata.json")]
     assert [document["sampling"]["due"] for document in documents] == [23, 23]
     (trace,) = workspace.rglob("task_time_*.json")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.board import content, sample, simulated
-from tests.integration.host import Ended, answered, profagent
+from tests.integration.host import Ended, processed, profagent
 from tests.integration.rows import query
 
 OP_SUMMARY = [
@@ -49,7 +49,7 @@ def _last_row(table: Path) -> dict[str, str]:
 
 def test_import_makes_a_database_and_a_log(job: Path) -> None:
     before = content(job)
-    ended = answered("import", "-dir", job, "--json")
+    ended = profagent("import", "-dir", job, "--json")
     assert ended.code in (0, 4)
     assert _files(job) - {"data", "info.json.0", "simulated"} == {"sqlite", "log"}
     assert _files(job / "sqlite") == {"lock", "profagent.db"}
@@ -61,26 +61,26 @@ def test_import_makes_a_database_and_a_log(job: Path) -> None:
 
 def test_import_again_makes_the_database_anew(job: Path) -> None:
     database = job / "sqlite" / "profagent.db"
-    first = answered("import", "-dir", job)
+    first = profagent("import", "-dir", job)
     inode, records = database.stat().st_ino, query(database, "SELECT count(*) FROM op_records")
-    assert answered("import", "--collection-dir", job).out == first.out
+    assert profagent("import", "--collection-dir", job).out == first.out
     assert database.stat().st_ino != inode
     assert query(database, "SELECT count(*) FROM op_records") == records
     assert _files(job / "sqlite") == {"lock", "profagent.db"}
 
 
 def test_export_imports_first_when_that_is_needed(job: Path) -> None:
-    first = answered("export", "summary", "-dir", job)
+    first = profagent("export", "summary", "-dir", job)
     assert first.code == 0
     assert "importing" in first.err
-    assert "importing" not in answered("export", "timeline", "--collection-dir", job).err
+    assert "importing" not in profagent("export", "timeline", "--collection-dir", job).err
     (job / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "350"}]}')
-    assert "importing" in answered("export", "summary", "-dir", job).err
+    assert "importing" in profagent("export", "summary", "-dir", job).err
     assert any(name.endswith(".350.csv") for name in _files(job / "summary"))
 
 
 def test_summaries_have_the_manual_s_names_columns_and_total(job: Path) -> None:
-    answered("export", "summary", "-dir", job)
+    profagent("export", "summary", "-dir", job)
     files = _files(job / "summary")
     kinds = ("op_summary_0", "op_statistic_0_", "acl_statistic_0_")
     assert {kind for kind in kinds if any(name.startswith(kind) for name in files)} == set(kinds)
@@ -92,15 +92,15 @@ def test_summaries_have_the_manual_s_names_columns_and_total(job: Path) -> None:
 
 
 def test_json_summaries_have_the_columns_of_the_csv(job: Path) -> None:
-    answered("export", "summary", "-dir", job)
-    answered("export", "summary", "-dir", job, "--format", "json")
+    profagent("export", "summary", "-dir", job)
+    profagent("export", "summary", "-dir", job, "--format", "json")
     for table in (job / "summary").glob("op_*.csv"):
         rows = json.loads(table.with_suffix(".json").read_text("utf-8"))
         assert list(rows[0]) == _header(table)
 
 
 def test_timelines_load_as_chrome_traces(job: Path) -> None:
-    assert answered("export", "timeline", "-dir", job).code == 0
+    assert profagent("export", "timeline", "-dir", job).code == 0
     traces = [file for file in (job / "timeline").glob("*.json") if file.name != "metadata.json"]
     assert {file.name.partition("_0.")[0] for file in traces} == {"task_time", "acl"}
     for file in traces:
@@ -109,46 +109,46 @@ def test_timelines_load_as_chrome_traces(job: Path) -> None:
 
 
 def test_show_prints_the_four_tables(job: Path) -> None:
-    shown = answered("show", "-dir", job)
+    shown = profagent("show", "-dir", job)
     assert shown.code == 0
     for table in ("AA core metric", "Op statistic", "Acl statistic", "Frequency"):
         assert f"\n{table}" in shown.out
     assert _files(job) >= {"sqlite", "log", "timeline"}
-    (document,) = answered("show", "-dir", job, "--json").document
+    (document,) = profagent("show", "-dir", job, "--json").document
     assert {table["table"] for table in document["tables"]} >= {"AA core metric", "Frequency"}
 
 
 def test_simulated_figures_are_marked_wherever_they_are_shown(tmp_path: Path) -> None:
     job = simulated(tmp_path, 2)
-    assert "[simulated]" in answered("import", "-dir", job).out
-    assert "[simulated]" in answered("export", "summary", "-dir", job).out
-    assert "simulated" in answered("show", "-dir", job).out
-    assert answered("export", "timeline", "-dir", job, "--json").document[0]["simulated"] is True
+    assert "[simulated]" in profagent("import", "-dir", job).out
+    assert "[simulated]" in profagent("export", "summary", "-dir", job).out
+    assert "simulated" in profagent("show", "-dir", job).out
+    assert profagent("export", "timeline", "-dir", job, "--json").document[0]["simulated"] is True
     assert json.loads((job / "summary" / "metadata.json").read_text("utf-8"))["simulated"] is True
 
 
 def test_inferences_can_be_chosen_and_aggregated(tmp_path: Path) -> None:
     job = simulated(tmp_path, 5)
-    document = answered("export", "summary", "-dir", job, "--last", "2", "--json").document
+    document = profagent("export", "summary", "-dir", job, "--last", "2", "--json").document
     assert sum(name.startswith("op_summary") for name in document[0]["files"]) == 2
-    document = answered("export", "summary", "-dir", job, "--inference", "3", "--json").document
+    document = profagent("export", "summary", "-dir", job, "--inference", "3", "--json").document
     assert [name for name in document[0]["files"] if name.startswith("op_statistic")] == ["op_statistic_0_0_3_3.csv"]
-    document = answered("export", "summary", "-dir", job, "--aggregate", "--json").document
+    document = profagent("export", "summary", "-dir", job, "--aggregate", "--json").document
     assert [name for name in document[0]["files"] if name.startswith("op_stat")] == ["op_statistic_0_0_aggregate.csv"]
 
 
 def test_a_session_exports_into_its_workspace(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
-    demonstrated = profagent("demo", "--for", "1s", TMPDIR=str(tmp_path))
+    demonstrated = processed("demo", "--for", "1s", TMPDIR=str(tmp_path))
     (made,) = tmp_path.glob("profagent-demo-*")
     shutil.move(made, workspace)
     assert demonstrated.code == 0
     arguments = ("--session", "1", "--workspace", workspace)
-    (exported,) = answered("export", "summary", *arguments, "--json").document
+    (exported,) = profagent("export", "summary", *arguments, "--json").document
     assert Path(exported["directory"]) == workspace / "exports" / "session-1" / "summary" / exported["job"]
     assert exported["files"]
-    assert answered("show", *arguments, "--job", exported["job"]).code == 0
-    assert answered("show", *arguments[:1], "7", *arguments[2:]).code == 2
+    assert profagent("show", *arguments, "--job", exported["job"]).code == 0
+    assert profagent("show", *arguments[:1], "7", *arguments[2:]).code == 2
 
 
 def _refused(ended: Ended, *texts: str) -> None:
@@ -165,20 +165,20 @@ VERBS = [("import",), ("export", "summary"), ("export", "timeline"), ("show",)]
 def test_a_job_of_another_soc_is_refused(verb: tuple[str, ...], tmp_path: Path) -> None:
     job = sample(tmp_path, "small")
     (job / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "594", "magic_num": "6A6A"}]}')
-    _refused(answered(*verb, "-dir", job), "Hi3519DV500", "SS928")
+    _refused(profagent(*verb, "-dir", job), "Hi3519DV500", "SS928")
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_what_is_no_job_is_refused(verb: tuple[str, ...], tmp_path: Path) -> None:
-    _refused(answered(*verb, "-dir", tmp_path), "no JOB directory", "name the JOB")
-    _refused(answered(*verb, "-dir", tmp_path / "missing"), "missing")
-    _refused(answered(*verb), "dir")
+    _refused(profagent(*verb, "-dir", tmp_path), "no JOB directory", "name the JOB")
+    _refused(profagent(*verb, "-dir", tmp_path / "missing"), "missing")
+    _refused(profagent(*verb), "dir")
 
 
 def test_a_job_that_cannot_be_written_is_an_error_of_one_line(tmp_path: Path) -> None:
     job = sample(tmp_path, "small")
     (job / "sqlite").write_text("in the way", "ascii")
-    ended = answered("import", "-dir", job)
+    ended = profagent("import", "-dir", job)
     assert ended.code == 1
     assert ended.err.startswith("profagent: cannot ")
     assert len(ended.err.splitlines()) == 2
@@ -187,11 +187,11 @@ def test_a_job_that_cannot_be_written_is_an_error_of_one_line(tmp_path: Path) ->
 def test_a_counter_map_fills_the_columns(tmp_path: Path) -> None:
     job = simulated(tmp_path, 2)
     (job / "simulated").unlink()
-    without = answered("import", "-dir", job, "--json").document
+    without = profagent("import", "-dir", job, "--json").document
     assert without["simulated"] is False
     counted = "SELECT count(mac_busy) FROM op_records"
     assert query(Path(without["database"]), counted) == [(0,)]
     counter_map = Path(__file__).parents[2] / "agent/profagent/formats/maps/simulated.toml"
-    answered("import", "-dir", job, "--counter-map", counter_map)
+    profagent("import", "-dir", job, "--counter-map", counter_map)
     assert query(Path(without["database"]), counted)[0][0] > 0
-    _refused(answered("import", "-dir", job, "--counter-map", tmp_path / "none.toml"), "none.toml")
+    _refused(profagent("import", "-dir", job, "--counter-map", tmp_path / "none.toml"), "none.toml")

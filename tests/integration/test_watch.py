@@ -17,7 +17,7 @@ import pytest
 
 from tests.encoders import api_record
 from tests.integration.board import SAMPLES, GrowingJob, content, eventually, running, simulated
-from tests.integration.host import COMMAND, ENVIRONMENT, answered, is_event, profagent, started
+from tests.integration.host import COMMAND, ENVIRONMENT, is_event, profagent, started
 from tests.integration.rows import query
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def test_save_keeps_a_session_whole_and_shows_from_now_on(root: Path, tmp_path: 
             assert [event["current_pic_count"] for event in host.events("inference")] == [new]
         assert summary["inferences"] == 1
         assert query(workspace / "profagent.db", "SELECT count(*) FROM inferences") == [(2,)]
-        (session,) = answered("sessions", "--workspace", workspace, "--json").document
+        (session,) = profagent("sessions", "--workspace", workspace, "--json").document
         assert (session["source"], session["ended_us"] is None) == ("watch", False)
         # A second time clock and tables are held already, and do not come.
         with started("watch", *arguments) as host:

@@ -41,7 +41,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
     root, folder = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("host")
     jobs = {name: sample(root, name) for name in SAMPLES}
     jobs |= {name: make(root, folder) for name, make in SIMULATED.items()}
-    with running("--root", root, "--quiet-after", "1") as daemon:
+    with running("--root", root, "--quiet-after", "0.3") as daemon:
         ended = profagent(
             *("record", "--board", daemon.address, "--workspace", folder / "workspace"),
             *("--backlog", "--until-finished", "--json"),

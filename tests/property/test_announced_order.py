@@ -162,7 +162,7 @@ def files(draw: st.DrawFn) -> list[str]:
     return made
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.data(), files(), st.lists(st.sampled_from(ACTS), min_size=6, max_size=30), st.booleans(), st.booleans())
 def test_a_done_comes_after_all_data_and_data_after_its_tables(
     drawn: st.DataObject, made: list[str], acts: list[str], is_scanned: bool, acknowledges: bool

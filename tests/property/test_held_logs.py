@@ -211,7 +211,7 @@ def settle(client: Client) -> None:
         client.board.pass_time(1.0)
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(st.lists(STEPS, min_size=1, max_size=12))
 def test_what_is_held_becomes_the_boards_file_or_is_begun_anew(
     steps: list[tuple[tuple[Callable[[Files, str, bytes], None], str, bytes], int, str]],

@@ -56,7 +56,7 @@ def damaged(draw: Any, whole: bytes) -> bytes:
 encoded = messages.map(lambda message: message.SerializeToString())
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.lists(encoded | encoded.flatmap(damaged) | st.binary(max_size=60), max_size=12), st.booleans())
 def test_any_messages_of_a_board(received: list[bytes], is_welcomed: bool) -> None:
     session = Session()
@@ -79,7 +79,7 @@ said = st.one_of(
 ).map(lambda message: message.SerializeToString())
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.lists(said | said.flatmap(damaged) | st.binary(max_size=60), max_size=12))
 def test_any_messages_of_a_client(received: list[bytes]) -> None:
     budgets = Budgets()

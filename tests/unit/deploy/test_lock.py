@@ -13,7 +13,7 @@ from profagent.deploy.layout import Layout
 from profagent.deploy.lock import LOST_S, held, owned
 from tests.integration.board import eventually
 
-SHELLS = [("sh",), ("busybox", "sh")]
+SHELLS = [pytest.param(("sh",), marks=pytest.mark.long), pytest.param(("busybox", "sh"))]
 PATIENCE_S = 60
 
 

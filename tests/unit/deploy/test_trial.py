@@ -18,7 +18,7 @@ from profagent.deploy.trial import Switch, begun, confirmed, kept, script, taken
 from profagent.deploy.units import Service, service
 from tests.integration.board import eventually
 
-SHELLS = [("sh",), ("busybox", "sh")]
+SHELLS = [pytest.param(("sh",), marks=pytest.mark.long), pytest.param(("busybox", "sh"))]
 OWNER = "lab 1"
 OLD, NEW = "1-00000000", "2-00000000"
 PATIENCE_S = 90
