@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from profagentd.changes import Touch
+from profagentd.disks import is_late
 from profagentd.logs import kind_of
 from profagentd.walk import Sighting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Callable
 
     from profagentd.budget import Share
     from profagentd.clock import Moment
     from profagentd.events import Loss
     from profagentd.job_views import JobView, JobViews
     from profagentd.log import Log
-    from profagentd.opening import Place
     from profagentd.selection import Names, Selection
     from profagentd.walk import Page
     from profagentd.window import Window
@@ -35,16 +33,13 @@ _HINT, _MADE = Touch.HINT, Touch.MADE
 class Announcer:
     """Gives logs their handles as long as there is room. All calls come from the loop."""
 
-    def __init__(self, views: JobViews, window: Window, share: Share, away: set[bytes]) -> None:
-        """`share` is the window's room, `away` roots that do not answer: none of their names are looked at."""
+    def __init__(self, views: JobViews, window: Window, share: Share) -> None:
+        """`share` is the window's room."""
         self._views = views
         self._window = window
         self._share = share
-        self._away = away
         self.is_short_of_room = False  # names wait until announced logs are released
         self.is_answered = True  # a Holding came since logs were announced
-        self.was_deleted: Callable[[Place, bytes], bool] | None = None  # whether retention deleted a log of this name
-        self.was_lost: Callable[[Place, bytes], bool] | None = None  # whether a kept loss counts it
 
     def touch(self, selection: Selection, path: bytes, touch: Touch) -> None:
         """Something was seen to happen to a name: an announced log tells what by itself, others are looked at."""
@@ -109,28 +104,21 @@ class Announcer:
         view.selection.note_tables((*known, *(each.path for each in page.logs)), (*page.missing, *page.odd))
         logs = [self._add(view, each, now.seen(each.changed_wall_us)) for each in page.logs]
         self.is_answered &= not logs
-        page.missing = [path for path in page.missing if path not in known and not self._is_lost(view, path)]
+        page.missing = [path for path in page.missing if path not in known]
         return logs, list(view.selection.losses(page, names.touches))
 
     def look_at(self, log: Log) -> None:
-        """A log that came unasked is not what it was taken for: its handle is over, and a look tells what there is."""
+        """A log that came unasked is not what it was taken for: its handle is over, and a look announces it."""
         view = self._views.get(log.job)
         if view and view.selection and self._window.get(log.handle):
             self._window.release(log)
-            view.selection.note(log.path, _HINT)
+            view.selection.note(log.path, Touch.WRITTEN)  # a loss when it is gone by then
 
     def _to_look_at(self) -> Iterator[tuple[JobView, Selection]]:
         """Followed JOBs with names to look at, where that can be done."""
         for view in self._views:
-            if view.selection and view.selection.may_look and view.job.place.root not in self._away:
+            if view.selection and view.selection.may_look and not is_late(view.job.place.root):
                 yield view, view.selection
 
-    def _is_lost(self, view: JobView, path: bytes) -> bool:
-        return self.was_lost is not None and self.was_lost(view.job.place, path)
-
     def _add(self, view: JobView, sighting: Sighting, changed: float) -> Log:
-        log = self._window.add(view.handle, sighting, changed)
-        asked = view.job.place, log.path
-        log.was_deleted = partial(self.was_deleted, *asked) if self.was_deleted else None
-        log.was_lost = partial(self.was_lost, *asked) if self.was_lost else None
-        return log
+        return self._window.add(view.handle, sighting, changed)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from profagentd.changes import Touch
 from profagentd.clock import Clock, moment
-from profagentd.disks import Patience, on_disk
+from profagentd.disks import NoAnswerError, in_time
 from profagentd.logs import DATA_DIRECTORY, LogKind, api_model, kind_of, profiled_model
 from profagentd.npu import is_npu_open, since_boot_us
 from profagentd.opening import Gone, NotAFile, OpenJob, Place, Unreadable, in_data, open_directory
@@ -280,23 +281,13 @@ class Board:
 
     async def keep_states(self) -> None:
         """Let JOBs become finished or quiet as time passes. Runs until cancelled."""
-        looking = Patience()
-        try:
-            while True:
-                await self._busy.wait()
-                for root in {job.place.root for job in self._unsettled}:
-                    if not looking.is_late(root):
-                        await looking.wait(root, self._look_below(root))
-                if not self._unsettled:
-                    self._busy.clear()
-                await self._clock.sleep(TICK_S)
-        finally:
-            looking.close()
-
-    async def _look_below(self, root: bytes) -> None:
-        jobs = [job for job in self._unsettled if job.place.root == root]
-        for job in sorted(jobs, key=lambda each: -each.changed_wall_us):
-            await self._look_at(job)
+        while True:
+            await self._busy.wait()
+            for job in sorted(self._unsettled, key=lambda each: -each.changed_wall_us):
+                await self._look_at(job)
+            if not self._unsettled:
+                self._busy.clear()
+            await self._clock.sleep(TICK_S)
 
     async def _look_at(self, job: Job) -> None:
         now = self._clock.monotonic()
@@ -321,8 +312,9 @@ class Board:
     async def _survey(self, job: Job) -> None:
         begun = self._clock.monotonic()
         survey, verdict = Survey(job.place), None
-        while verdict is None and job.activity.wants_survey:
-            verdict = await on_disk(job.place.root, survey.look, SURVEY_NAMES)
+        with suppress(NoAnswerError):
+            while verdict is None and job.activity.wants_survey:
+                verdict = await in_time(job.place.root, survey.look, SURVEY_NAMES)
         if verdict is not None:
             job.activity.survey(complete=verdict, begun=begun)
         ended = self._clock.monotonic()

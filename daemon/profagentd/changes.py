@@ -24,7 +24,6 @@ class Touch(enum.Flag):
     MADE = enum.auto()  # made, or moved here: another file may stand under the name
     DELETED = enum.auto()
     MOVED = enum.auto()  # moved away
-    REMADE = enum.auto()  # another file was made when one that had been made was gone
     UNSURE = enum.auto()  # any of it may have happened
     COVERED = enum.auto()  # of a `.done`: the data of its inference were announced, or stand before it
     CLOSED = enum.auto()  # closed by who may have written to it before
@@ -37,9 +36,8 @@ class Touch(enum.Flag):
 
 @lru_cache(256)
 def joined(earlier: Touch, later: Touch) -> Touch:
-    """What was seen to happen to a name in all; what was moved away before another was made is not gone."""
-    is_remade = earlier & later & Touch.MADE and not earlier & Touch.MOVED
-    return (earlier | later | (Touch.REMADE if is_remade else Touch.HINT)) & ~Touch.COVERED
+    """What was seen to happen to a name in all."""
+    return (earlier | later) & ~Touch.COVERED
 
 
 _HINT = Touch.HINT

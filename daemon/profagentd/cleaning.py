@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from profagentd.board import Board, Job
-    from profagentd.deleted import Deleted
     from profagentd.delivery import Deliveries
     from profagentd.losses import KeptLosses
     from profagentd.roots import Roots
@@ -153,14 +152,13 @@ RETRY_S = 10.0
 class Cleaner:
     """Keeps the policy. What goes undelivered is a kept loss before it goes."""
 
-    def __init__(  # noqa: PLR0913 - what is known of the board's files, and the policy for them
+    def __init__(
         self,
         policy: Policy,
         roots: Roots,
         clock: Clock,
         board: Board,
         deliveries: Deliveries,
-        deleted: Deleted,
         losses: KeptLosses,
         space: SpaceWatch,
         *,
@@ -172,7 +170,6 @@ class Cleaner:
         self._clock = clock
         self._board = board
         self._deliveries = deliveries
-        self._deleted = deleted
         self._losses = losses
         self._space = space
         self._has_npu = has_npu
@@ -306,10 +303,6 @@ class Cleaner:
         lost = [each.stored for each in group if each.is_loss]
         await on_disk(place.root, check, place)
         number = await self._lose(place, lost)
-        # Before they go: what is made anew under their names may be looked at at once.
-        self._deleted.note(place, [path for each in group for path, _ in each.stored.files])
-        self._deleted.lose(place, [path for each in lost for path, _ in each.files])
-        await self._deleted.save()
         still = [each.stored.files for each in group if each.is_loss or self._is_still_delivered(each.stored)]
         removed = await on_disk(place.root, remove, place, still)
         self._complaints.discard(os.fsdecode(place.directory))
@@ -341,7 +334,6 @@ class Cleaner:
 
     async def _correct(self, place: Place, number: int | None, kept: Sequence[Stored], removed: Removed) -> None:
         """What stayed after all is no loss; what was written to a file while it went is one."""
-        self._deleted.keep(place, [path for each in kept for path, _ in each.files])
         now_us = self._clock.wall_us()
         if number is not None and kept:
             size, logs = sum(each.size_bytes for each in kept), sum(len(each.files) for each in kept)
@@ -358,8 +350,6 @@ class Cleaner:
         try:
             if await on_disk(job.place.root, remove_directories, job.place):
                 _LOGGER.info("%s was delivered and is deleted", job.name)
-                self._deleted.forget(job.place)
-                await self._deleted.save()
                 await self._deliveries.drop(job.place)
         except (NotOurs, OSError) as error:
             self._refuse(job.place, f"{error}: the empty directory stays")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagentd import __version__
-from profagentd.allocator import give_back, keep_little
 from profagentd.clock import SystemClock
 from profagentd.config import DaemonConfig, configure, examine, need_root
 from profagentd.errors import DaemonError
@@ -169,10 +168,8 @@ def _serve(args: argparse.Namespace, simulation: SimulationOptions | None, clock
         need_root(config)
     log_to_stderr(config.log_level)
     _check_tls(config)
-    keep_little()
     from profagentd.daemon import Orders, serve  # noqa: PLC0415 - imports gRPC: see above
 
-    give_back()
     reread = partial(examine, args.config, settings) if can_change else None
     settings_file = os.path.abspath(args.config) if args.config else ""
     asyncio.run(serve(Orders(config, simulation, args.leash, reread, settings_file), clock, filesystem))

@@ -152,7 +152,7 @@ class Conversation:
         self._write = write
         self._stream = Stream(site.budgets)
         self._wake = asyncio.Event()
-        self._speaker = Speaker(site, self._stream, write, self._wake.set)
+        self._speaker = Speaker(site, self._stream, write)
         self._heard = site.clock.monotonic()
         self._is_closing = self._is_draining = False
         self._reason = STOPPING
@@ -167,7 +167,6 @@ class Conversation:
         try:
             await until_first(self._talk(), self._mind_silence())
         finally:
-            self._speaker.close()
             self._stream.close()
 
     def drain(self) -> None:
@@ -216,10 +215,6 @@ class Conversation:
         take = self._site.custody.taker(opened.consumer) if self.is_operator else None
         if take:
             self._stream.deliver_to(take)
-        if take and opened.consumer in self._site.custody.policy.retain_for:
-            # Of these clients alone it is known that what they hold whole is what was deleted.
-            self._stream.announcer.was_deleted = self._site.custody.deleted.has
-        self._stream.announcer.was_lost = self._site.custody.deleted.lost
         self._site.board.add_listener(self)
         self._site.custody.losses.add_listener(self._wake.set)
         try:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from profagentd.board import Board
     from profagentd.clock import Clock
-    from profagentd.deleted import Deleted
     from profagentd.kept_deliveries import KeptDeliveries
     from profagentd.losses import KeptLosses
     from profagentd.opening import Fingerprint, Place
@@ -36,22 +35,17 @@ class Custody:
         clock: Clock,
         board: Board,
         losses: KeptLosses,
-        deleted: Deleted,
         delivered: KeptDeliveries,
         *,
         has_npu: bool,
     ) -> None:
         self.policy = policy
-        self.deleted = deleted
         self.losses = losses
         self.space = SpaceWatch(roots, clock, board, losses)
         self._clock = clock
         self._deliveries = Deliveries(policy.retain_for, delivered)
-        self._cleaner = Cleaner(
-            policy, roots, clock, board, self._deliveries, deleted, losses, self.space, has_npu=has_npu
-        )
+        self._cleaner = Cleaner(policy, roots, clock, board, self._deliveries, losses, self.space, has_npu=has_npu)
         board.add_listener(self._deliveries)
-        board.add_listener(deleted)
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What is to run as long as the daemon does."""

@@ -21,7 +21,6 @@ import grpc
 from profagentd import __version__
 from profagentd.board import Board
 from profagentd.custody import Custody
-from profagentd.deleted import Deleted
 from profagentd.describe import identify
 from profagentd.errors import DaemonError
 from profagentd.examine import Examiner
@@ -233,8 +232,8 @@ class _Daemon:
         roots = Roots(real_roots(config.roots))
         self._watch = Watch(roots, config.depth, clock, self._board, scan=config.scan, acl_json=config.acl_json)
         state = _state_directory(orders)
-        self._losses, self._deleted = KeptLosses(state), Deleted(state)
-        kept = self._losses, self._deleted, KeptDeliveries(state)
+        self._losses = KeptLosses(state)
+        kept = self._losses, KeptDeliveries(state)
         self._custody = Custody(config.policy, roots, clock, self._board, *kept, has_npu=not is_simulated)
         gate = Gate(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
         identity = identify(config.identity, filesystem)
@@ -257,7 +256,6 @@ class _Daemon:
         """Serve until told to stop."""
         config = self._orders.config
         await self._losses.load()
-        await self._deleted.load()
         address = await self._server.start(config.listen)
         works = self._works(stop)
         if config.is_open:
@@ -308,7 +306,7 @@ def _credentials(config: DaemonConfig) -> grpc.ServerCredentials | None:
 
 
 def _state_directory(orders: Orders) -> Path | None:
-    """Where losses, deletions and deliveries are kept; those of a simulated board are of no interest after it."""
+    """Where losses and deliveries are kept; those of a simulated board are of no interest after it."""
     return Path(orders.config.state) if orders.config.state else None if orders.simulation else STATE_DIRECTORY
 
 

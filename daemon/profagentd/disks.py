@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
 import queue
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from typing import Any, Callable, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
+_LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # Threads of one root, at most; they are made when they are needed, and end when they have rested.
 THREADS = 2
 REST_S = 10.0
-# Who does work on several roots waits so long for one of them.
-PATIENCE_S = 1.0
+# A root that has not answered for so long hangs.
+PATIENCE_S = 5.0
 
 
 def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
@@ -41,40 +42,28 @@ def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Fut
     return result
 
 
-class Patience:
-    """Waits for work on roots, but not for long: what is late is left alone, until it is over."""
+class NoAnswerError(OSError):
+    """A root did not answer in time, or has not answered yet since then."""
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
-        self._patience_s = patience_s
-        self._late: dict[bytes, asyncio.Future[Any]] = {}
 
-    def is_late(self, root: bytes) -> bool:
-        """Whether work on this root is still waited for; raises what it raised once it is over."""
-        work = self._late.get(root)
-        if work is None or not work.done():
-            return work is not None
-        del self._late[root]
-        work.result()
-        return False
+async def in_time(root: bytes, work: Callable[..., T], *arguments: Any, patience_s: float = PATIENCE_S) -> T:
+    """What `work` gives or raises. NoAnswerError when that takes too long, and for whatever comes until it is over."""
+    if is_late(root):
+        raise NoAnswerError(errno.ETIMEDOUT, "it has not answered for long")
+    result = on_disk(root, work, *arguments)
+    await asyncio.wait({result}, timeout=patience_s)
+    if not result.done():
+        _LATE[root] = result
+        result.add_done_callback(asyncio.Future.exception)  # nobody waits for what it raises
+        _LOGGER.warning("%s does not answer: what is there waits", os.fsdecode(root))
+        raise NoAnswerError(errno.ETIMEDOUT, f"it did not answer within {patience_s:g} s")
+    return result.result()
 
-    async def wait(self, root: bytes, work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> asyncio.Future[T]:
-        """The work, which is done, or late from now on. Raises what it raised in time."""
-        task = asyncio.ensure_future(work)
-        try:
-            await asyncio.wait({task}, timeout=self._patience_s)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if task.done():
-            task.result()
-        else:
-            self._late[root] = task
-        return task
 
-    def close(self) -> None:
-        """Wait for nothing more."""
-        for task in self._late.values():
-            task.cancel()
+def is_late(root: bytes) -> bool:
+    """Whether work that was to be done in time has still not ended."""
+    late = _LATE.get(root)
+    return late is not None and not late.done() and not late.get_loop().is_closed()
 
 
 def _given(result: asyncio.Future[T], value: T) -> Callable[[], None]:
@@ -122,3 +111,4 @@ class _Pool:
 
 
 _POOLS: dict[bytes, _Pool] = {}
+_LATE: dict[bytes, asyncio.Future[Any]] = {}

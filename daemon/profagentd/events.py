@@ -21,25 +21,19 @@ class LossReason(enum.Enum):
     """Why something that existed is not sent; the words are the wire's."""
 
     UNREADABLE = "unreadable"
-    REMOVED_UNSEEN = "removed-unseen"  # with its JOB, which may come back
-    REMOVED_UNREAD = "removed-unread"  # from a JOB that stands
+    REMOVED_UNREAD = "removed-unread"
     NOT_A_FILE = "not-a-file"
     DELETED_UNDELIVERED = "deleted-undelivered"
     DISK_FULL = "disk-full"
 
 
 class Started(NamedTuple):
-    """Bytes of `generation` follow from `offset`; `after_deletion`: retention deleted the file that stood there.
-
-    With `is_answer` they follow from what the client said of a log that came unasked.
-    """
+    """Bytes of `generation` follow from `offset`."""
 
     handle: int
     generation: int
     offset: int
     reason: StartReason
-    after_deletion: bool = False
-    is_answer: bool = False
 
 
 class Chunk(NamedTuple):
@@ -61,7 +55,7 @@ class Completed(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The log is gone; `size` is the last one seen, or `sent` where a kept loss counts what is beyond."""
+    """The log is gone; `size` is the last one seen."""
 
     handle: int
     generation: int
@@ -82,11 +76,7 @@ class Loss(NamedTuple):
 Event = Union[Started, Chunk, Completed, Removed, Loss]
 
 
-def unread_loss(job: int, path: bytes, *, with_job: bool = False, read_bytes: int = 0) -> Loss:
-    """What is told of a log that was removed before it was read; one that went with its JOB may come back with it.
-
-    With `read_bytes` these were read before more was written.
-    """
-    reason = LossReason.REMOVED_UNSEEN if with_job else LossReason.REMOVED_UNREAD
+def unread_loss(job: int, path: bytes, *, read_bytes: int = 0) -> Loss:
+    """What is told of a log that was removed before it was read; of `read_bytes`, before more was."""
     after = f"after {read_bytes} bytes were read, before the rest was" if read_bytes else "before it was read"
-    return Loss(0, job, reason, f"{os.fsdecode(path)} was removed {after}")
+    return Loss(0, job, LossReason.REMOVED_UNREAD, f"{os.fsdecode(path)} was removed {after}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import facts
 from profagentd.aclconfig import is_text, load_json
-from profagentd.disks import Patience, on_disk
+from profagentd.disks import in_time
 from profagentd.facts import file_system_at
 from profagentd.jobs import find_jobs
 from profagentd.logs import DATA_DIRECTORY
@@ -153,7 +153,6 @@ class Examiner:
         self._settings_file = settings_file
         self._filesystem = filesystem
         self._patience_s = patience_s
-        self._patience = Patience(patience_s)
         self._look: asyncio.Future[wire.Examination] | None = None
         self._fresh_until = float("-inf")  # monotonic
 
@@ -178,14 +177,11 @@ class Examiner:
         """The facts of one source, or why there are none."""
         key = f"facts: {source}".encode()
         try:
-            if self._patience.is_late(key):
-                return _unknown(source, "it has not answered for long")
-            task = await self._patience.wait(key, on_disk(key, work))
+            return await in_time(key, work, patience_s=self._patience_s)
         except OSError as error:
             return _unknown(source, error.strerror or str(error))
         except ValueError as error:
             return _unknown(source, f"it cannot be read: {error}")
-        return task.result() if task.done() else _unknown(source, f"it did not answer within {self._patience_s:g} s")
 
     def _sources(self) -> Iterator[tuple[str, Work]]:
         for name, look in _BOARD_SOURCES.items():

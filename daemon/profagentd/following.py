@@ -32,8 +32,7 @@ class Step(NamedTuple):
     """What one look gave: events in order, whether to look again at once, or when, and the bytes that are sent with it.
 
     With `is_job_gone` the JOB's directory was not there, which says nothing of the log. With `wants_look` its handle is
-    over: no regular file stands under the name of a log that nobody has looked at, or what a client holds of one that
-    came unasked cannot be compared.
+    over: no regular file stands under the name of a log that nobody has looked at.
     """
 
     events: tuple[Event, ...] = ()
@@ -51,8 +50,6 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
     that cannot see a file replaced by another of the same inode. One that grew while it was followed always is: it may
     have been truncated, and have grown beyond its size, between two looks.
     """
-    if log.contested:
-        log.begin_again(*log.contested)
     if log.doubted:
         log.doubted = False
         log.compare_again()
@@ -61,7 +58,7 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
     except JobGone:
         return Step(is_job_gone=True)
     except Gone:
-        return removed(log, has_unread=_has_unread(log))
+        return removed(log)
     except NotAFile:
         if log.is_unseen:
             return Step(wants_look=True)
@@ -73,30 +70,18 @@ def advance(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limit
     return step
 
 
-def removed(log: Log, *, with_job: bool = False, has_unread: bool = False) -> Step:
-    """The log's file is gone, alone or `with_job`; with `has_unread` it is not known what was written last.
-
-    What a client holds of a log that was made while its JOB was followed, or that was longer, is of another file.
-    """
-    if log.contested:
-        log.begin_again(*log.contested)
+def removed(log: Log) -> Step:
+    """The log's file is gone; of what may have been written since it was read, a loss is told."""
+    is_unread = log.is_unseen or _has_unread(log)
     log.phase = OVER
     asked = log.comparison if log.generation == 0 else None
     generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)
-    if log.is_answer or sent > log.size:
-        sent = 0
-    is_counted = log.was_lost is not None and log.was_lost()
-    # Of one that came unasked the client may have passed over what was sent.
-    counted = 0 if log.unasked else sent
-    gone = Removed(log.handle, generation, sent, counted if is_counted else log.size)
-    if is_counted:
+    if sent > log.size:
+        sent = 0  # what the client holds was longer: it is of another file
+    gone = Removed(log.handle, generation, sent, log.size)
+    if not is_unread or log.size > sent:
         return Step((gone,))
-    if log.is_unseen:
-        return Step((unread_loss(log.job, log.path, with_job=with_job), gone))
-    if has_unread and log.size <= sent:
-        read_bytes = 0 if log.news & Touch.MADE else log.sent
-        return Step((unread_loss(log.job, log.path, read_bytes=read_bytes), gone))
-    return Step((gone,))
+    return Step((unread_loss(log.job, log.path, read_bytes=0 if log.news & Touch.MADE else log.sent), gone))
 
 
 def _has_unread(log: Log) -> bool:
@@ -112,7 +97,7 @@ def _has_unread(log: Log) -> bool:
 def _unreadable(log: Log, error: Unreadable) -> Step:
     told, log.loss_told = log.loss_told, True
     loss = Loss(log.handle, log.job, LossReason.UNREADABLE, f"{os.fsdecode(log.path)}: {error}")
-    return Step(() if told else (loss,), wants_look=log.is_answer)
+    return Step(() if told else (loss,))
 
 
 class _Look:
@@ -133,7 +118,7 @@ class _Look:
         """Open the file if there is anything to read. Raises Gone, JobGone, NotAFile, Unreadable."""
         log = self._log
         if log.was_sent_whole and fingerprint(self._files.status(log.path)) == log.fingerprint:
-            self._take_news()
+            log.news = Touch.HINT
             return self._finish(is_whole=False)
         done = None if log.grows or (log.comparison and log.comparison.offset) else self._files.done_read(log.path)
         if done:
@@ -149,7 +134,7 @@ class _Look:
     def _read(self, whole: bytes | None = None) -> Step:
         """Compare, then send, then see whether it is complete; `whole` is all of a small file that was read already."""
         self._log.is_unseen = False
-        self._take_news()
+        self._log.news = Touch.HINT
         if self._seen.size != self._log.size:
             self._note_change()
         self._log.size = self._seen.size
@@ -159,13 +144,6 @@ class _Look:
         if self._log.grows:
             return self._data()
         return self._small_snapshot(whole) if self._seen.size <= self._limit else self._large_snapshot()
-
-    def _take_news(self) -> None:
-        """What happened to the file until now is read with it; but for one that was gone when it was made again."""
-        log = self._log
-        if log.grows and log.news & Touch.REMADE:
-            self._events.append(unread_loss(log.job, log.path))
-        log.news = Touch.HINT
 
     def _compare(self, comparison: Comparison) -> bool:
         """Compare the prefix further; whether that is decided."""

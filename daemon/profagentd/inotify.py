@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x40, 0x80, 0x100, 0x200, 0x400, 0x800
 _UNMOUNT, _Q_OVERFLOW, _IGNORED = 0x2000, 0x4000, 0x8000
-# Not the kernel's: of the notices of one name, two tell that it was made.
-_REMADE = 0x10000
 _ONLYDIR, _DONT_FOLLOW, _ISDIR = 0x1000000, 0x2000000, 0x40000000
 _MADE = _CREATE | _MOVED_TO
 _NAMES = _CREATE | _MOVED_TO | _MOVED_FROM | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR | _DONT_FOLLOW
@@ -67,7 +65,6 @@ class Notice(NamedTuple):
 def _touch(mask: int) -> Touch:
     touch = Touch.WRITTEN if mask & _MODIFY else Touch.CLOSED if mask & _CLOSE_WRITE else Touch.HINT
     touch |= Touch.MADE if mask & _MADE else Touch.HINT
-    touch |= Touch.REMADE if mask & _REMADE else Touch.HINT
     touch |= Touch.DELETED if mask & _DELETE else Touch.HINT
     return touch | (Touch.MOVED if mask & _MOVED_FROM else Touch.HINT)
 
@@ -85,10 +82,7 @@ def parse_notices(data: bytes) -> list[Notice]:
             notices += _drained(files)
             notices.append(Notice(watch, mask, file[1].rstrip(b"\0")))
         else:
-            known = files.get(file, 0)
-            if mask & _MADE and known & _MADE and not known & _MOVED_FROM:
-                mask |= _REMADE
-            files[file] = known | mask
+            files[file] = files.get(file, 0) | mask
     return notices + _drained(files)
 
 

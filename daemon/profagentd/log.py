@@ -11,8 +11,6 @@ from profagentd.events import Completed, Started, StartReason
 from profagentd.logs import DATA
 
 if TYPE_CHECKING:
-    from typing import Callable
-
     from profagentd.logs import LogKind
     from profagentd.opening import Fingerprint
 
@@ -71,7 +69,7 @@ class Log:
     What is complete seldom goes on: its running digest, most of what a log takes, gives way to the digest itself.
 
     `advance` (following.py) moves it in a worker thread while the stream waits; what arrives meanwhile touches only
-    `acknowledged`, `verified`, `contested`, `news`, `doubted` and `touched`.
+    `acknowledged`, `verified`, `news`, `doubted` and `touched`.
     """
 
     __slots__ = (
@@ -81,7 +79,6 @@ class Log:
         "checked",
         "comparison",
         "completed",
-        "contested",
         "digest",
         "doubted",
         "fingerprint",
@@ -89,7 +86,6 @@ class Log:
         "grew",
         "grows",
         "handle",
-        "is_answer",
         "is_unseen",
         "job",
         "kind",
@@ -104,8 +100,6 @@ class Log:
         "unasked",
         "verified",
         "waits_until",
-        "was_deleted",
-        "was_lost",
     )
 
     def __init__(self, handle: int, job: int, path: bytes, kind: LogKind, size: int, changed: float) -> None:
@@ -133,13 +127,9 @@ class Log:
         self.touched = False  # it changed while it had its turn
         self.news = Touch.HINT  # what was seen to happen to its file since it was read
         self.doubted = False  # another file may stand in its place
-        self.unasked = False  # the client was not asked what it holds, and may say yet that it holds something
+        self.unasked = False  # the client was not asked what it holds
         self.is_unseen = False  # it is known by a notice alone
-        self.contested: tuple[int, int, bytes] | None = None  # what it has said now: generation, offset and digest
-        self.is_answer = False  # what begins next goes by that
         self.waits_until: float | None = None  # when to look again though nothing changes
-        self.was_deleted: Callable[[], bool] | None = None  # whether retention deleted a log of its name
-        self.was_lost: Callable[[], bool] | None = None  # whether a kept loss counts it
 
     def hold(self, generation: int, offset: int, prefix_digest: bytes) -> None:
         """The client's answer: it holds `offset` bytes of `generation`."""
@@ -152,19 +142,6 @@ class Log:
         self.hold(0, 0, b"")
         self.unasked = self.is_unseen = True
         self.news = Touch.MADE
-
-    def contest(self, generation: int, offset: int, prefix_digest: bytes) -> None:
-        """The client has something of a log that came unasked: it begins anew with the next look."""
-        self.unasked = False
-        self.contested = generation, offset, prefix_digest
-
-    def begin_again(self, generation: int, offset: int, prefix_digest: bytes) -> None:
-        """Whatever was sent, the client has passed over."""
-        self.contested, self.is_answer = None, True
-        self.generation = self.sent = self.acknowledged = self.checked = 0
-        self.grew = self.doubted = False
-        self.digest = self.fingerprint = self.completed = self.verified = None
-        self.hold(generation, offset, prefix_digest)
 
     def compare_again(self) -> None:
         """Compare what was sent with the file before anything more is said about it."""
@@ -180,9 +157,7 @@ class Log:
         self.digest = new_digest()
         self.fingerprint = None
         self.comparison = None
-        is_another = reason in (_DIFFERENT, _RECREATED)
-        after_deletion = is_another and self.was_deleted is not None and self.was_deleted()
-        return self._started(reason, after_deletion=after_deletion)
+        return self._started(reason)
 
     def go_on(self, comparison: Comparison, digest: hashlib.blake2b) -> Started | None:
         """The prefix that was compared is the file's: bytes follow after it."""
@@ -195,9 +170,8 @@ class Log:
         self.sent = self.acknowledged = comparison.offset
         return self._started(comparison.same)
 
-    def _started(self, reason: StartReason, *, after_deletion: bool = False) -> Started:
-        is_answer, self.is_answer = self.is_answer, False
-        return Started(self.handle, self.generation, self.sent, reason, after_deletion, is_answer)
+    def _started(self, reason: StartReason) -> Started:
+        return Started(self.handle, self.generation, self.sent, reason)
 
     def took(self, data: bytes) -> None:
         """These bytes are sent; what is complete is compared again before."""
@@ -251,7 +225,7 @@ class Log:
     @property
     def is_idle(self) -> bool:
         """Whether all that was sent is durable at the client and nothing more is due: it may give way to others."""
-        return self.is_settled and self.acknowledged == self.sent and not self.unasked
+        return self.is_settled and self.acknowledged == self.sent
 
     @property
     def lag_bytes(self) -> int:

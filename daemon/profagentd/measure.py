@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from profagentd.disks import Patience, on_disk
+from profagentd.disks import in_time
 from profagentd.logs import DATA, DATA_DIRECTORY, group_of, kind_of
 from profagentd.opening import JobGone, open_below, open_job
 from profagentd.refusal import Fault, Refusal
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from profagentd.clock import Clock
     from profagentd.opening import DirectoryId, Place
 
-# It is looked for so long, and a last slice, like every other, is waited for as long as `Patience` has it.
+# It is looked for so long, and for each slice of it.
 LOOK_S = 4.0
+PATIENCE_S = 1.0
 # Files that are looked at in one go.
 SLICE_FILES = 500
 # Of an inference there are the data of two units and their `.done`s; of other logs one of each.
@@ -70,7 +71,6 @@ class Measurer:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._patience = Patience()
 
     async def measure(self, job: Job | None) -> Measure:
         """What the JOB holds, or has so far been found to hold. Raises Refusal when there is none, or it is gone."""
@@ -79,10 +79,8 @@ class Measurer:
         measure, root = Measure(job.place, job.directory), job.place.root
         until = self._clock.monotonic() + LOOK_S
         try:
-            is_answered = not self._patience.is_late(root)
-            while is_answered and not measure.is_all and self._clock.monotonic() < until:
-                slice_ = await self._patience.wait(root, on_disk(root, measure.look, SLICE_FILES))
-                is_answered = slice_.done()
+            while not measure.is_all and self._clock.monotonic() < until:
+                await in_time(root, measure.look, SLICE_FILES, patience_s=PATIENCE_S)
         except JobGone:
             raise Refusal(Fault.NOT_FOUND, f"{job.name} is gone") from None
         except OSError:

@@ -136,7 +136,7 @@ def _put_chunk(event: Chunk, event_said: wire.Event) -> None:
 
 def _put_started(event: Started, event_said: wire.Event) -> None:
     said = event_said.started
-    said.handle, said.generation, said.offset, reason, said.after_deletion, said.is_answer = event
+    said.handle, said.generation, said.offset, reason = event
     said.reason = wire.StartReason.ValueType(reason)
 
 

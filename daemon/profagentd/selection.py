@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from profagentd.changes import Changes, Touch
 from profagentd.events import Loss, LossReason, unread_loss
-from profagentd.logs import DATA, LogKind, ended_by, group_of, is_table, kind_of, tables_of
+from profagentd.logs import DATA, ended_by, group_of, is_table, kind_of, tables_of
 from profagentd.walk import Page, Walk, look
 
 if TYPE_CHECKING:
@@ -168,13 +168,10 @@ class Selection:
         """What the page shows that no announced log will tell."""
         if self._is_unwalked:
             self._is_unwalked = False
-            yield self._loss(LossReason.REMOVED_UNSEEN, "the JOB was removed before all of it was looked at")
+            yield self._loss(LossReason.REMOVED_UNREAD, "the JOB was removed before all of it was looked at")
         for path in page.missing:
             if _was_lost(touches.get(path, Touch.HINT)):
-                yield unread_loss(self.job, path, with_job=self.is_over)
-        for path in (*page.odd, *(each.path for each in page.logs)):
-            if touches.get(path, Touch.HINT) & Touch.REMADE and kind_of(path) is LogKind.DATA:
-                yield unread_loss(self.job, path, with_job=self.is_over)
+                yield unread_loss(self.job, path)
         for path in page.odd:
             yield from self._odd(path)
         if page.unreadable and not self._unreadable_told:

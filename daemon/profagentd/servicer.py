@@ -103,6 +103,7 @@ _CODES = {
     Fault.EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Fault.INCOMPATIBLE: grpc.StatusCode.FAILED_PRECONDITION,
     Fault.DAMAGED: grpc.StatusCode.DATA_LOSS,
+    Fault.AWAY: grpc.StatusCode.UNAVAILABLE,
     Fault.SILENT: grpc.StatusCode.DEADLINE_EXCEEDED,
     Fault.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Fault.UNTRUSTED: grpc.StatusCode.UNAUTHENTICATED,

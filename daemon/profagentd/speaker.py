@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd import messages
 from profagentd.announcing import PAGE_ENTRIES
 from profagentd.clock import US_PER_S, Clock, moment
-from profagentd.disks import Patience, on_disk
+from profagentd.disks import NoAnswerError, in_time
 from profagentd.following import CHUNK_BYTES
 from profagentd.message_size import MessageSize
+from profagentd.refusal import Fault, Refusal
 from profagentd.turns import take_turns
 from profagentd.usage import usage
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from profagentd.board import Board
-    from profagentd.budget import Share
     from profagentd.custody import Custody
     from profagentd.events import Event
     from profagentd.following import Step
@@ -34,58 +33,7 @@ if TYPE_CHECKING:
     from profagentd.walk import Page
 
 
-_LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-class Held(NamedTuple):
-    """Room that was taken for what is being read."""
-
-    share: Share
-    size: int
-
-
-class Reader:
-    """Has files read in the threads of their roots."""
-
-    def __init__(self, stream: Stream, wake: Callable[[], None]) -> None:
-        """`wake` is called when a root answers that was late."""
-        self._stream = stream
-        self._wake = wake
-        self._patience = Patience()
-        self._late: dict[bytes, Callable[[], Awaitable[None]]] = {}  # what is to follow, by root
-
-    def close(self) -> None:
-        """Wait for no root any more."""
-        self._patience.close()
-
-    async def read(self, root: bytes, work: Callable[[], T], then: Callable[[T], Awaitable[None]], held: Held) -> None:
-        """Have a root's files read, into the room that is held for what they say.
-
-        Where it hangs, what follows is done when it answers; other roots go on, and others have the room until then.
-        """
-        task = await self._patience.wait(root, on_disk(root, work))
-        if task.done():
-            await then(task.result())
-            return
-        _LOGGER.warning("%s does not answer: its logs wait", os.fsdecode(root))
-        self._stream.away.add(root)
-        held.share.give_back(held.size)
-
-        async def go_on() -> None:
-            held.share.take(held.size)
-            await then(task.result())
-
-        self._late[root] = go_on
-        task.add_done_callback(lambda _: self._wake())
-
-    async def take_late(self) -> bool:
-        """Go on with roots that answer again; whether there are any."""
-        back = [root for root in self._late if not self._patience.is_late(root)]
-        for root in back:
-            self._stream.came_back(root)
-            await self._late.pop(root)()
-        return bool(back)
 
 
 # Each side speaks at least so often.
@@ -130,9 +78,7 @@ class Speaker:
         site: Surroundings,
         stream: Stream,
         write: Callable[[wire.ServerMessage], Awaitable[None]],
-        wake: Callable[[], None],
     ) -> None:
-        """`wake` is called when there is something to say that was waited for."""
         self._site = site
         self._stream = stream
         self._write = write
@@ -141,12 +87,7 @@ class Speaker:
         self._choice_due = float("-inf")  # until when the client may choose among the JOBs that were told last
         self._answer_due = float("-inf")  # until when logs let theirs be sent with those that were announced
         self._size = MessageSize()
-        self._reader = Reader(stream, wake)
         self._losses_told = 0  # revision up to which kept losses are told
-
-    def close(self) -> None:
-        """Wait for no root any more."""
-        self._reader.close()
 
     @property
     def due(self) -> float:
@@ -164,7 +105,7 @@ class Speaker:
     @property
     def has_all(self) -> bool:
         """Whether the client has everything of what it follows, as it wants it, and has had time to choose that."""
-        return self._stream.is_caught_up and not self._is_choosing and not self._stream.window.may_be_contested
+        return self._stream.is_caught_up and not self._is_choosing
 
     async def list_jobs(self) -> None:
         """Say what there is when a client has come."""
@@ -188,7 +129,6 @@ class Speaker:
     async def turn(self) -> bool:
         """Do a little of everything that is due; whether there was anything."""
         done = [
-            await self._reader.take_late(),
             await self._tell_jobs(),
             await self._tell_losses(),
             await self._announce(),
@@ -248,8 +188,7 @@ class Speaker:
         names = announcer.next_names(self._site.clock.monotonic())
         if names is None:
             return bool(made)
-        held = Held(self._stream.logs, names.limit)
-        await self._reader.read(names.place.root, names.look, partial(self._announce_page, names), held)
+        await self._announce_page(names, await _read(names.place.root, names.look))
         return True
 
     async def _announce_page(self, names: Names, page: Page) -> None:
@@ -276,15 +215,9 @@ class Speaker:
         if not ready:
             return False
         limit = min(CHUNK_BYTES, self._stream.sending_bytes.room)
-        held = Held(self._stream.sending_bytes, limit)
-        held.share.take(limit)
-        root, away = ready[0].place.root, self._stream.away
-
-        def work() -> list[Step]:
-            # What begins when it is late already has no room any more.
-            return take_turns(ready, now, 0 if root in away else limit)
-
-        await self._reader.read(root, work, partial(self._send_steps, ready, held), held)
+        self._stream.sending_bytes.take(limit)
+        await self._send_steps(ready, await _read(ready[0].place.root, partial(take_turns, ready, now, limit)))
+        self._stream.sending_bytes.give_back(limit)
         return True
 
     @property
@@ -295,14 +228,13 @@ class Speaker:
     def _awaits_answer(self) -> bool:
         return not self._stream.announcer.is_answered and self._site.clock.monotonic() < self._answer_due
 
-    async def _send_steps(self, ready: Sequence[Turn], held: Held, steps: Sequence[Step]) -> None:
+    async def _send_steps(self, ready: Sequence[Turn], steps: Sequence[Step]) -> None:
         begun = self._site.clock.monotonic()
         await self._send(self._batches(ready, steps))
         self._size.sent(sum(step.sent_bytes for step in steps), self._site.clock.monotonic() - begun)
         self._miss({turn.log.job for turn, step in zip(ready, steps) if step.is_job_gone})
         for log in (turn.log for turn, step in zip(ready, steps) if step.wants_look):
             self._stream.announcer.look_at(log)
-        held.share.give_back(held.size)
 
     def _miss(self, jobs: Iterable[int]) -> None:
         """The directories of these JOBs were not there: whether they are gone is found out."""
@@ -322,3 +254,11 @@ class Speaker:
         """Send messages; a client that does not read keeps us here, with no more in memory than them."""
         while waiting:
             await self._write(waiting.popleft())
+
+
+async def _read(root: bytes, work: Callable[[], T]) -> T:
+    """Have a root's files read. Raises Refusal where it hangs: another stream goes on without it."""
+    try:
+        return await in_time(root, work)
+    except NoAnswerError as error:
+        raise Refusal(Fault.AWAY, f"{os.fsdecode(root)}: {error.strerror}") from error

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from profagentd.announcing import Announcer
 from profagentd.changes import Touch
+from profagentd.disks import is_late
 from profagentd.job_views import JobView, JobViews
 from profagentd.logs import ended_by
 from profagentd.selection import Selection
@@ -32,11 +33,9 @@ class Stream:
         self.logs, self._names = budgets.logs.share(), budgets.names.share()
         self.sending_bytes = budgets.sending_bytes.share()
         self.window = Window(self.logs)
-        self.away: set[bytes] = set()  # roots that do not answer
-        self._aside: list[Log] = []  # logs on them whose turn it is
         self.followed_again = 0  # JOBs that the client followed before
         self._views = JobViews()
-        self.announcer = Announcer(self._views, self.window, self.logs, self.away)
+        self.announcer = Announcer(self._views, self.window, self.logs)
 
     def close(self) -> None:
         """Leave its room to other streams; what it knew goes now, and not when cycles are collected."""
@@ -124,10 +123,15 @@ class Stream:
         view = self._views.get(log.job) if log else None
         if log is None or view is None:
             return  # it was given up while the answer was on its way
-        was_unasked = log.unasked
-        self.window.answered(log, skip=skip, generation=generation, offset=offset, prefix_digest=prefix_digest)
-        if was_unasked and generation and not skip:
-            view.caught_up_told = False  # it was told too early
+        if not log.unasked:
+            self.window.answered(log, skip=skip, generation=generation, offset=offset, prefix_digest=prefix_digest)
+            return
+        # The client passes over what comes of it. What it holds is asked for, so that it goes on from there.
+        view.caught_up_told = False
+        if skip:
+            self.window.release(log)
+        elif generation:
+            self.announcer.look_at(log)
 
     def job_handle(self, name: str) -> int:
         """The handle of the JOB of this name; 0 when there is none any more."""
@@ -164,24 +168,15 @@ class Stream:
     @property
     def is_caught_up(self) -> bool:
         """Whether everything was sent that there is of what is followed, on roots that answer."""
-        return all(view.job.place.root in self.away or self._has_all(view) for view in self._views)
+        return all(is_late(view.job.place.root) or self._has_all(view) for view in self._views)
 
     def take_turns(self, limit: int, now: float) -> list[Turn]:
         """Turns that are due, at most `limit`, of one root."""
         turns = [self._turn(log) for log in self.window.take_ready(limit, now)]
-        if self.away:
-            self._aside += [turn.log for turn in turns if turn.place.root in self.away]
-            turns = [turn for turn in turns if turn.place.root not in self.away]
         if len({turn.place.root for turn in turns}) > 1:
             self.window.put_back(turn.log for turn in turns if turn.place.root != turns[0].place.root)
             turns = [turn for turn in turns if turn.place.root == turns[0].place.root]
         return turns
-
-    def came_back(self, root: bytes) -> None:
-        """The root answers again."""
-        self.away.discard(root)
-        self.window.put_back(self._aside)
-        self._aside = []
 
     # Inside
 

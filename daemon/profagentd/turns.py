@@ -39,7 +39,7 @@ def take_turns(turns: Sequence[Turn], now: Moment, limit: int = CHUNK_BYTES) -> 
             if size >= limit:
                 break
             if is_removed:
-                steps.append(removed(log, with_job=True))
+                steps.append(removed(log))
                 continue
             files = jobs.get(place)
             if files is None:

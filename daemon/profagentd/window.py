@@ -54,11 +54,6 @@ class Window:
         return sum(log.lag_bytes for log in self._logs.values())
 
     @property
-    def may_be_contested(self) -> bool:
-        """Whether bytes were sent of a log that may yet have to begin anew, with what the client holds."""
-        return any(log.unasked and log.sent for log in self._logs.values())
-
-    @property
     def due_logs(self) -> int:
         """How many logs wait for their turn."""
         return len(self._ready)
@@ -94,20 +89,15 @@ class Window:
     # What the client says
 
     def answered(self, log: Log, *, skip: bool, generation: int, offset: int, prefix_digest: bytes) -> None:
-        """What it holds of a log, or that it does not want it; of one that came unasked it may say so late.
-
-        Raises Refusal.
-        """
-        if log.phase is not ANNOUNCED and not log.unasked:
+        """What it holds of a log that it was asked about, or that it does not want it. Raises Refusal."""
+        if log.phase is not ANNOUNCED:
             raise Refusal(Fault.INVALID, f"log {log.handle} has its Holding already")
         if offset and not generation:
             raise Refusal(Fault.INVALID, f"the Holding of log {log.handle} has an offset without a generation")
-        if log.unasked and not skip and not generation:
-            log.unasked = False  # it holds nothing, as was thought
-        elif skip:
-            (self.release if log.unasked else self.forget)(log)
+        if skip:
+            self.forget(log)
         else:
-            (log.contest if log.unasked else log.hold)(generation, offset, prefix_digest)
+            log.hold(generation, offset, prefix_digest)
             self.queue(log)
 
     def acknowledge(self, handle: int, *, generation: int, offset: int, complete: bool) -> None:
@@ -119,7 +109,6 @@ class Window:
             raise Refusal(Fault.INVALID, f"log {handle}: acknowledged beyond what was sent")
         if complete and (log.completed is None or log.completed[0] != generation):
             raise Refusal(Fault.INVALID, f"log {handle}: acknowledged a completion that was never told")
-        log.unasked = False  # whoever takes what comes of it holds nothing else
         log.acknowledged = max(log.acknowledged, offset)
         if complete and log.completed and offset == log.completed[1]:
             log.verified = log.completed  # and not of an earlier completion, beyond which it grew

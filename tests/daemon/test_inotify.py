@@ -48,21 +48,6 @@ def test_a_mask_says_what_happened_to_the_name(mask: int, touch: Touch) -> None:
     assert Notice(1, mask, b"a").touch == touch
 
 
-@pytest.mark.parametrize(
-    ("masks", "is_remade"),
-    [
-        ((0x100, 0x2, 0x200, 0x100), True),
-        ((0x100, 0x8, 0x80), True),
-        ((0x100, 0x40, 0x100), False),
-        ((0x2, 0x200, 0x100), False),
-    ],
-    ids=["made again", "replaced", "moved away before", "made once"],
-)
-def test_of_two_that_were_made_under_one_name_the_first_is_gone(masks: tuple[int, ...], *, is_remade: bool) -> None:
-    (notice,) = parse_notices(b"".join(packed(1, mask, b"a") for mask in masks))
-    assert bool(notice.touch & Touch.REMADE) == is_remade
-
-
 @pytest.mark.parametrize("mask", [0x400, 0x800, 0x2000, 0x8000])
 def test_the_watched_directory_itself_may_end(mask: int) -> None:
     assert Notice(1, mask, b"").is_end

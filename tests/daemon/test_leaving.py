@@ -13,7 +13,6 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagentd.board import Board
 from profagentd.budget import Budgets
 from profagentd.conversation import Conversation
-from profagentd.deleted import Deleted
 from profagentd.losses import KeptLosses
 from profagentd.opening import Place
 from profagentd.roles import Caller, Role
@@ -41,7 +40,7 @@ class Site:
         self.budgets = Budgets()
         self.board = Board(self.clock, 60.0)
         self.board.found(Place(bytes(root), make_job(root).name.encode()), 1, 1, is_scanned=False)
-        self.custody = SimpleNamespace(losses=KeptLosses(None), deleted=Deleted(None))
+        self.custody = SimpleNamespace(losses=KeptLosses(None))
         self.said: list[str | None] = []
         caller = Caller("ci", "", Role.VIEWER)
         self.conversation = Conversation(self, self._incoming(), self._write, caller)  # type: ignore[arg-type]

@@ -17,7 +17,6 @@ from profagent_wire.v1.board_pb2_grpc import BoardStub
 from profagentd import measure
 from profagentd.board import Job
 from profagentd.clock import SystemClock
-from profagentd.disks import Patience
 from profagentd.measure import LOOK_S, Measure, Measurer
 from profagentd.opening import DirectoryId, Place, directory_id
 from profagentd.refusal import Refusal
@@ -113,7 +112,7 @@ async def test_a_root_that_does_not_answer_is_waited_for_once(job: Path, monkeyp
 
     monkeypatch.setattr(Measure, "look", hang)
     measurer = Measurer(SystemClock())
-    monkeypatch.setattr(measurer, "_patience", Patience(0.01))
+    monkeypatch.setattr(measure, "PATIENCE_S", 0.01)
     try:
         assert [(await measurer.measure(known(job))).is_all for _ in range(2)] == [False, False]
         assert len(looks) <= 1

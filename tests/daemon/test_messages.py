@@ -87,8 +87,8 @@ def test_a_chunk_says_where_it_belongs() -> None:
         ),
         (Removed(1, 2, 3, 4), wire.Event(removed=wire.Removed(handle=1, generation=2, sent=3, size=4))),
         (
-            Loss(1, 2, LossReason.REMOVED_UNSEEN, "gone", 5),
-            wire.Event(loss=wire.Loss(handle=1, job=2, reason="removed-unseen", detail="gone", lost_bytes=5)),
+            Loss(1, 2, LossReason.REMOVED_UNREAD, "gone", 5),
+            wire.Event(loss=wire.Loss(handle=1, job=2, reason="removed-unread", detail="gone", lost_bytes=5)),
         ),
     ],
 )

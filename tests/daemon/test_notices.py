@@ -132,12 +132,6 @@ def test_notices_of_one_name_are_told_together(bench: Bench) -> None:
     assert bench.hearing.touches == {b"data/a": Touch.MADE | Touch.WRITTEN, b"data/b": Touch.WRITTEN}
 
 
-def test_a_name_that_is_made_twice_was_made_again(bench: Bench) -> None:
-    _, data = bench.job()
-    bench.notices.take([Notice(data, CREATE, b"a"), Notice(data, CREATE, b"a")])
-    assert bench.hearing.touches == {b"data/a": Touch.MADE | Touch.REMADE}
-
-
 def test_a_job_that_ends_is_lost_and_no_longer_watched(bench: Bench) -> None:
     job, data = bench.job()
     assert bench.hear(job, DELETE_SELF) == [("lost", JOB)]

@@ -15,7 +15,6 @@ from profagentd.budget import Budgets
 from profagentd.changes import Touch
 from profagentd.cleaning import part_of
 from profagentd.clock import US_PER_S, Moment
-from profagentd.deleted import Deleted
 from profagentd.delivery import SETTLE_S, Deliveries
 from profagentd.following import CHUNK_BYTES
 from profagentd.kept_deliveries import KeptDeliveries
@@ -58,7 +57,6 @@ class StreamedBoard:
         self.piece_bytes = CHUNK_BYTES  # of logs that have their turns together, at most
         self._looking: tuple[Names, Page] | None = None  # a look that is under way, and what it will tell
         self._deliveries = Deliveries((CONSUMER,), KeptDeliveries(None))
-        self._deleted = Deleted(None)
 
     @property
     def is_followed(self) -> bool:
@@ -69,7 +67,6 @@ class StreamedBoard:
         """A client has come, to this daemon or to a new one: it keeps nothing; its first messages."""
         self._stream, self._looking = Stream(Budgets()), None
         self._stream.deliver_to(self._deliver)
-        self._stream.announcer.was_deleted = self._deleted.has
         if self._is_known and self._job.state is not JobState.REMOVED:
             self._stream.job_changed_state(self._job)
         version = messages.protocol()
@@ -129,7 +126,6 @@ class StreamedBoard:
         """What retention deletes when some time has passed: the paths of what went."""
         place, gone = self._job.place, []
         for files in self._deliveries.due(place, self._now.monotonic + SETTLE_S, LOGS_AT_A_TIME):
-            self._deleted.note(place, [path for path, _ in files])
             gone += remove(place, [files]).paths if part_of(files[0][0]) is Part.WORK else []
         self._deliveries.forget(place, gone)
         for path in gone:

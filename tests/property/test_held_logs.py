@@ -100,7 +100,7 @@ class Client:
 
     def _happened(self, event: wire.Event) -> None:
         said = getattr(event, event.WhichOneof("event") or "")
-        if isinstance(said, wire.Loss) or (said.handle in self._passes and not getattr(said, "is_answer", False)):
+        if isinstance(said, wire.Loss) or said.handle in self._passes:
             if isinstance(said, wire.Removed):
                 del self._paths[said.handle]
             return
@@ -127,7 +127,6 @@ class Client:
         self.board.receive(wire.ClientMessage(acknowledge=wire.Acknowledge(logs=[told])))
 
     def _begun(self, said: wire.Started, path: str, copy: Copy) -> None:
-        self._passes.discard(said.handle)
         is_first = said.handle not in self._started
         self._started.add(said.handle)
         copy.is_removed = False
