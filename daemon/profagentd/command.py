@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 from profagentd import __version__
 from profagentd.clock import SystemClock
-from profagentd.config import DaemonConfig, configure, examine, need_root
+from profagentd.config import LOG_LEVELS, POLICIES, DaemonConfig, configure, examine, need_root
 from profagentd.errors import DaemonError
-from profagentd.rules import LOG_LEVELS, POLICIES
 from profagentd.simulate import SimulationOptions, add_simulation_arguments, load_network, options_from
 from profagentd.tls_files import check
 
@@ -168,7 +167,7 @@ def _serve(args: argparse.Namespace, simulation: SimulationOptions | None, clock
         need_root(config)
     log_to_stderr(config.log_level)
     _check_tls(config)
-    from profagentd.daemon import Orders, serve  # noqa: PLC0415 - imports gRPC: see above
+    from profagentd.service import Orders, serve  # noqa: PLC0415 - imports gRPC: see above
 
     reread = partial(examine, args.config, settings) if can_change else None
     settings_file = os.path.abspath(args.config) if args.config else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from profagentd.clock import SystemClock
 from profagentd.config import DaemonConfig
-from profagentd.daemon import Orders, serve
+from profagentd.service import Orders, serve
 from tests.daemon.waiting import until
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.custody import KEEP_S
-from profagentd.delivery import SETTLE_S
-from profagentd.losses import FILE_NAME
+from profagentd.retention.acks import SETTLE_S
+from profagentd.retention.losses import FILE_NAME
+from profagentd.retention.retention import KEEP_S
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job, running
 from tests.daemon.wire_client import Client, connect, digest, following
 from tests.fakes.small_disk import small_disk

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.changes import Touch
-from profagentd.events import Chunk, Completed, Event, Loss, Removed, Started, StartReason
-from profagentd.following import CHUNK_BYTES, COMPARE_BYTES, PIECE_BYTES, STABLE_S, Step, advance
-from profagentd.log import Log, Phase
-from profagentd.logs import kind_of
-from profagentd.opening import OpenFile, OpenJob, Place
+from profagentd.follow.log import Chunk, Completed, Event, FileEvent, Log, Loss, Phase, Removed, Started, StartReason
+from profagentd.follow.reading import CHUNK_BYTES, COMPARE_BYTES, PIECE_BYTES, STABLE_S, Step, poll_log
+from profagentd.sources.job import kind_of
+from profagentd.sources.opening import OpenFile, OpenJob, Place
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import AICORE_DONE, make_job
 from tests.daemon.privileges import without_privileges
@@ -53,7 +51,7 @@ class Bench:
 
     def look(self, *, check: bool = False) -> Step:
         with OpenJob(self.place) as files:
-            return advance(self.log, files, self.clock.advance(0.0), check=check)
+            return poll_log(self.log, files, self.clock.advance(0.0), check=check)
 
     def events(self, *, check: bool = False) -> list[Event]:
         """What looks give until there is nothing more to do at once."""
@@ -534,12 +532,12 @@ def test_a_log_removed_while_it_is_doubted_counts_what_was_sent(data: Bench) -> 
 @pytest.mark.parametrize(
     ("news", "after"),
     [
-        (Touch.WRITTEN | Touch.DELETED, "after 256 bytes were read, before the rest was"),
-        (Touch.MADE | Touch.WRITTEN | Touch.DELETED, "before it was read"),
+        (FileEvent.WRITTEN | FileEvent.DELETED, "after 256 bytes were read, before the rest was"),
+        (FileEvent.MADE | FileEvent.WRITTEN | FileEvent.DELETED, "before it was read"),
     ],
     ids=["written to", "another"],
 )
-def test_what_was_written_since_it_was_read_is_a_loss_when_it_is_gone(data: Bench, news: Touch, after: str) -> None:
+def test_what_was_written_since_it_was_read_is_a_loss_when_it_is_gone(data: Bench, news: FileEvent, after: str) -> None:
     data.write(RECORD)
     data.hold()
     data.events()
@@ -552,8 +550,8 @@ def test_what_was_written_since_it_was_read_is_a_loss_when_it_is_gone(data: Benc
     assert gone == Removed(7, 1, 256, 256)
 
 
-@pytest.mark.parametrize("news", [Touch.WRITTEN | Touch.DELETED, Touch.WRITTEN | Touch.MOVED])
-def test_of_a_snapshot_the_last_state_counts(info: Bench, news: Touch) -> None:
+@pytest.mark.parametrize("news", [FileEvent.WRITTEN | FileEvent.DELETED, FileEvent.WRITTEN | FileEvent.MOVED])
+def test_of_a_snapshot_the_last_state_counts(info: Bench, news: FileEvent) -> None:
     info.write(b"table")
     info.hold()
     info.events()
@@ -569,7 +567,7 @@ def test_what_was_moved_or_was_read_is_no_loss_besides(data: Bench, why: str) ->
     data.write(RECORD)
     data.hold()
     data.events()
-    data.log.news = Touch.WRITTEN | (Touch.MOVED if why == "moved" else Touch.DELETED)
+    data.log.news = FileEvent.WRITTEN | (FileEvent.MOVED if why == "moved" else FileEvent.DELETED)
     if why == "known":
         data.log.size = 512
     if why == "read":
@@ -584,7 +582,7 @@ def test_what_is_complete_may_be_closed_and_go(data: Bench) -> None:
     data.hold()
     data.events()
     data.rest()
-    data.log.news = Touch.WRITTEN | Touch.DELETED
+    data.log.news = FileEvent.WRITTEN | FileEvent.DELETED
     data.path.unlink()
     assert data.events() == [Removed(7, 1, 256, 256)]
 

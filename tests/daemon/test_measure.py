@@ -14,13 +14,13 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd import measure
-from profagentd.board import Job
 from profagentd.clock import SystemClock
-from profagentd.measure import LOOK_S, Measure, Measurer
-from profagentd.opening import DirectoryId, Place, directory_id
-from profagentd.refusal import Refusal
-from profagentd.state import Activity
+from profagentd.errors import Refusal
+from profagentd.follow.registry import Job
+from profagentd.sources import measure
+from profagentd.sources.measure import LOOK_S, Measure, Measurer
+from profagentd.sources.opening import DirectoryId, Place, directory_id
+from profagentd.sources.state import JobStateTracker
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.own_daemon import own_daemon
@@ -58,7 +58,7 @@ def holds(job: Path) -> tuple[int, int, int]:
 
 def known(job: Path, directory: DirectoryId | None = None) -> Job:
     place = Place(os.fsencode(job.parent), os.fsencode(job.name))
-    return Job(place, 1, 1, Activity(0.0, 60.0), is_scanned=False, directory=directory)
+    return Job(place, 1, 1, JobStateTracker(0.0, 60.0), is_scanned=False, directory=directory)
 
 
 @pytest.mark.parametrize("files", [1, 3, 1000])

@@ -29,8 +29,8 @@ from profagent.ingest.commit import Step
 from profagent.link.states import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.store.store import Store
-from profagentd.changes import Touch
-from profagentd.state import JobState
+from profagentd.follow.log import FileEvent
+from profagentd.sources.state import JobState
 from tests.fakes.dumps import dump, files_of, imported, without_states
 from tests.fakes.small_job import aicore_done
 from tests.property.streamed_board import JOB, StreamedBoard
@@ -152,7 +152,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.files[path][-1] += more
         with (self.board.directory / path).open("ab") as file:
             file.write(more)
-        self.board.touch(path, Touch.MADE | Touch.WRITTEN if is_new else Touch.WRITTEN)
+        self.board.touch(path, FileEvent.MADE | FileEvent.WRITTEN if is_new else FileEvent.WRITTEN)
         self._hear_some(heard)
 
     @precondition(lambda self: not self.is_removed)
@@ -161,7 +161,7 @@ class LinkMachine(RuleBasedStateMachine):
         if path not in self.files or path in self.gone:
             return
         (self.board.directory / path).unlink()
-        self.board.touch(path, Touch.DELETED)
+        self.board.touch(path, FileEvent.DELETED)
         self.gone.add(path)
         self.grow(path, size, heard)
 
@@ -176,7 +176,7 @@ class LinkMachine(RuleBasedStateMachine):
         self._look()
         self.files[path].append(bytearray(self._bytes(size)))
         (self.board.directory / path).write_bytes(self.files[path][-1])
-        self.board.touch(path, Touch.WRITTEN)
+        self.board.touch(path, FileEvent.WRITTEN)
         self._look()
         self._hear_some(heard)
 
@@ -187,7 +187,7 @@ class LinkMachine(RuleBasedStateMachine):
             return
         (self.board.directory / path).unlink()
         self.gone.add(path)
-        self.board.touch(path, Touch.DELETED)
+        self.board.touch(path, FileEvent.DELETED)
         self._hear_some(heard)
 
     @precondition(lambda self: not self.is_removed)
@@ -236,7 +236,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.files.setdefault(path, []).append(bytearray(content))
         self.gone.discard(path)
         (self.board.directory / path).write_bytes(content)
-        self.board.touch(path, Touch.MADE | Touch.WRITTEN if is_new else Touch.WRITTEN)
+        self.board.touch(path, FileEvent.MADE | FileEvent.WRITTEN if is_new else FileEvent.WRITTEN)
         self._hear_some(heard)
 
     # What happens to both ends and between them

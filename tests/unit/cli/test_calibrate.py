@@ -13,8 +13,8 @@ from profagent.cli.main import run
 from profagent.commands.calibrating import calibrate
 from profagent.commands.counter_maps import read_map, simulated_map
 from profagent.formats.records import AICORE_DTYPE, view_records
-from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
+from profagentd.simulate.run import write_job
 
 LAYERS = 90
 

@@ -19,8 +19,8 @@ from profagent.commands.labels import condition_of
 from profagent.commands.workspace import Workspace
 from profagent.errors import UsageError
 from profagent.nightly.ending import cleared_after_night
-from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
+from profagentd.simulate.run import write_job
 from tests.fakes.dumps import check
 
 if TYPE_CHECKING:
