@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagentd import __version__
-from profagentd.clock import SystemClock
 from profagentd.config import LOG_LEVELS, POLICIES, DaemonConfig, configure, examine, need_root
 from profagentd.errors import DaemonError
+from profagentd.loop import SystemClock
 from profagentd.simulate import SimulationOptions, add_simulation_arguments, load_network, options_from
 from profagentd.tls_files import check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from profagentd.clock import Clock
+    from profagentd.loop import Clock
 
 
 _EXAMPLE = "example: profagentd --root /opt/app/output --listen 127.0.0.1:50151"

@@ -13,21 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.disks import in_time
 from profagentd.follow.messages import text
+from profagentd.loop import in_time
 from profagentd.retention.space import space_of
 from profagentd.sources.acl_json import candidates, is_text, load_json
-from profagentd.sources.job import DATA_DIRECTORY
-from profagentd.sources.opening import Place, is_remote_kind, kind_at, open_directory, remote_mounts
+from profagentd.sources.job import DATA_DIRECTORY, Place, is_remote_kind, kind_at, open_directory, remote_mounts
 from profagentd.sources.state import JobState, npu_processes
 from profagentd.sources.walk import find_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from profagentd.clock import Clock
     from profagentd.follow.registry import JobRegistry
     from profagentd.follow.watcher import Watch
+    from profagentd.loop import Clock
     from profagentd.sources.acl_json import File
 
     Work = Callable[[], wire.Examination]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from profagentd.clock import Clock
+    from profagentd.loop import Clock
 
 
 # Python's modules for it; asyncio and hashlib do without them, as on Pythons that were built without OpenSSL.

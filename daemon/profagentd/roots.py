@@ -9,9 +9,9 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
-from profagentd.disks import until_first
 from profagentd.errors import ARGUMENTS, Mistake, not_utf8
-from profagentd.sources.opening import is_remote
+from profagentd.loop import until_first
+from profagentd.sources.job import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator

@@ -21,12 +21,12 @@ import grpc
 
 from profagentd import __version__
 from profagentd.access import AccessControl, Revocations
-from profagentd.disks import until_first
 from profagentd.errors import DaemonError
 from profagentd.examine import Examiner, identify
 from profagentd.follow.registry import JobRegistry
 from profagentd.follow.server import Server, Servicer
 from profagentd.follow.watcher import Watch
+from profagentd.loop import until_first
 from profagentd.retention.acks import KeptAcks
 from profagentd.retention.losses import KeptLosses
 from profagentd.retention.retention import Retention
@@ -38,8 +38,8 @@ from profagentd.tls_files import unreadable
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping
 
-    from profagentd.clock import Clock
     from profagentd.config import DaemonConfig, Examined
+    from profagentd.loop import Clock
     from profagentd.tls_files import TlsFiles
 
 

@@ -13,7 +13,7 @@ import pytest
 from profagentd.follow import registry as module
 from profagentd.follow.log import FileEvent
 from profagentd.follow.registry import Job, JobRegistry
-from profagentd.sources.opening import Place
+from profagentd.sources.job import Place
 from profagentd.sources.state import JobState, since_boot_us
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import API_DONE, make_job

@@ -13,8 +13,8 @@ import grpc
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import disks
-from profagentd.disks import THREADS, NoAnswerError, in_time, is_late, on_disk
+from profagentd import loop as disks
+from profagentd.loop import THREADS, NoAnswerError, in_time, is_late, on_disk
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job, running
 from tests.daemon.wire_client import Client, connect, following
 from tests.fakes.hung_mount import hung_mount

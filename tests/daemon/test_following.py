@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.follow.log import Chunk, Completed, Event, FileEvent, Log, Loss, Phase, Removed, Started, StartReason
+from profagentd.follow.log import Chunk, Completed, Event, FileEvent, Log, LogState, Loss, Removed, Started, StartReason
 from profagentd.follow.reading import CHUNK_BYTES, COMPARE_BYTES, PIECE_BYTES, STABLE_S, Step, poll_log
-from profagentd.sources.job import kind_of
-from profagentd.sources.opening import OpenFile, OpenJob, Place
+from profagentd.sources.job import OpenFile, OpenJob, Place, kind_of
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import AICORE_DONE, make_job
 from tests.daemon.privileges import without_privileges
@@ -502,7 +501,7 @@ def test_a_removed_log_tells_what_was_sent(data: Bench) -> None:
     data.events()
     data.path.unlink()
     assert data.events() == [Removed(7, 1, 256, 256)]
-    assert data.log.phase is Phase.OVER
+    assert data.log.state is LogState.OVER
 
 
 def test_a_log_removed_before_anything_was_sent_tells_what_is_lost(data: Bench) -> None:

@@ -15,7 +15,7 @@ from profagentd.follow.registry import Job
 from profagentd.retention import acks as delivery
 from profagentd.retention import acks as kept_deliveries
 from profagentd.retention.acks import DIRECTORY_NAME, RECORD_BYTES, SETTLE_S, AckTracker, KeptAcks
-from profagentd.sources.opening import Fingerprint, Place
+from profagentd.sources.job import Fingerprint, Place
 from profagentd.sources.state import JobStateTracker
 from tests.daemon.daemon_process import job_name
 

@@ -15,7 +15,7 @@ from profagentd.follow.client import CHOICE_S, ClientStream
 from profagentd.follow.registry import JobRegistry
 from profagentd.follow.table import Quotas
 from profagentd.retention.losses import KeptLosses
-from profagentd.sources.opening import Place
+from profagentd.sources.job import Place
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import make_job
 from tests.daemon.waiting import PATIENCE_S, until

@@ -14,12 +14,12 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd.clock import SystemClock
 from profagentd.errors import Refusal
 from profagentd.follow.registry import Job
+from profagentd.loop import SystemClock
 from profagentd.sources import measure
+from profagentd.sources.job import DirectoryId, Place, directory_id
 from profagentd.sources.measure import LOOK_S, Measure, Measurer
-from profagentd.sources.opening import DirectoryId, Place, directory_id
 from profagentd.sources.state import JobStateTracker
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import job_name, make_job

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.clock import Moment
 from profagentd.examine import IdentitySource
 from profagentd.follow import messages
 from profagentd.follow.client import Usage
 from profagentd.follow.log import Chunk, Completed, Event, Log, Loss, LossReason, Removed, Started, StartReason
 from profagentd.follow.reading import LARGE_BYTES, SMALL_BYTES
 from profagentd.follow.registry import Job
-from profagentd.sources.job import LogKind
-from profagentd.sources.opening import Place
+from profagentd.loop import Moment
+from profagentd.sources.job import LogKind, Place
 from profagentd.sources.state import JobState, JobStateTracker
 from tests.daemon.daemon_process import job_name
 

@@ -6,14 +6,18 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from profagentd.follow import inotify as module
 from profagentd.follow.inotify import Inotify, InotifyEvent, InotifyWatcher
 from profagentd.follow.log import FileEvent
-from profagentd.sources.opening import Place
+from profagentd.sources.job import Place
 from tests.daemon.daemon_process import job_name, make_job
+
+if TYPE_CHECKING:
+    from profagentd.follow.registry import JobRegistry
 
 MODIFY, ATTRIB, MOVED_TO, CREATE, DELETE, DELETE_SELF, ISDIR = 0x2, 0x4, 0x80, 0x100, 0x200, 0x400, 0x40000000
 
@@ -66,7 +70,7 @@ class Bench:
         self.root = root
         self.hearing = Hearing()
         self.inotify = Numbered()
-        self.notices = InotifyWatcher(self.inotify, self.hearing)
+        self.notices = InotifyWatcher(self.inotify, self.hearing, cast("JobRegistry", self.hearing))
 
     def place(self, path: Path) -> Place:
         relative = path.relative_to(self.root)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.opening import Gone, NotAFile, OpenJob, Place, Unreadable, open_directory
+from profagentd.sources.job import Gone, NotAFile, OpenJob, Place, Unreadable, open_directory
 from tests.daemon.daemon_process import AICORE_DONE, make_job
 from tests.daemon.privileges import without_privileges
 

@@ -13,7 +13,7 @@ from profagentd.follow import watcher as module
 from profagentd.follow.log import FileEvent
 from profagentd.follow.scan import JobScan, Scanned
 from profagentd.follow.watcher import MIN_PAUSE_S, RESTING_S, SHARE, ScanRounds
-from profagentd.sources.opening import Place
+from profagentd.sources.job import Place
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import make_job
 from tests.daemon.waiting import run_until

@@ -10,7 +10,7 @@ import pytest
 
 from profagentd.follow import scan as module
 from profagentd.follow.scan import SLACK_NS, DirectoryScan, JobScan
-from profagentd.sources.opening import Place
+from profagentd.sources.job import Place
 from tests.daemon.daemon_process import make_job
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profagentd.follow.registry import Survey
-from profagentd.sources.opening import Place
+from profagentd.sources.job import Place
 from tests.daemon.daemon_process import AICORE_DONE, API_DONE, make_job
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.job import LogKind, group_of
-from profagentd.sources.opening import OpenJob, Place, directory_id
+from profagentd.sources.job import LogKind, OpenJob, Place, directory_id, group_of
 from profagentd.sources.walk import Page, Walk, look
 from tests.daemon.daemon_process import make_job
 from tests.daemon.privileges import public_directory, without_privileges

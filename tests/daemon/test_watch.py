@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagentd.clock import SystemClock
 from profagentd.follow import watcher as module
 from profagentd.follow.inotify import Inotify
 from profagentd.follow.watcher import Watch
+from profagentd.loop import SystemClock
 from profagentd.roots import Roots
-from profagentd.sources.opening import Place, directory_id
+from profagentd.sources.job import Place, directory_id
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from profagentd.follow.log import FileEvent
     from profagentd.sources.acl_json import Profiling
-    from profagentd.sources.opening import DirectoryId
+    from profagentd.sources.job import DirectoryId
 
 
 class Told:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.clock import US_PER_S, Moment
 from profagentd.follow import messages, session
 from profagentd.follow.discovery import PAGE_ENTRIES
 from profagentd.follow.log import FileEvent
@@ -16,17 +15,18 @@ from profagentd.follow.reading import CHUNK_BYTES, SMALL_BYTES, read_batch
 from profagentd.follow.registry import Job
 from profagentd.follow.session import FollowSession
 from profagentd.follow.table import Quotas
+from profagentd.loop import US_PER_S, Moment
 from profagentd.retention.acks import SETTLE_S, AckTracker, KeptAcks
 from profagentd.retention.policy import Part
 from profagentd.retention.reaper import part_of, remove
-from profagentd.sources.opening import Place
+from profagentd.sources.job import Place
 from profagentd.sources.state import JobState, JobStateTracker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from profagentd.follow.discovery import Names
-    from profagentd.sources.opening import Fingerprint
+    from profagentd.sources.job import Fingerprint
     from profagentd.sources.walk import Page
 
 JOB = "JOB" + "A" * 29

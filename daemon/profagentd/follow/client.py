@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, TypeVar
 from profagent_wire.checksum import has_checksum
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.access import Role
-from profagentd.clock import US_PER_S, moment
-from profagentd.disks import NoAnswerError, in_time, until_first
 from profagentd.errors import Fault, Refusal
 from profagentd.follow import messages
 from profagentd.follow.discovery import PAGE_ENTRIES
 from profagentd.follow.reading import CHUNK_BYTES, MessageSize, read_batch
 from profagentd.follow.session import FollowSession, apply, opening
+from profagentd.loop import US_PER_S, NoAnswerError, in_time, moment, until_first
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
@@ -100,6 +99,7 @@ class StreamWriter:
         self._answer_due = float("-inf")  # until when logs let theirs be sent with those that were announced
         self._size = MessageSize()
         self._losses_sent = 0  # revision up to which kept losses are told
+        self.has_new_losses = True
 
     @property
     def due(self) -> float:
@@ -166,6 +166,9 @@ class StreamWriter:
         return bool(views)
 
     async def _tell_losses(self) -> bool:
+        if not self.has_new_losses:
+            return False
+        self.has_new_losses = False
         losses = self._site.retention.losses.since(self._losses_sent)
         self._losses_sent = self._site.retention.losses.revision
         for batch in messages.kept_losses(losses, self._stream.job_handle):
@@ -368,13 +371,17 @@ class ClientStream:
         if take:
             self._stream.deliver_to(take)
         self._site.board.add_listener(self)
-        self._site.retention.losses.add_listener(self._wake.set)
+        self._site.retention.losses.add_listener(self._lose)
         try:
             await until_first(self._read(), self._speak())
         finally:
-            self._site.retention.losses.remove_listener(self._wake.set)
+            self._site.retention.losses.remove_listener(self._lose)
             self._site.board.remove_listener(self)
             _LOGGER.info("%s left", opened.consumer)
+
+    def _lose(self) -> None:
+        self._speaker.has_new_losses = True
+        self._wake.set()
 
     async def _beat(self) -> None:
         """Prove that we live while JOBs are looked for; nobody listens yet, so the client's silence does not count."""

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagentd.disks import is_late
 from profagentd.errors import Fault, Refusal
 from profagentd.follow.log import Changes, FileEvent, Loss, LossReason, unread_loss
+from profagentd.loop import is_late
 from profagentd.sources.job import DATA, ended_by, group_of, is_table, kind_of, tables_of
 from profagentd.sources.state import JobState
 from profagentd.sources.walk import Page, Sighting, Walk, look
@@ -16,11 +16,11 @@ from profagentd.sources.walk import Page, Sighting, Walk, look
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from profagentd.clock import Moment
     from profagentd.follow.log import Log
     from profagentd.follow.registry import Job
     from profagentd.follow.table import LogTable, QuotaShare
-    from profagentd.sources.opening import DirectoryId, Place
+    from profagentd.loop import Moment
+    from profagentd.sources.job import DirectoryId, Place
     from profagentd.sources.walk import Page
 
 

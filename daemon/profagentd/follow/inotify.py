@@ -15,11 +15,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from profagentd.follow.log import FileEvent, merged
-from profagentd.sources.job import DATA_DIRECTORY
-from profagentd.sources.opening import Place, in_data
+from profagentd.sources.job import DATA_DIRECTORY, Place, in_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from profagentd.follow.registry import JobRegistry
 
 
 # From <sys/inotify.h>.
@@ -191,15 +192,6 @@ class WatchListener(Protocol):
     def lost(self, place: Place) -> None:
         """The directory of a JOB is gone."""
 
-    def changed(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
-        """These names of a JOB may have changed."""
-
-    def names_removed(self, place: Place) -> None:
-        """Names of a JOB may be gone."""
-
-    def unsure(self, place: Place) -> None:
-        """Anything in a JOB may have changed."""
-
 
 class Role(enum.Enum):
     """What a watched directory is."""
@@ -226,10 +218,12 @@ class Target:
 class InotifyWatcher:
     """Which directory each watch belongs to, and what a notice of it says."""
 
-    def __init__(self, inotify: Inotify, listener: WatchListener) -> None:
+    def __init__(self, inotify: Inotify, listener: WatchListener, registry: JobRegistry) -> None:
+        """Of directories the listener is told, of what changes in known JOBs the registry."""
         self.is_exhausted = False  # some directory could not be watched
         self._inotify = inotify
         self._listener = listener
+        self._registry = registry
         self._targets: dict[int, Target] = {}
         self._watches: dict[Target, int] = {}
 
@@ -297,12 +291,12 @@ class InotifyWatcher:
 
     def _tell(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
         if touches:
-            self._listener.changed(place, touches)
+            self._registry.changed(place, touches)
 
     def _end(self, target: Target) -> None:
         self._drop(target)
         if target.role is Role.DATA:
-            self._listener.names_removed(target.place)
+            self._registry.names_removed(target.place)
         elif target.role is Role.JOB:
             self.unwatch_job(target.place)
             self._listener.lost(target.place)
@@ -322,17 +316,17 @@ class InotifyWatcher:
             known = touches.get(path)
             touches[path] = notice.touch if known is None else merged(known, notice.touch)
         else:
-            self._listener.unsure(target.place)  # the directory's own mode changed: what was hidden may be readable
+            self._registry.unsure(target.place)  # the directory's own mode changed: what was hidden may be readable
 
     def _data_came_or_went(self, place: Place, notice: InotifyEvent) -> None:
         if not notice.touch & FileEvent.MADE:
-            self._listener.names_removed(place)
+            self._registry.names_removed(place)
             return
         try:
             self._watch_data(place)
         except OSError as error:
             self._note_failure(error)
-        self._listener.unsure(place)
+        self._registry.unsure(place)
 
     # Watches
 

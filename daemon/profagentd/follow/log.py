@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from profagentd.follow.table import QuotaShare
-    from profagentd.sources.job import LogKind
-    from profagentd.sources.opening import Fingerprint
+    from profagentd.sources.job import Fingerprint, LogKind
 
 
 NAMES_LIMIT = 10_000
@@ -208,15 +207,26 @@ def unread_loss(job: int, path: bytes, *, read_bytes: int = 0) -> Loss:
 DIGEST_BYTES = 16
 
 
-class Phase(enum.Enum):
+class LogState(enum.Enum):
     """Where a log stands in its stream."""
 
-    ANNOUNCED = "announced"  # the client was asked what it holds
-    FOLLOWING = "following"  # bytes are compared, and sent as they come
+    ASKED = "asked"  # the client was asked what it holds; nothing is read before it answers
+    UNREAD = "unread"  # it was made while its JOB is followed, and nobody has looked at it yet
+    COMPARING = "comparing"  # what the client holds, or was sent, is compared with the file
+    SENDING = "sending"  # what was sent is the file's; more is sent as it comes
+    COMPLETE = "complete"  # the client was told that what was sent is the whole log
     OVER = "over"  # the handle means nothing any more
 
 
-ANNOUNCED, FOLLOWING, OVER = Phase
+ASKED, UNREAD, COMPARING, SENDING, COMPLETE, OVER = LogState
+TRANSITIONS = {
+    ASKED: (UNREAD, COMPARING, OVER),
+    UNREAD: (COMPARING, OVER),
+    COMPARING: (SENDING, COMPLETE, OVER),
+    SENDING: (COMPARING, COMPLETE, OVER),
+    COMPLETE: (COMPARING, SENDING, OVER),
+    OVER: (),
+}
 _NEW, _SAME, _DIFFERENT, _RECREATED, _ = StartReason
 
 
@@ -255,11 +265,22 @@ class Comparison:
 
 
 class Log:
-    """The state of one log in one stream.
+    """One log in one stream: its state, what was sent of it, and what was acknowledged.
+
+    asked → unread         it was made while its JOB is followed: the client is taken to hold nothing
+    asked → comparing      the client has answered
+    unread → comparing     its file was looked at
+    comparing → sending    what was compared is the file's, or another generation begins
+    comparing → complete   what was compared had been complete, and still is all there is
+    sending → comparing    another file may stand under its name, or it was written to in its middle
+    sending → complete     all of it was sent
+    complete → comparing   it was written to, or made anew
+    complete → sending     it goes on, or was rewritten
+    any → over             its file is gone, or the stream lets it go
 
     What is complete seldom goes on: its running digest, most of what a log takes, gives way to the digest itself.
 
-    `advance` (following.py) moves it in a worker thread while the stream waits; what arrives meanwhile touches only
+    `poll_log` (reading.py) moves it in a worker thread while the stream waits; what arrives meanwhile touches only
     `acknowledged`, `verified`, `news`, `doubted` and `touched`.
     """
 
@@ -278,15 +299,14 @@ class Log:
         "grows",
         "handle",
         "is_loss_sent",
-        "is_unseen",
         "job",
         "kind",
         "news",
         "path",
-        "phase",
         "queued",
         "sent",
         "size",
+        "state",
         "touched",
         "unasked",
         "verified",
@@ -301,7 +321,7 @@ class Log:
         self.grows = kind is DATA
         self.size = size  # the last size seen
         self.changed = changed  # monotonic time of the last change seen
-        self.phase = ANNOUNCED
+        self.state = ASKED
         self.comparison: Comparison | None = None
         self.generation = 0
         self.sent = 0
@@ -319,25 +339,31 @@ class Log:
         self.news = FileEvent.HINT  # what was seen to happen to its file since it was read
         self.doubted = False  # another file may stand in its place
         self.unasked = False  # the client was not asked what it holds
-        self.is_unseen = False  # it is known by a notice alone
         self.waits_until: float | None = None  # when to look again though nothing changes
+
+    def set_state(self, state: LogState) -> None:
+        """Go on to another state, which the present one must allow; what is over stays so, whatever a look finds."""
+        if state is not self.state and self.state is not OVER:
+            assert state in TRANSITIONS[self.state], f"{self.state.value} → {state.value}"
+            self.state = state
 
     def hold(self, generation: int, offset: int, prefix_digest: bytes) -> None:
         """The client's answer: it holds `offset` bytes of `generation`."""
         same = _SAME if generation else _NEW
         self.comparison = Comparison(generation, offset, prefix_digest, same, _DIFFERENT)
-        self.phase = FOLLOWING
+        self.set_state(COMPARING)
 
     def come_unasked(self) -> None:
         """It is sent as if the client had said that it holds nothing."""
-        self.hold(0, 0, b"")
-        self.unasked = self.is_unseen = True
+        self.set_state(UNREAD)
+        self.unasked = True
         self.news = FileEvent.MADE
 
     def compare_again(self) -> None:
         """Compare what was sent with the file before anything more is said about it."""
         if self.digest and self.sent and not self.comparison:
             self.comparison = Comparison(self.generation, self.sent, self._sent_digest, None, _RECREATED)
+            self.set_state(COMPARING)
 
     def start(self, generation: int, reason: StartReason, now: float) -> Started:
         """A generation begins at offset 0."""
@@ -348,6 +374,7 @@ class Log:
         self.digest = new_digest()
         self.fingerprint = None
         self.comparison = None
+        self.set_state(SENDING)
         return self._started(reason)
 
     def go_on(self, comparison: Comparison, digest: hashlib.blake2b) -> Started | None:
@@ -355,6 +382,7 @@ class Log:
         self.comparison = None
         self.digest = digest
         self.checked = comparison.offset
+        self.set_state(COMPLETE if self.is_complete else SENDING)
         if not comparison.same:
             return None
         self.generation = comparison.generation or 1
@@ -371,6 +399,7 @@ class Log:
         assert isinstance(self.digest, hashlib.blake2b), "a generation has begun, and is not complete"
         self.digest.update(data)
         self.sent += len(data)
+        self.set_state(SENDING)
 
     def was_sent(self, data: bytes) -> bool:
         """Whether what was sent of this generation is exactly `data`."""
@@ -380,6 +409,7 @@ class Log:
         """Everything sent so far is the whole log."""
         self.digest = digest = self._sent_digest
         self.completed = (self.generation, self.sent)
+        self.set_state(COMPLETE)
         return Completed(self.handle, self.generation, self.sent, digest)
 
     @property
@@ -404,9 +434,14 @@ class Log:
         return seen is not None and self.sent == seen.size and self.grows and self.comparison is None
 
     @property
+    def is_followed(self) -> bool:
+        """Whether its file is to be looked at when it changes."""
+        return self.state is not ASKED and self.state is not OVER
+
+    @property
     def is_settled(self) -> bool:
         """Whether there is nothing to do for it until it changes."""
-        return self.phase is FOLLOWING and not self.queued and self.waits_until is None
+        return self.is_followed and not self.queued and self.waits_until is None
 
     @property
     def is_delivered(self) -> bool:

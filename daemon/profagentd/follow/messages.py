@@ -6,17 +6,17 @@ import os
 from typing import TYPE_CHECKING, Any, Callable
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.clock import US_PER_S
 from profagentd.follow.log import Chunk, Completed, Event, Loss, Removed, Started
+from profagentd.loop import US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from profagentd.access import Role
-    from profagentd.clock import Moment
     from profagentd.follow.client import Usage
     from profagentd.follow.log import Log
     from profagentd.follow.registry import Job
+    from profagentd.loop import Moment
     from profagentd.retention.losses import KeptLoss
     from profagentd.retention.policy import Policy
     from profagentd.retention.space import Space

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.follow.log import (
     OVER,
+    UNREAD,
     Chunk,
     Comparison,
     Event,
@@ -19,15 +20,14 @@ from profagentd.follow.log import (
     StartReason,
     unread_loss,
 )
-from profagentd.sources.job import done_length, ended_by
-from profagentd.sources.opening import Gone, JobGone, NotAFile, OpenJob, Unreadable, fingerprint
+from profagentd.sources.job import Gone, JobGone, NotAFile, OpenJob, Unreadable, done_length, ended_by, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from profagentd.clock import Moment
     from profagentd.follow.log import Log
-    from profagentd.sources.opening import DirectoryId, Place
+    from profagentd.loop import Moment
+    from profagentd.sources.job import DirectoryId, Place
 
 
 # Over 10 kB/s a message comes within half of the time after which a peer that is not heard is taken as gone.
@@ -101,7 +101,7 @@ def poll_log(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limi
     except Gone:
         return removed(log)
     except NotAFile:
-        if log.is_unseen:
+        if log.state is UNREAD:
             return Step(wants_look=True)
         loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file any more")
         return Step((loss, *removed(log).events))
@@ -113,8 +113,8 @@ def poll_log(log: Log, files: OpenJob, now: Moment, *, check: bool = False, limi
 
 def removed(log: Log) -> Step:
     """The log's file is gone; of what may have been written since it was read, a loss is told."""
-    is_unread = log.is_unseen or _has_unread(log)
-    log.phase = OVER
+    is_unread = log.state is UNREAD or _has_unread(log)
+    log.set_state(OVER)
     asked = log.comparison if log.generation == 0 else None
     generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)
     if sent > log.size:
@@ -165,7 +165,7 @@ class _Look:
         if done:
             self._seen = done.seen
             return self._read(done.data)
-        if log.is_unseen:
+        if log.state is UNREAD:
             self._files.status(log.path)  # opening what is no file, a fifo for one, may have an effect
         with self._files.open(log.path) as file:
             self._descriptor = file.descriptor
@@ -174,7 +174,8 @@ class _Look:
 
     def _read(self, whole: bytes | None = None) -> Step:
         """Compare, then send, then see whether it is complete; `whole` is all of a small file that was read already."""
-        self._log.is_unseen = False
+        if self._log.state is UNREAD:
+            self._log.hold(0, 0, b"")
         self._log.news = FileEvent.HINT
         if self._seen.size != self._log.size:
             self._note_change()

@@ -8,11 +8,22 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from profagentd.clock import Clock, moment
-from profagentd.disks import NoAnswerError, in_time
 from profagentd.follow.log import FileEvent
-from profagentd.sources.job import DATA_DIRECTORY, LogKind, api_model, kind_of, profiled_model
-from profagentd.sources.opening import Gone, NotAFile, OpenJob, Place, Unreadable, in_data, open_directory
+from profagentd.loop import Clock, NoAnswerError, in_time, moment
+from profagentd.sources.job import (
+    DATA_DIRECTORY,
+    Gone,
+    LogKind,
+    NotAFile,
+    OpenJob,
+    Place,
+    Unreadable,
+    api_model,
+    in_data,
+    kind_of,
+    open_directory,
+    profiled_model,
+)
 from profagentd.sources.state import JobStateTracker, is_npu_open, since_boot_us
 
 if TYPE_CHECKING:
@@ -20,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from profagentd.sources.acl_json import Profiling
-    from profagentd.sources.opening import DirectoryId
+    from profagentd.sources.job import DirectoryId
 
 
 class Survey:

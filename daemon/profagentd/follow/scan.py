@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagentd.follow.log import NAMES_LIMIT, FileEvent
-from profagentd.sources.job import DATA_DIRECTORY
-from profagentd.sources.opening import Place, in_data, open_directory
+from profagentd.sources.job import DATA_DIRECTORY, Place, in_data, open_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,12 +23,11 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardServicer, add_BoardServicer_to_server
 from profagentd import __version__
 from profagentd.access import caller_of
-from profagentd.clock import US_PER_S, Clock, moment
-from profagentd.disks import until_first
 from profagentd.errors import DaemonError, Fault, Refusal
 from profagentd.follow import messages
 from profagentd.follow.client import STOPPING, ClientStream
 from profagentd.follow.table import Quotas
+from profagentd.loop import US_PER_S, Clock, moment, until_first
 from profagentd.retention.policy import Retain
 from profagentd.sources.measure import Measurer
 
@@ -37,10 +36,10 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from profagentd.access import AccessControl
-    from profagentd.clock import Clock
     from profagentd.examine import Examiner, Identity
     from profagentd.follow.registry import JobRegistry
     from profagentd.follow.watcher import Watch
+    from profagentd.loop import Clock
     from profagentd.retention.retention import Retention
 
     _Handler = grpc.RpcMethodHandler[Any, Any]

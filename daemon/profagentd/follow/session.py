@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from profagentd.disks import is_late
 from profagentd.errors import Fault, Refusal
 from profagentd.follow import messages
 from profagentd.follow.discovery import PAGE_ENTRIES, FollowedJob, JobView, JobViews, LogDiscovery
 from profagentd.follow.log import DIGEST_BYTES, FileEvent
 from profagentd.follow.reading import ReadTask
 from profagentd.follow.table import LogTable
+from profagentd.loop import is_late
 from profagentd.sources.job import ended_by
 from profagentd.sources.state import JobState
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from profagentd.follow.log import Log
     from profagentd.follow.registry import Job
     from profagentd.follow.table import Quotas
-    from profagentd.sources.opening import Fingerprint, Place
+    from profagentd.sources.job import Fingerprint, Place
 
 _HINT = FileEvent.HINT
 

@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from profagentd.errors import Fault, Refusal
-from profagentd.follow.log import ANNOUNCED, FOLLOWING, OVER, FileEvent, Log, merged
+from profagentd.follow.log import ASKED, OVER, FileEvent, Log, merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -150,7 +150,7 @@ class LogTable:
 
     def answered(self, log: Log, *, skip: bool, generation: int, offset: int, prefix_digest: bytes) -> None:
         """What it holds of a log that it was asked about, or that it does not want it. Raises Refusal."""
-        if log.phase is not ANNOUNCED:
+        if log.state is not ASKED:
             raise Refusal(Fault.INVALID, f"log {log.handle} has its Holding already")
         if offset and not generation:
             raise Refusal(Fault.INVALID, f"the Holding of log {log.handle} has an offset without a generation")
@@ -179,10 +179,10 @@ class LogTable:
     def touch(self, job: int, path: bytes, touch: FileEvent) -> bool:
         """Something was seen to happen to a name; whether that is for an announced log to tell, in its turn."""
         log = self.at(job, path)
-        if log is None or log.phase is OVER:
+        if log is None or log.state is OVER:
             return False  # another file stands where the log's was found to be gone
         log.news = merged(log.news, touch)
-        if log.phase is FOLLOWING:
+        if log.is_followed:
             log.doubted |= log.grows and bool(touch & _ANOTHER)
             self.queue(log)
         return True
@@ -206,7 +206,7 @@ class LogTable:
         taken: list[Log] = []
         while self._ready and len(taken) < limit:
             log = self._ready.popleft()
-            if log.phase is not OVER:
+            if log.handle in self._logs and log.state is not OVER:
                 taken.append(log)
         return taken
 
@@ -218,7 +218,7 @@ class LogTable:
         """The log had its turn; what the client is to be told of it."""
         if log.handle not in self._logs:
             return ()  # it was given up meanwhile
-        if log.phase is OVER:
+        if log.state is OVER:
             self.forget(log)
             return step.events
         is_due = step.again or log.touched
@@ -281,7 +281,7 @@ class LogTable:
         return released
 
     def _drop(self, log: Log) -> None:
-        log.phase = OVER
+        log.set_state(OVER)
         del self._logs[log.handle]
         paths = self._paths[log.job]
         del paths[log.path]

@@ -8,22 +8,20 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from profagentd.clock import US_PER_S, Clock, moment
-from profagentd.disks import on_disk, until_first
 from profagentd.follow.inotify import Inotify, InotifyWatcher
 from profagentd.follow.scan import JobScan
+from profagentd.loop import US_PER_S, Clock, moment, on_disk, until_first
 from profagentd.sources.acl_json import find_profiling
-from profagentd.sources.opening import Place, is_remote
+from profagentd.sources.job import Place, is_remote
 from profagentd.sources.walk import Found, find_jobs, job_times
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Sized
+    from collections.abc import Sequence, Sized
 
-    from profagentd.clock import Clock
-    from profagentd.follow.log import FileEvent
     from profagentd.follow.registry import JobRegistry
+    from profagentd.loop import Clock
     from profagentd.roots import Roots
-    from profagentd.sources.opening import DirectoryId
+    from profagentd.sources.job import DirectoryId
 
 
 # Looking takes at most this share of a core, and a round never begins sooner after another than MIN_PAUSE_S.
@@ -147,7 +145,7 @@ class Watch:
         self.acl_json = acl_json  # for JOBs that come
         self._clock = clock
         self._board = board
-        self._inotify = None if scan else _inotify(self)
+        self._inotify = None if scan else _inotify(self, board)
         self._rounds: dict[bytes, ScanRounds] = {}
         self._jobs: dict[bytes, Place] = {}  # by name
         self._directories: dict[Place, DirectoryId] = {}  # theirs
@@ -202,18 +200,6 @@ class Watch:
             self._missed.discard(place)
             self._rounds[place.root].drop(place)
             self._board.gone(place)
-
-    def changed(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
-        """These names of a JOB may have changed."""
-        self._board.changed(place, touches)
-
-    def names_removed(self, place: Place) -> None:
-        """Names of a JOB may be gone."""
-        self._board.names_removed(place)
-
-    def unsure(self, place: Place) -> None:
-        """Anything in a JOB may have changed."""
-        self._board.unsure(place)
 
     # Looking for JOBs
 
@@ -325,9 +311,9 @@ class Watch:
             self._missing.discard(root)
 
 
-def _inotify(watch: Watch) -> InotifyWatcher | None:
+def _inotify(watch: Watch, registry: JobRegistry) -> InotifyWatcher | None:
     try:
-        return InotifyWatcher(Inotify(), watch)
+        return InotifyWatcher(Inotify(), watch, registry)
     except OSError as error:
         _LOGGER.warning("no inotify (%s): directories are looked at instead", error.strerror)
         return None

@@ -16,9 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, TypeVar
 
-from profagentd.disks import on_disk
-from profagentd.sources.job import LogKind, done_of, ended_by, kind_of
-from profagentd.sources.opening import Fingerprint
+from profagentd.loop import on_disk
+from profagentd.sources.job import Fingerprint, LogKind, done_of, ended_by, kind_of
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from profagentd.follow.log import FileEvent
     from profagentd.follow.registry import Job
-    from profagentd.sources.opening import Place
+    from profagentd.sources.job import Place
 
 
 _LOGGER = logging.getLogger(__name__)

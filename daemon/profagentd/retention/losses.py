@@ -10,8 +10,8 @@ import random
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable
 
-from profagentd.disks import on_disk
 from profagentd.follow.log import LossReason
+from profagentd.loop import on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

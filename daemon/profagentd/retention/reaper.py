@@ -13,22 +13,27 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Callable
 
-from profagentd.clock import Clock, moment
-from profagentd.disks import on_disk
 from profagentd.follow.log import LossReason
+from profagentd.loop import Clock, moment, on_disk
 from profagentd.retention.policy import Deletion, JobFacts, Part, Policy, Retain, Stored, is_over, plan
-from profagentd.sources.job import DATA_DIRECTORY, LogKind, api_model, done_of, ended_by, is_table, kind_of
-from profagentd.sources.opening import (
+from profagentd.sources.job import (
+    DATA_DIRECTORY,
     Fingerprint,
     Gone,
+    LogKind,
     NotAFile,
     OpenJob,
     Place,
     Unreadable,
+    api_model,
+    done_of,
+    ended_by,
     fingerprint,
     in_data,
     is_local,
     is_remote,
+    is_table,
+    kind_of,
     open_directory,
 )
 from profagentd.sources.state import JobState, is_npu_open

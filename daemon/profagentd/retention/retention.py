@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagentd.retention.acks import SETTLE_S, AckTracker
+from profagentd.retention.policy import Retain
 from profagentd.retention.reaper import Reaper
 from profagentd.retention.space import SpaceWatch
 
@@ -12,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Callable
 
-    from profagentd.clock import Clock
     from profagentd.follow.registry import JobRegistry
+    from profagentd.loop import Clock
     from profagentd.retention.acks import KeptAcks
     from profagentd.retention.losses import KeptLosses
     from profagentd.retention.policy import Policy
     from profagentd.roots import Roots
-    from profagentd.sources.opening import Fingerprint, Place
+    from profagentd.sources.job import Fingerprint, Place
 
 
 # How often deliveries are kept.
@@ -45,7 +46,18 @@ class Retention:
         self._clock = clock
         self._deliveries = AckTracker(policy.retain_for, delivered)
         self._cleaner = Reaper(policy, roots, clock, board, self._deliveries, losses, self.space, has_npu=has_npu)
-        board.add_listener(self._deliveries)
+        self._board = board
+        self._is_listening = False
+        self._listen()
+
+    def _listen(self) -> None:
+        """Deliveries are taken back by what happens to files; where nothing is deleted they are of no consequence."""
+        is_wanted = self.policy.retain is not Retain.KEEP
+        if is_wanted and not self._is_listening:
+            self._board.add_listener(self._deliveries)
+        elif self._is_listening and not is_wanted:
+            self._board.remove_listener(self._deliveries)
+        self._is_listening = is_wanted
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What is to run as long as the daemon does."""
@@ -60,6 +72,7 @@ class Retention:
     def change_policy(self, policy: Policy) -> None:
         """Another policy from now on; what was delivered is told anew by streams that begin after this."""
         self.policy = policy
+        self._listen()
         self._deliveries.expect(policy.retain_for)
         self._cleaner.keep_to(policy)
 

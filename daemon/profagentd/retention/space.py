@@ -7,10 +7,9 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagentd.clock import Clock, Moment, moment
-from profagentd.disks import on_disk
 from profagentd.follow.log import LossReason
-from profagentd.sources.opening import open_directory
+from profagentd.loop import Clock, Moment, moment, on_disk
+from profagentd.sources.job import open_directory
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from profagentd.follow.registry import Job, JobRegistry
     from profagentd.retention.losses import KeptLosses
     from profagentd.roots import Roots
-    from profagentd.sources.opening import Place
+    from profagentd.sources.job import Place
 
 _LOGGER = logging.getLogger(__name__)
 

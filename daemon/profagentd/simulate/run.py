@@ -16,7 +16,7 @@ from profagentd.simulate.npu import LOAD_US, Npu
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from profagentd.clock import Clock
+    from profagentd.loop import Clock
     from profagentd.simulate.options import SimulationOptions
 
 

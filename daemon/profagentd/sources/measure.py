@@ -8,18 +8,17 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from profagentd.disks import in_time
 from profagentd.errors import Fault, Refusal
 from profagentd.follow.scan import entries
-from profagentd.sources.job import DATA, DATA_DIRECTORY, group_of, kind_of
-from profagentd.sources.opening import JobGone, open_below, open_job
+from profagentd.loop import in_time
+from profagentd.sources.job import DATA, DATA_DIRECTORY, JobGone, group_of, kind_of, open_below, open_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from profagentd.clock import Clock
     from profagentd.follow.registry import Job
-    from profagentd.sources.opening import DirectoryId, Place
+    from profagentd.loop import Clock
+    from profagentd.sources.job import DirectoryId, Place
 
 # It is looked for so long, and for each slice of it.
 LOOK_S = 4.0

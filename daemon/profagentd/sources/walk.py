@@ -9,8 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagentd.sources.job import DATA, DATA_DIRECTORY, DONE_SUFFIX, SNAPSHOT, group_of, kind_of, tables_of
-from profagentd.sources.opening import (
+from profagentd.sources.job import (
+    DATA,
+    DATA_DIRECTORY,
+    DONE_SUFFIX,
+    SNAPSHOT,
     DirectoryId,
     Gone,
     JobGone,
@@ -19,17 +22,19 @@ from profagentd.sources.opening import (
     Place,
     Unreadable,
     directory_id,
+    group_of,
     in_data,
+    kind_of,
     open_below,
     open_directory,
     open_job,
+    tables_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from profagentd.sources.job import LogKind
-    from profagentd.sources.opening import DirectoryId
+    from profagentd.sources.job import DirectoryId, LogKind
 
 
 # Trees that are large and never hold a program's output.
