@@ -86,7 +86,9 @@ class Session:
         self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each of them
         self._kept_losses: set[int] = set()  # their numbers
         self._unasked: set[int] = set()  # handles of those that come as if the host held nothing of them
-        self._passed_over: dict[int, str] = {}  # those of them of which that is not so, until they are released: JOBs
+        self._passed_over: dict[
+            int, str
+        ] = {}  # those of them of which that is not so, until they are released: JOBs of those that come again
 
     def receive(self, message: ServerMessage) -> list[SessionEvent]:
         """Check a message; returns what it says with handles resolved. Raises ProtocolError."""
@@ -114,7 +116,7 @@ class Session:
         is_unasked = holding.handle in self._unasked
         is_told = holding.skip or holding.generation > 0 or not is_unasked
         if is_unasked and is_told:
-            self._passed_over[holding.handle] = log.job
+            self._passed_over[holding.handle] = "" if holding.skip else log.job
         if not holding.skip:
             self._logs[holding.handle] = log._replace(held=(holding.generation, holding.offset))
         elif not is_unasked:

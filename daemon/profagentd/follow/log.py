@@ -355,6 +355,7 @@ class Log:
 
     def come_unasked(self) -> None:
         """It is sent as if the client had said that it holds nothing."""
+        self.comparison = Comparison(0, 0, b"", _NEW, _DIFFERENT)
         self.set_state(UNREAD)
         self.unasked = True
         self.news = FileEvent.MADE

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.follow.log import (
+    COMPARING,
     OVER,
     UNREAD,
     Chunk,
@@ -175,7 +176,7 @@ class _Look:
     def _read(self, whole: bytes | None = None) -> Step:
         """Compare, then send, then see whether it is complete; `whole` is all of a small file that was read already."""
         if self._log.state is UNREAD:
-            self._log.hold(0, 0, b"")
+            self._log.set_state(COMPARING)
         self._log.news = FileEvent.HINT
         if self._seen.size != self._log.size:
             self._note_change()

@@ -135,10 +135,10 @@ class FollowSession:
             self.table.answered(log, skip=skip, generation=generation, offset=offset, prefix_digest=prefix_digest)
             return
         # The client passes over what comes of it. What it holds is asked for, so that it goes on from there.
-        view.caught_up_sent = False
         if skip:
             self.table.release(log)
         elif generation:
+            view.caught_up_sent = False
             self.discovery.look_at(log)
 
     def job_handle(self, name: str) -> int:

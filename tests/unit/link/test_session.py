@@ -272,14 +272,17 @@ def told_caught_up(session: Session, message: ServerMessage) -> bool:
     return any(each.caught_up for each in session.receive(message) if isinstance(each, JobStatus))
 
 
-@pytest.mark.parametrize("holding", [HELD, SKIPPED], ids=["held", "skipped"])
 @pytest.mark.parametrize("end", [Released((7,)), batch(Removed(7, 1, 3, 3))], ids=["released", "removed"])
-def test_a_job_has_not_caught_up_while_a_log_of_it_is_passed_over(end: ServerMessage, holding: Holding) -> None:
-    session = contested(holding)
+def test_a_job_has_not_caught_up_while_a_log_of_it_is_passed_over_and_comes_again(end: ServerMessage) -> None:
+    session = contested()
     assert not told_caught_up(session, CAUGHT_UP)
     assert not session.jobs[1].caught_up
     session.receive(end)
     assert told_caught_up(session, CAUGHT_UP)
+
+
+def test_a_log_that_is_not_wanted_keeps_no_job_from_having_caught_up() -> None:
+    assert told_caught_up(contested(SKIPPED), CAUGHT_UP)
 
 
 def test_a_log_of_another_job_keeps_no_job_from_having_caught_up() -> None:
