@@ -127,7 +127,7 @@ def test_descriptors_are_closed(job: Path, tmp_path: Path) -> None:
             read(files, NAME)
         with pytest.raises(NotAFile):
             read(files, b"data")
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_a_place_knows_what_is_below_it() -> None:

@@ -307,7 +307,7 @@ class ClientStream:
         self._write = write
         self._stream = FollowSession(site.quotas)
         self._wake = asyncio.Event()
-        self._speaker = StreamWriter(site, self._stream, write)
+        self._writer = StreamWriter(site, self._stream, write)
         self._heard = site.clock.monotonic()
         self._is_closing = self._is_draining = False
         self._reason = STOPPING
@@ -380,14 +380,14 @@ class ClientStream:
             _LOGGER.info("%s left", opened.consumer)
 
     def _lose(self) -> None:
-        self._speaker.has_new_losses = True
+        self._writer.has_new_losses = True
         self._wake.set()
 
     async def _beat(self) -> None:
         """Prove that we live while JOBs are looked for; nobody listens yet, so the client's silence does not count."""
         while True:
             await self._site.clock.sleep(HEARTBEAT_S)
-            await self._speaker.send_heartbeat()
+            await self._writer.send_heartbeat()
             self._heard = self._site.clock.monotonic()
 
     async def _read(self) -> None:
@@ -407,20 +407,20 @@ class ClientStream:
         raise Refusal(Fault.SILENT, f"no message for {SILENCE_S:.0f} s")
 
     async def _speak(self) -> None:
-        await self._speaker.list_jobs()
+        await self._writer.list_jobs()
         while not self._is_closing:
             self._wake.clear()
-            if await self._speaker.turn():
+            if await self._writer.turn():
                 continue
-            if self._is_draining and self._speaker.has_all:
+            if self._is_draining and self._writer.has_all:
                 break
             await self._pause()
-        await self._speaker.say_goodbye(self._reason)
+        await self._writer.say_goodbye(self._reason)
         await self._site.clock.sleep(LEAVE_S)
 
     async def _pause(self) -> None:
         """Wait until something happens, a log is due, or it is time for a heartbeat."""
-        delay_s = max(0.0, self._speaker.due - self._site.clock.monotonic())
+        delay_s = max(0.0, self._writer.due - self._site.clock.monotonic())
         timer = asyncio.get_running_loop().call_later(delay_s, self._wake.set)
         try:
             await self._wake.wait()

@@ -1,4 +1,4 @@
-"""What the kernel's notices mean for the JOBs of the board."""
+"""What the kernel's events mean for the JOBs of the board."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _CONTENT = _NAMES | _MODIFY | _CLOSE_WRITE | _ATTRIB
 
 _HEADER = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
-# The first notice after a rest goes on after this; while more arrive, they are gathered for longer.
+# The first event after a rest goes on after this; while more arrive, they are gathered for longer.
 FIRST_S = 0.01
 GATHER_S = 0.075
 
 
 class InotifyEvent(NamedTuple):
-    """One notice about a watched directory, or about `name` in it."""
+    """One event about a watched directory, or about `name` in it."""
 
     watch: int
     mask: int
@@ -50,7 +50,7 @@ class InotifyEvent(NamedTuple):
 
     @property
     def is_overflow(self) -> bool:
-        """Whether notices were lost: anything may have changed."""
+        """Whether events were lost: anything may have changed."""
         return bool(self.mask & _Q_OVERFLOW)
 
     @property
@@ -78,8 +78,8 @@ def _touch(mask: int) -> FileEvent:
 
 
 def parse_events(data: bytes) -> list[InotifyEvent]:
-    """The notices in what was read from the kernel; those of one file between two of another kind are one."""
-    notices: list[InotifyEvent] = []
+    """The events in what was read from the kernel; those of one file between two of another kind are one."""
+    events: list[InotifyEvent] = []
     files: dict[tuple[int, bytes], int] = {}
     at = 0
     while at < len(data):
@@ -87,18 +87,18 @@ def parse_events(data: bytes) -> list[InotifyEvent]:
         name_at, at = at + _HEADER.size, at + _HEADER.size + length
         file = watch, data[name_at:at]
         if mask & _NOT_OF_A_FILE:
-            notices += _drained(files)
-            notices.append(InotifyEvent(watch, mask, file[1].rstrip(b"\0")))
+            events += _drained(files)
+            events.append(InotifyEvent(watch, mask, file[1].rstrip(b"\0")))
         else:
             files[file] = files.get(file, 0) | mask
-    return notices + _drained(files)
+    return events + _drained(files)
 
 
 def _drained(files: dict[tuple[int, bytes], int]) -> list[InotifyEvent]:
     # The kernel fills up a name to the same length each time.
-    notices = [InotifyEvent(watch, mask, name.rstrip(b"\0")) for (watch, name), mask in files.items()]
+    events = [InotifyEvent(watch, mask, name.rstrip(b"\0")) for (watch, name), mask in files.items()]
     files.clear()
-    return notices
+    return events
 
 
 class Inotify:
@@ -124,19 +124,19 @@ class Inotify:
         self._libc.inotify_rm_watch(self._descriptor, watch)
 
     def deliver(self, take: Callable[[Sequence[InotifyEvent]], None]) -> None:
-        """Hand notices to `take` on the running loop, gathered."""
+        """Hand events to `take` on the running loop, gathered."""
         self._deliver = take
         asyncio.get_running_loop().add_reader(self._descriptor, self._is_readable)
 
     def read(self) -> list[InotifyEvent]:
         """Those that there are; they are not delivered any more."""
-        notices: list[InotifyEvent] = []
+        events: list[InotifyEvent] = []
         while True:
             try:
                 data = os.read(self._descriptor, _READ_BYTES)
             except BlockingIOError:
-                return notices
-            notices += parse_events(data)
+                return events
+            events += parse_events(data)
 
     def close(self) -> None:
         """Stop everything."""
@@ -154,13 +154,13 @@ class Inotify:
     def _drain(self) -> None:
         """Deliver what has gathered; where that is nothing, the kernel is to wake the loop for the next."""
         loop = asyncio.get_running_loop()
-        notices = self.read()
-        if not notices:
+        events = self.read()
+        if not events:
             loop.add_reader(self._descriptor, self._is_readable)
             return
         self._timer = loop.call_later(GATHER_S, self._drain)
         assert self._deliver is not None, "a drain follows `deliver`"
-        self._deliver(notices)
+        self._deliver(events)
 
     def _checked(self, result: int) -> int:
         if result < 0:
@@ -181,7 +181,7 @@ PARENTS_LIMIT = 4096
 
 
 class WatchListener(Protocol):
-    """Who is told what the notices mean; called on the loop."""
+    """Who is told what the events mean; called on the loop."""
 
     def look_in(self, place: Place) -> None:
         """A directory has come, or has gone: JOBs may have with it."""
@@ -216,7 +216,7 @@ class Target:
 
 
 class InotifyWatcher:
-    """Which directory each watch belongs to, and what a notice of it says."""
+    """Which directory each watch belongs to, and what a event of it says."""
 
     def __init__(self, inotify: Inotify, listener: WatchListener, registry: JobRegistry) -> None:
         """Of directories the listener is told, of what changes in known JOBs the registry."""
@@ -228,7 +228,7 @@ class InotifyWatcher:
         self._watches: dict[Target, int] = {}
 
     def start(self) -> None:
-        """Take notices on the running loop."""
+        """Take events on the running loop."""
         self._inotify.deliver(self.take)
 
     def close(self) -> None:
@@ -259,35 +259,35 @@ class InotifyWatcher:
         return True
 
     def is_watched(self, place: Place) -> bool:
-        """Whether notices of a JOB are taken."""
+        """Whether events of a JOB are taken."""
         return Target(Role.JOB, place) in self._watches
 
     def unwatch_job(self, place: Place) -> None:
-        """Take no more notices of a JOB."""
+        """Take no more events of a JOB."""
         for role in (Role.JOB, Role.DATA):
             self._drop(Target(role, place))
 
-    def take(self, notices: Sequence[InotifyEvent]) -> None:
-        """Tell the listener what these notices mean."""
+    def take(self, events: Sequence[InotifyEvent]) -> None:
+        """Tell the listener what these events mean."""
         touches: dict[Place, dict[bytes, FileEvent]] = {}
-        for notice in notices:
-            target = self._targets.get(notice.watch)
-            if notice.is_overflow:
-                _LOGGER.warning("notices of changes were lost: everything is looked at again")
+        for event in events:
+            target = self._targets.get(event.watch)
+            if event.is_overflow:
+                _LOGGER.warning("events of the kernel were lost: everything is looked at again")
                 self._listener.look_everywhere()
             elif target is None:
                 continue  # a last word of a watch that is dropped already
-            elif notice.is_end:
+            elif event.is_end:
                 self._tell(target.place, touches.pop(target.place, {}))
                 self._end(target)
             elif target.role is Role.PARENT:
-                self._hear_parent(target, notice)
+                self._hear_parent(target, event)
             else:
-                self._hear_job(target, notice, touches.setdefault(target.place, {}))
+                self._hear_job(target, event, touches.setdefault(target.place, {}))
         for place, paths in touches.items():
             self._tell(place, paths)
 
-    # One notice
+    # One event
 
     def _tell(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
         if touches:
@@ -303,23 +303,23 @@ class InotifyWatcher:
         else:
             self._listener.look_in(target.place)
 
-    def _hear_parent(self, target: Target, notice: InotifyEvent) -> None:
-        if notice.is_directory:
+    def _hear_parent(self, target: Target, event: InotifyEvent) -> None:
+        if event.is_directory:
             place = target.place
-            self._listener.look_in(Place(place.root, os.path.join(place.path, notice.name)))
+            self._listener.look_in(Place(place.root, os.path.join(place.path, event.name)))
 
-    def _hear_job(self, target: Target, notice: InotifyEvent, touches: dict[bytes, FileEvent]) -> None:
-        if target.role is Role.JOB and notice.name == DATA_DIRECTORY and notice.is_directory:
-            self._data_came_or_went(target.place, notice)
-        elif notice.name:
-            path = in_data(notice.name) if target.role is Role.DATA else notice.name
+    def _hear_job(self, target: Target, event: InotifyEvent, touches: dict[bytes, FileEvent]) -> None:
+        if target.role is Role.JOB and event.name == DATA_DIRECTORY and event.is_directory:
+            self._data_came_or_went(target.place, event)
+        elif event.name:
+            path = in_data(event.name) if target.role is Role.DATA else event.name
             known = touches.get(path)
-            touches[path] = notice.touch if known is None else merged(known, notice.touch)
+            touches[path] = event.touch if known is None else merged(known, event.touch)
         else:
             self._registry.unsure(target.place)  # the directory's own mode changed: what was hidden may be readable
 
-    def _data_came_or_went(self, place: Place, notice: InotifyEvent) -> None:
-        if not notice.touch & FileEvent.MADE:
+    def _data_came_or_went(self, place: Place, event: InotifyEvent) -> None:
+        if not event.touch & FileEvent.MADE:
             self._registry.names_removed(place)
             return
         try:
@@ -343,7 +343,7 @@ class InotifyWatcher:
             return False
 
     def _watch_data(self, place: Place) -> None:
-        # Where there is none, the JOB's own notices tell when it comes.
+        # Where there is none, the JOB's own events tell when it comes.
         with suppress(FileNotFoundError, NotADirectoryError):
             self._watch(Target(Role.DATA, place))
 

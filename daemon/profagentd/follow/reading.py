@@ -127,7 +127,7 @@ def removed(log: Log) -> Step:
 
 
 def _has_unread(log: Log) -> bool:
-    """Whether it is known by notices that a file that is gone was made, or written to, since it was read.
+    """Whether it is known by events that a file that is gone was made, or written to, since it was read.
 
     What is complete may have been closed since; of a snapshot no state is told that another took the place of.
     """

@@ -1,4 +1,4 @@
-"""Finding JOB directories, and what changes in them, by notices of the kernel where there are any, else by looking."""
+"""Finding JOB directories, and what changes in them, by events of the kernel where there are any, else by looking."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class ScanRounds:
 
 _LOGGER = logging.getLogger(__name__)
 
-# How often JOBs are looked for everywhere: as a safety net beside notices, and where there are none.
+# How often JOBs are looked for everywhere: as a safety net beside events, and where there are none.
 SEARCH_S = 5.0
 SEARCH_UNNOTICED_S = 0.5
 # Looking for JOBs takes at most this share of the time.
@@ -173,7 +173,7 @@ class Watch:
                 self._board.catch_up = lambda: None
                 self._inotify.close()
 
-    # What the notices tell
+    # What the events tell
 
     def look_in(self, place: Place) -> None:
         """A directory has come, or has gone: JOBs may have with it."""
@@ -223,8 +223,8 @@ class Watch:
             await self._wait_for_wish(root)
 
     async def _wait_for_wish(self, root: bytes) -> None:
-        is_noticed = self._inotify is not None and not self._inotify.is_exhausted and not self._missing
-        delay_s = SEARCH_S if is_noticed else SEARCH_UNNOTICED_S
+        has_events = self._inotify is not None and not self._inotify.is_exhausted and not self._missing
+        delay_s = SEARCH_S if has_events else SEARCH_UNNOTICED_S
         timer = asyncio.get_running_loop().call_later(delay_s, self._want_all, root)
         try:
             await self._wakes[root].wait()
@@ -254,7 +254,7 @@ class Watch:
         """What is below `start`; each directory was watched before it was looked at last, so nothing comes unseen."""
         while True:
             found = await on_disk(start.root, find_jobs, start, self.depth)
-            # A network's gives no notices, and watching it would block here where it hangs.
+            # A network's gives no events, and watching it would block here where it hangs.
             own = [place for place in found.directories if not is_remote(place.directory)]
             if not self._inotify or not self._inotify.watch_parents(own):
                 return found
@@ -269,14 +269,14 @@ class Watch:
             self._see_again(place, directory)
         else:
             self._directories[place] = directory
-            is_noticed = self._watch_job(place)
-            if not is_noticed:
+            has_events = self._watch_job(place)
+            if not has_events:
                 await self._rounds[place.root].add(place)
             made_us, changed_us = await on_disk(place.root, job_times, place)
             now_us = self._clock.wall_us()
             profiling = await on_disk(place.root, find_profiling, place, made_us, now_us, self.acl_json)
             self._board.found(
-                place, made_us, changed_us, is_scanned=not is_noticed, profiling=profiling, directory=directory
+                place, made_us, changed_us, is_scanned=not has_events, profiling=profiling, directory=directory
             )
 
     def _see_again(self, place: Place, directory: DirectoryId) -> None:

@@ -45,7 +45,7 @@ class Retention:
         self.space = SpaceWatch(roots, clock, board, losses)
         self._clock = clock
         self._deliveries = AckTracker(policy.retain_for, delivered)
-        self._cleaner = Reaper(policy, roots, clock, board, self._deliveries, losses, self.space, has_npu=has_npu)
+        self._reaper = Reaper(policy, roots, clock, board, self._deliveries, losses, self.space, has_npu=has_npu)
         self._board = board
         self._is_listening = False
         self._listen()
@@ -61,7 +61,7 @@ class Retention:
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What is to run as long as the daemon does."""
-        return [self.space.run(), self._cleaner.run(), self._keep_deliveries()]
+        return [self.space.run(), self._reaper.run(), self._keep_deliveries()]
 
     async def settle(self) -> None:
         """Nobody is served any more: keep what was delivered last."""
@@ -74,7 +74,7 @@ class Retention:
         self.policy = policy
         self._listen()
         self._deliveries.expect(policy.retain_for)
-        self._cleaner.keep_to(policy)
+        self._reaper.keep_to(policy)
 
     def taker(self, consumer: str) -> Callable[[Place, bytes, Fingerprint], None] | None:
         """Whom to tell of this consumer's deliveries; None when they are of no consequence."""
