@@ -14,18 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagentd import __version__
-from profagentd.allocator import give_back, keep_little
-from profagentd.clock import SystemClock
-from profagentd.config import DaemonConfig, configure, examine, need_root
+from profagentd.config import LOG_LEVELS, POLICIES, DaemonConfig, configure, examine, need_root
 from profagentd.errors import DaemonError
-from profagentd.rules import LOG_LEVELS, POLICIES
+from profagentd.loop import SystemClock
 from profagentd.simulate import SimulationOptions, add_simulation_arguments, load_network, options_from
 from profagentd.tls_files import check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from profagentd.clock import Clock
+    from profagentd.loop import Clock
 
 
 _EXAMPLE = "example: profagentd --root /opt/app/output --listen 127.0.0.1:50151"
@@ -169,10 +167,8 @@ def _serve(args: argparse.Namespace, simulation: SimulationOptions | None, clock
         need_root(config)
     log_to_stderr(config.log_level)
     _check_tls(config)
-    keep_little()
-    from profagentd.daemon import Orders, serve  # noqa: PLC0415 - imports gRPC: see above
+    from profagentd.service import Orders, serve  # noqa: PLC0415 - imports gRPC: see above
 
-    give_back()
     reread = partial(examine, args.config, settings) if can_change else None
     settings_file = os.path.abspath(args.config) if args.config else ""
     asyncio.run(serve(Orders(config, simulation, args.leash, reread, settings_file), clock, filesystem))

@@ -3,34 +3,198 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import os
+import socket
 import stat
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import facts
-from profagentd.aclconfig import is_text, load_json
-from profagentd.disks import Patience, on_disk
-from profagentd.facts import file_system_at
-from profagentd.jobs import find_jobs
-from profagentd.logs import DATA_DIRECTORY
-from profagentd.messages import text
-from profagentd.opening import Place, open_directory
-from profagentd.profiling import candidates
-from profagentd.space import space_of
-from profagentd.state import JobState
+from profagentd.follow.messages import text
+from profagentd.loop import in_time
+from profagentd.retention.space import space_of
+from profagentd.sources.acl_json import candidates, is_text, load_json
+from profagentd.sources.job import DATA_DIRECTORY, Place, is_remote_kind, kind_at, open_directory, remote_mounts
+from profagentd.sources.state import JobState, npu_processes
+from profagentd.sources.walk import find_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from profagentd.board import Board
-    from profagentd.clock import Clock
-    from profagentd.profiling import File
-    from profagentd.watch import Watch
+    from profagentd.follow.registry import JobRegistry
+    from profagentd.follow.watcher import Watch
+    from profagentd.loop import Clock
+    from profagentd.sources.acl_json import File
 
     Work = Callable[[], wire.Examination]
+
+
+MODULES = PROCESSES = 16
+MOUNTS = 32
+NODE_BYTES = 8 << 10
+CERTIFICATE_BYTES = 64 << 10
+# The NPU's node goes by the first name, in manuals of 2025 by the second.
+NPU_NODES = ("svp_npu", "svp_nnn")
+NODES = (*NPU_NODES, "media-mem", "pm", "sys", "logmpp")
+_MODULE_SIGNS = ("npu", "nnn", "pqp")
+_INOTIFY = ("max_user_watches", "max_user_instances", "max_queued_events")
+
+
+def npu(filesystem: Path) -> wire.Examination:
+    """Which NPU stack the board has."""
+    modules = filesystem / "proc/modules"
+    lines = modules.read_text("utf-8", "replace").splitlines() if modules.exists() else []
+    names = [line.split()[0] for line in lines if line.strip()]
+    signs = [name for name in names if any(sign in name for sign in _MODULE_SIGNS)]
+    found = wire.NpuFacts(
+        has_device=(filesystem / "dev/svp_npu").exists(),
+        has_other_device=(filesystem / "dev/pqp").exists(),
+        has_other_libraries=(filesystem / "opt/lib/npu").exists(),
+        modules=signs[:MODULES],
+    )
+    return wire.Examination(npu=found)
+
+
+def processes(filesystem: Path) -> wire.Examination:
+    """Who has the NPU open."""
+    found, are_all_seen = npu_processes(filesystem / "proc")
+    told = [wire.NpuProcess(**vars(each)) for each in found[:PROCESSES]]
+    return wire.Examination(processes=wire.ProcessFacts(with_npu=told, count=len(found), are_all_seen=are_all_seen))
+
+
+def umap(filesystem: Path) -> wire.Examination:
+    """The SDK's nodes that are there."""
+    return wire.Examination(umap=list(_nodes(filesystem / "proc/umap")))
+
+
+def mounts(filesystem: Path) -> wire.Examination:
+    """Network file systems; only the kernel's list is read, so one that hangs does not matter."""
+    found = remote_mounts((filesystem / "proc/self/mountinfo").read_bytes())[:MOUNTS]
+    told = [wire.Mount(point=text(each.point), file_system=each.kind, source=text(each.source)) for each in found]
+    return wire.Examination(remote_mounts=told)
+
+
+def inotify(filesystem: Path) -> wire.Examination:
+    """The kernel's limits, and how many directories this process watches."""
+    limits: dict[str, Any] = {}
+    for name in _INOTIFY:
+        limits[name] = int((filesystem / "proc/sys/fs/inotify" / name).read_bytes())
+    return wire.Examination(inotify=wire.InotifyFacts(**limits, watches=_watches(filesystem)))
+
+
+def daemon(filesystem: Path, settings_file: str) -> wire.Examination:
+    """Who this process is, what it may, and what tells it what to do."""
+    lines = (filesystem / "proc/self/status").read_text("utf-8", "replace").splitlines()
+    effective = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
+    told = wire.DaemonFacts(
+        uid=os.geteuid(), capabilities=int(effective, 16), pid=os.getpid(), settings_file=settings_file
+    )
+    return wire.Examination(daemon=told)
+
+
+def certificates(cert: str, ca: str) -> wire.Examination:
+    """The daemon's certificate and its authority's."""
+    return wire.Examination(tls_cert=_beginning(Path(cert)), tls_ca=_beginning(Path(ca)))
+
+
+def file_system_at(filesystem: Path, directory: bytes) -> tuple[str, bool]:
+    """The type of the file system at a directory, empty if not known, and whether it is a network's."""
+    kind = kind_at(directory, (filesystem / "proc/self/mountinfo").read_bytes())
+    return kind or "", kind is not None and is_remote_kind(kind)
+
+
+def _nodes(directory: Path) -> Iterator[wire.UmapNode]:
+    for name in NODES:
+        try:
+            content = _beginning(directory / name, NODE_BYTES)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield wire.UmapNode(name=name, error=error.strerror or str(error))
+        else:
+            said = content.decode("utf-8", "backslashreplace") if name in NPU_NODES else ""
+            yield wire.UmapNode(name=name, text=said)
+
+
+def _watches(filesystem: Path) -> int:
+    count = 0
+    for descriptor in (filesystem / "proc/self/fdinfo").iterdir():
+        try:
+            lines: Sequence[bytes] = descriptor.read_bytes().splitlines()
+        except OSError:
+            continue  # it was closed just now
+        count += sum(line.startswith(b"inotify wd:") for line in lines)
+    return count
+
+
+def _beginning(path: Path, size: int = CERTIFICATE_BYTES) -> bytes:
+    """At most `size` bytes; what is no plain file does not block."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+_TEXT_LIMIT = 256
+
+
+class IdentitySource(enum.Enum):
+    """Where the board's identity comes from; the numbers are the wire's."""
+
+    UNKNOWN = 0
+    DEPLOYED = 1
+    MACHINE_ID = 2
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What stays the same while the daemon runs; empty strings are what is not known."""
+
+    identity: str
+    source: IdentitySource
+    hostname: str
+    boot_id: str
+    model: str
+    sdk_version: str
+
+
+def identify(configured: str = "", filesystem: Path = Path("/")) -> Identity:
+    """The board's identity: the one that is configured, else by the files under `filesystem`."""
+    deployed = configured or _first_line(filesystem / "etc/profagent/board-id")
+    machine = _first_line(filesystem / "etc/machine-id")
+    source = IdentitySource.DEPLOYED if deployed else IdentitySource.MACHINE_ID if machine else IdentitySource.UNKNOWN
+    return Identity(
+        identity=deployed or machine or "",
+        source=source,
+        hostname=os.fsencode(socket.gethostname()).decode("utf-8", "replace"),
+        boot_id=_first_line(filesystem / "proc/sys/kernel/random/boot_id") or "",
+        model=_first_line(filesystem / "proc/device-tree/model") or "",
+        sdk_version=_sdk_version(filesystem / "proc/umap"),
+    )
+
+
+def _sdk_version(umap: Path) -> str:
+    """The first line of the NPU's node: older SDKs name it svp_npu, newer ones svp_nnn."""
+    return _first_line(umap / "svp_npu") or _first_line(umap / "svp_nnn") or ""
+
+
+def _first_line(path: Path) -> str | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        content = os.read(descriptor, _TEXT_LIMIT)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    lines = content.decode("utf-8", "replace").strip("\0\n ").splitlines()
+    return lines[0].strip("\0 ") if lines else None
 
 
 JOBS = UNREADABLE = 16
@@ -122,11 +286,11 @@ PATIENCE_S = 3.0
 KEEP_S = 2.0
 
 _BOARD_SOURCES = {
-    "npu": facts.npu,
-    "processes": facts.processes,
-    "umap": facts.umap,
-    "mounts": facts.mounts,
-    "inotify": facts.inotify,
+    "npu": npu,
+    "processes": processes,
+    "umap": umap,
+    "mounts": mounts,
+    "inotify": inotify,
 }
 
 
@@ -138,7 +302,7 @@ class Examiner:
 
     def __init__(
         self,
-        board: Board,
+        board: JobRegistry,
         watch: Watch,
         clock: Clock,
         certificates: tuple[str, str] = ("", ""),
@@ -153,7 +317,6 @@ class Examiner:
         self._settings_file = settings_file
         self._filesystem = filesystem
         self._patience_s = patience_s
-        self._patience = Patience(patience_s)
         self._look: asyncio.Future[wire.Examination] | None = None
         self._fresh_until = float("-inf")  # monotonic
 
@@ -178,21 +341,18 @@ class Examiner:
         """The facts of one source, or why there are none."""
         key = f"facts: {source}".encode()
         try:
-            if self._patience.is_late(key):
-                return _unknown(source, "it has not answered for long")
-            task = await self._patience.wait(key, on_disk(key, work))
+            return await in_time(key, work, patience_s=self._patience_s)
         except OSError as error:
             return _unknown(source, error.strerror or str(error))
         except ValueError as error:
             return _unknown(source, f"it cannot be read: {error}")
-        return task.result() if task.done() else _unknown(source, f"it did not answer within {self._patience_s:g} s")
 
     def _sources(self) -> Iterator[tuple[str, Work]]:
         for name, look in _BOARD_SOURCES.items():
             yield name, partial(look, self._filesystem)
-        yield "daemon", partial(facts.daemon, self._filesystem, self._settings_file)
+        yield "daemon", partial(daemon, self._filesystem, self._settings_file)
         if all(self._certificates):
-            yield "certificates", partial(facts.certificates, *self._certificates)
+            yield "certificates", partial(certificates, *self._certificates)
         for root in self._watch.roots:
             yield from self._sources_of(root)
         if self._watch.acl_json:

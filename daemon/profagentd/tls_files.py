@@ -68,7 +68,7 @@ def unreadable(path: str, error: OSError) -> DaemonError:
 
 
 def _findings(files: TlsFiles) -> str:
-    from profagentd.tls import doubt_of, faults_of  # noqa: PLC0415 - loads OpenSSL
+    from profagentd.checking import doubt_of, faults_of  # noqa: PLC0415 - loads OpenSSL
 
     for _, fault in faults_of(files):
         return json.dumps([str(fault), fault.hint, None])

@@ -17,8 +17,8 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
+from profagentd.simulate.run import write_job
 from tests.daemon.daemon_process import Daemon, environment, serving
 
 ENDED_S_AGO = 60.0
@@ -51,10 +51,10 @@ def board(root: Path, *, identity: str = "bench", compression: str = "none") -> 
 
 def _serve(identity: str, compression: str, arguments: list[str]) -> int:
     """Be that board's daemon."""
-    from profagentd import describe
+    from profagentd import examine
 
-    known = replace(describe.identify(), identity=identity)
-    describe.identify = lambda *_: known
+    known = replace(examine.identify(), identity=identity)
+    examine.identify = lambda *_: known
     if compression != "none":
         grpc.aio.server = functools.partial(grpc.aio.server, compression=COMPRESSIONS[compression])
     from profagentd.main import main

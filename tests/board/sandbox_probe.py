@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from profagentd.npu import is_npu_open, since_boot_us
+from profagentd.sources.state import is_npu_open, since_boot_us
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PTRACE_SEIZE = 0x4206

@@ -210,8 +210,8 @@ def test_what_cannot_be_installed_is_refused_and_leaves_nothing(board: Bare, bun
     installer = copied(board, bundle)
     assert "say where JOBs are" in board.run("sh", installer, status=1)
     assert "no /tmp/none/board.pem" in board.run("sh", installer, "--root", "/a", "--keys", "/tmp/none", status=1)
-    (board.root / installer[1:]).with_name("lib").joinpath("profagent_wire/seal.pyc").write_bytes(b"")
-    assert "seal.pyc is damaged" in board.run("sh", installer, "--root", "/root/jobs", status=1)
+    (board.root / installer[1:]).with_name("lib").joinpath("profagent_wire/checksum.pyc").write_bytes(b"")
+    assert "checksum.pyc is damaged" in board.run("sh", installer, "--root", "/root/jobs", status=1)
     board.run("rm", "-r", str(Path(installer).parent))
     assert board.files() == before
 

@@ -34,7 +34,6 @@ def assert_only_its_own(bench: Bench, *more: str | Path) -> None:
     assert (len(document["jobs"]), document["causes"]) == (1, []), document
     session = document["session"]
     assert (len(session["jobs"]), session["ledger"]["loss"], session["earlier"]) == (1, {}, []), session
-    assert "removed-unseen" not in session["ledger"]["note"]
     (job,), (board_job,) = bench.jobs, bench.board_jobs
     assert content(job) == content(board_job)
 

@@ -95,7 +95,7 @@ def test_a_second_time_there_is_nothing_to_do(board: DeployBoard) -> None:
     assert ended.code == 0, ended.err
     assert "nothing to do" in ended.out
     assert (board.daemon, board.entry) == (daemon, entry)
-    damaged = board.prefix / "current/lib/profagentd/settings.py"
+    damaged = board.prefix / "current/lib/profagentd/config.py"
     damaged.write_bytes(b"")
     mended = board.deploy()
     assert mended.code == 0, mended.err
@@ -229,7 +229,7 @@ def test_what_an_interrupted_deployment_left_is_room_and_what_is_damaged_is_not(
         fill(left / "file")
         board.deploy_first()
         assert not left.exists()
-        (board.prefix / "current/lib/profagentd/settings.py").write_bytes(b"")
+        (board.prefix / "current/lib/profagentd/config.py").write_bytes(b"")
         fill(disk / "file")
         damaged = board.deploy()
         assert damaged.code == 1

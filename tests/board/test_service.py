@@ -62,8 +62,8 @@ def test_its_log_has_priorities_and_no_times_of_its_own(board: Booted) -> None:
     board.run("systemctl", "reload", SERVICE)
     lines = board.run("journalctl", f"_PID={board.show('MainPID')}", "--output=json", "--no-pager").splitlines()
     said = {entry["MESSAGE"]: entry["PRIORITY"] for entry in map(json.loads, lines)}
-    assert said["profagentd.reloading: another depth takes a restart"] == "4"
-    assert said["profagentd.reloading: the settings were read again"] == "6"
+    assert said["profagentd.service: another depth takes a restart"] == "4"
+    assert said["profagentd.service: the settings were read again"] == "6"
 
 
 async def test_a_reload_takes_a_new_file_of_roots_and_keeps_the_clients(board: Booted) -> None:

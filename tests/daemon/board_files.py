@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from profagentd.npu import DEVICE
+from profagentd.sources.state import DEVICE
 
 UMAP_SAMPLE = Path(__file__).parents[1] / "data" / "umap" / "svp_npu.txt"
 BOOTED_S = 1_700_000_000

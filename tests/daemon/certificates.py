@@ -9,7 +9,7 @@ from pathlib import Path
 
 import grpc
 
-from profagentd.roles import fingerprint_of
+from profagentd.access import fingerprint_of
 
 SINCE = "19700101000000Z"
 FUTURE = "20400101000000Z"

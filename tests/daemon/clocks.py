@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from profagentd.clock import Moment, SystemClock
+from profagentd.loop import Moment, SystemClock
 
 WALL_US = 1_800_000_000_000_000
 

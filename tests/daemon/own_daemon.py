@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagentd.clock import SystemClock
 from profagentd.config import DaemonConfig
-from profagentd.daemon import Orders, serve
+from profagentd.loop import SystemClock
+from profagentd.service import Orders, serve
 from tests.daemon.waiting import until
 
 if TYPE_CHECKING:
-    from profagentd.clock import Clock
+    from profagentd.loop import Clock
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.aclconfig import AclConfig, NotUsable, parse_acl_config
+from profagentd.sources.acl_json import AclConfig, NotUsable, parse_acl_config
 
 ON = '"switch":"on","output":"/out","aic_metrics":"ArithmeticUtilization","aicpu":"on","acl_api":"on"'
 

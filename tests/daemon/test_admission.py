@@ -7,13 +7,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from profagentd.refusal import Fault, Refusal
-from profagentd.servicer import CALLS, OPENINGS_AT_ONCE, OPENINGS_PER_S, Admission, address_of
+from profagentd.errors import Fault, Refusal
+from profagentd.follow.server import CALLS, OPENINGS_AT_ONCE, OPENINGS_PER_S, Limits, address_of
 from tests.daemon.clocks import FakeClock
 
 
 async def test_calls_that_are_over_make_room() -> None:
-    admission = Admission(FakeClock())
+    admission = Limits(FakeClock())
     with ExitStack() as going_on:
         for _ in range(CALLS):
             going_on.enter_context(admission.call())
@@ -25,7 +25,7 @@ async def test_calls_that_are_over_make_room() -> None:
 
 
 async def test_a_client_whose_streams_are_over_is_forgotten() -> None:
-    admission = Admission(FakeClock())
+    admission = Limits(FakeClock())
     for number in range(1000):
         with admission.stream(str(number)):
             pass
@@ -34,7 +34,7 @@ async def test_a_client_whose_streams_are_over_is_forgotten() -> None:
 
 async def test_a_few_streams_open_at_once_and_then_at_a_pace() -> None:
     clock = FakeClock()
-    admission = Admission(clock)
+    admission = Limits(clock)
     for _ in range(OPENINGS_AT_ONCE):
         await admission.opening()
     assert clock.slept == []
@@ -46,7 +46,7 @@ async def test_a_few_streams_open_at_once_and_then_at_a_pace() -> None:
 
 async def test_who_leaves_while_waiting_costs_no_turn() -> None:
     clock = FakeClock()
-    admission = Admission(clock)
+    admission = Limits(clock)
     for _ in range(OPENINGS_AT_ONCE):
         await admission.opening()
     waiting = [asyncio.ensure_future(admission.opening()) for _ in range(100)]

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from profagentd import board as module
-from profagentd.board import Board, Job
-from profagentd.changes import Touch
-from profagentd.npu import since_boot_us
-from profagentd.opening import Place
-from profagentd.state import JobState
+from profagentd.follow import registry as module
+from profagentd.follow.log import FileEvent
+from profagentd.follow.registry import Job, JobRegistry
+from profagentd.sources.job import Place
+from profagentd.sources.state import JobState, since_boot_us
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import API_DONE, make_job
 from tests.daemon.waiting import run_until
@@ -33,7 +32,7 @@ class Listening:
     def job_changed_state(self, job: Job) -> None:
         self.told.append(("state", job.state))
 
-    def names_changed(self, job: Job, touches: Mapping[bytes, Touch]) -> None:
+    def names_changed(self, job: Job, touches: Mapping[bytes, FileEvent]) -> None:
         self.told.append(("names", dict(touches)))
 
     def names_removed(self, job: Job) -> None:
@@ -48,7 +47,7 @@ class Bench:
 
     def __init__(self, root: Path) -> None:
         self.clock = FakeClock()
-        self.board = Board(self.clock, QUIET_S)
+        self.board = JobRegistry(self.clock, QUIET_S)
         self.listening = Listening()
         self.board.add_listener(self.listening)
         self.root = root
@@ -106,7 +105,7 @@ async def test_a_job_that_has_not_ended_is_quiet_after_its_time(bench: Bench) ->
 async def test_a_change_that_waits_to_be_told_keeps_a_job_open(bench: Bench) -> None:
     """Time has passed while the daemon stood still, and the kernel's notices are not taken yet."""
     job = bench.find(ended=True)
-    waiting = [{b"a": Touch.WRITTEN}]
+    waiting = [{b"a": FileEvent.WRITTEN}]
 
     def catch_up() -> None:
         if waiting:
@@ -117,7 +116,7 @@ async def test_a_change_that_waits_to_be_told_keeps_a_job_open(bench: Bench) -> 
     await bench.until(lambda: job.state is JobState.FINISHED)
     assert bench.listening.told == [
         ("state", JobState.OPEN),
-        ("names", {b"a": Touch.WRITTEN}),
+        ("names", {b"a": FileEvent.WRITTEN}),
         ("state", JobState.FINISHED),
     ]
     assert bench.clock.now - 105.0 >= 2.0
@@ -127,8 +126,8 @@ async def test_a_change_opens_it_and_is_told(bench: Bench) -> None:
     job = bench.find(age_s=QUIET_S)
     bench.clock.advance(5.0)
     bench.listening.told.clear()
-    bench.board.changed(job.place, {b"a": Touch.WRITTEN})
-    assert bench.listening.told == [("state", JobState.OPEN), ("names", {b"a": Touch.WRITTEN})]
+    bench.board.changed(job.place, {b"a": FileEvent.WRITTEN})
+    assert bench.listening.told == [("state", JobState.OPEN), ("names", {b"a": FileEvent.WRITTEN})]
     assert job.changed_wall_us == WALL_US + 5_000_000
 
 
@@ -136,10 +135,10 @@ async def test_names_that_go_are_told_and_are_no_sign_of_work(bench: Bench) -> N
     job = bench.find(ended=True)
     await bench.until(lambda: job.state is JobState.FINISHED)
     bench.listening.told.clear()
-    bench.board.changed(job.place, {b"a": Touch.DELETED, b"b": Touch.MOVED})
+    bench.board.changed(job.place, {b"a": FileEvent.DELETED, b"b": FileEvent.MOVED})
     bench.board.names_removed(job.place)
-    assert bench.listening.told == [("names", {b"a": Touch.DELETED, b"b": Touch.MOVED}), ("removed", job.name)]
-    bench.board.changed(job.place, {b"a": Touch.DELETED | Touch.MADE})
+    assert bench.listening.told == [("names", {b"a": FileEvent.DELETED, b"b": FileEvent.MOVED}), ("removed", job.name)]
+    bench.board.changed(job.place, {b"a": FileEvent.DELETED | FileEvent.MADE})
     assert bench.listening.told[2] == ("state", JobState.OPEN)
 
 

@@ -17,7 +17,7 @@ from profagent_wire.health.v1.health_pb2 import HealthCheckRequest
 from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd import announcing, budget, conversation, following, server, servicer, window
+from profagentd.follow import discovery, reading, server, session, table
 from tests.daemon.certificates import Authority
 from tests.daemon.daemon_process import Daemon, make_job, running
 from tests.daemon.wire_client import PATIENCE_S, Client, message, open_message
@@ -93,7 +93,7 @@ def padded(size: int) -> bytes:
 
 async def test_a_client_has_eight_streams_and_no_more(daemon: Daemon) -> None:
     async with AsyncExitStack() as stack:
-        clients = [await opened(daemon.address, stack) for _ in range(servicer.STREAMS_OF_A_CLIENT)]
+        clients = [await opened(daemon.address, stack) for _ in range(server.STREAMS_OF_A_CLIENT)]
         for client in clients:
             await client.until(lambda client=client: client.is_listed)  # type: ignore[misc]
         code, text = await refusal(await called(daemon.address, stack))
@@ -105,9 +105,9 @@ async def test_a_client_has_eight_streams_and_no_more(daemon: Daemon) -> None:
 
 async def test_there_are_sixty_four_streams_in_all_whoever_has_them(daemon: Daemon) -> None:
     async with AsyncExitStack() as stack:
-        for number in range(servicer.STREAMS // servicer.STREAMS_OF_A_CLIENT):
+        for number in range(server.STREAMS // server.STREAMS_OF_A_CLIENT):
             address = await stack.enter_async_context(from_address(f"127.0.3.{number + 1}", daemon.address))
-            for _ in range(servicer.STREAMS_OF_A_CLIENT):
+            for _ in range(server.STREAMS_OF_A_CLIENT):
                 client = await opened(address, stack)
                 await client.until(lambda client=client: client.welcome is not None)  # type: ignore[misc]
         code, text = await refusal(await called(daemon.address, stack))
@@ -239,17 +239,17 @@ def test_the_page_about_the_wire_has_every_cap() -> None:
     assert {name: int(number.replace(",", "")) * scale[unit] for name, number, unit in rows} == {
         "a message of the server": server.MAX_MESSAGE_BYTES,
         "a message of a client": server.MAX_CLIENT_MESSAGE_BYTES,
-        "a chunk's data": following.CHUNK_BYTES,
-        "entries of a message": announcing.PAGE_ENTRIES,
+        "a chunk's data": reading.CHUNK_BYTES,
+        "entries of a message": discovery.PAGE_ENTRIES,
         "characters of a consumer's name": 64,
-        "characters of a client's name": conversation.MAX_CLIENT_NAME,
+        "characters of a client's name": session.MAX_CLIENT_NAME,
         "bytes of a log's path": 1024,
-        "logs of a stream, announced and not over": window.WINDOW_LOGS,
-        "such logs of all streams": budget.COMMON_LOGS,
-        "streams of a client": servicer.STREAMS_OF_A_CLIENT,
-        "streams": servicer.STREAMS,
-        "streams that open": servicer.OPENINGS_PER_S,
-        "calls of `Examine` and `MeasureJob` at a time": servicer.CALLS,
+        "logs of a stream, announced and not over": table.WINDOW_LOGS,
+        "such logs of all streams": table.COMMON_LOGS,
+        "streams of a client": server.STREAMS_OF_A_CLIENT,
+        "streams": server.STREAMS,
+        "streams that open": server.OPENINGS_PER_S,
+        "calls of `Examine` and `MeasureJob` at a time": server.CALLS,
         "connections": server.CONNECTIONS,
         "calls of a connection at a time": server.STREAMS_OF_A_CONNECTION,
     }

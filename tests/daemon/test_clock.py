@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from profagentd.clock import Moment, SystemClock, moment
+from profagentd.loop import Moment, SystemClock, moment
 
 
 def test_the_wall_clock_counts_microseconds_since_the_epoch() -> None:

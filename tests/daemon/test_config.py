@@ -9,8 +9,8 @@ import pytest
 
 from profagentd.config import DaemonConfig, configure, examine, need_root
 from profagentd.errors import DaemonError
-from profagentd.named_roots import real_roots
-from profagentd.retention import Policy, Retain
+from profagentd.retention.policy import Policy, Retain
+from profagentd.roots import real_roots
 
 
 def written(tmp_path: Path, text: str) -> Path:

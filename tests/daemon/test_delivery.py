@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.board import Board, Job
-from profagentd.changes import Touch
-from profagentd.delivery import SETTLE_S, Deliveries
-from profagentd.kept_deliveries import KeptDeliveries
-from profagentd.opening import Fingerprint, Place
+from profagentd.follow.log import FileEvent
+from profagentd.follow.registry import Job, JobRegistry
+from profagentd.retention.acks import SETTLE_S, AckTracker, KeptAcks
+from profagentd.sources.job import Fingerprint, Place
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import make_job
 
@@ -26,8 +25,8 @@ class Bench:
     """A board of one JOB, and what is known of its delivery to two consumers."""
 
     def __init__(self, root: Path) -> None:
-        self.board = Board(FakeClock(), 60.0)
-        self.deliveries = Deliveries(("a", "b"), KeptDeliveries(None))
+        self.board = JobRegistry(FakeClock(), 60.0)
+        self.deliveries = AckTracker(("a", "b"), KeptAcks(None))
         self.board.add_listener(self.deliveries)
         self.place = Place(os.fsencode(root), os.fsencode(make_job(root).name))
         self.board.found(self.place, WALL_US, WALL_US, is_scanned=False)
@@ -67,7 +66,7 @@ def test_what_could_not_be_deleted_is_due_again_while_it_is_still_delivered(benc
     bench.deliveries.offer_again(bench.place, [DATA, b"data/never.told"], LATER + 1)
     assert bench.due() == []
     assert bench.due(LATER + 1) == [files]
-    bench.board.changed(bench.place, {DATA: Touch.WRITTEN})
+    bench.board.changed(bench.place, {DATA: FileEvent.WRITTEN})
     bench.deliveries.offer_again(bench.place, [DATA], LATER)
     assert bench.due() == []
 
@@ -96,7 +95,7 @@ def test_it_is_asked_for_this_very_file(bench: Bench) -> None:
 
 
 def test_where_no_consumer_is_named_anyone_counts(bench: Bench) -> None:
-    deliveries = Deliveries((), KeptDeliveries(None))
+    deliveries = AckTracker((), KeptAcks(None))
     assert not deliveries.has(bench.place, DATA, SEEN)
     deliveries.delivered("whoever", bench.place, DATA, SEEN, NOW)
     assert deliveries.has(bench.place, DATA, SEEN)
@@ -110,8 +109,8 @@ def test_nothing_is_kept_of_what_is_gone(bench: Bench) -> None:
     assert not bench.deliveries._due[bench.place]
 
 
-@pytest.mark.parametrize("touch", [Touch.WRITTEN, Touch.MADE, Touch.DELETED, Touch.MOVED])
-def test_whatever_happens_to_a_log_takes_its_delivery_back(bench: Bench, touch: Touch) -> None:
+@pytest.mark.parametrize("touch", [FileEvent.WRITTEN, FileEvent.MADE, FileEvent.DELETED, FileEvent.MOVED])
+def test_whatever_happens_to_a_log_takes_its_delivery_back(bench: Bench, touch: FileEvent) -> None:
     bench.deliver("a")
     bench.deliver("b")
     bench.board.changed(bench.place, {DATA: touch})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.describe import IdentitySource, identify
+from profagentd.examine import IdentitySource, identify
 
 FILES = {
     "etc/machine-id": "0123456789abcdef0123456789abcdef\n",

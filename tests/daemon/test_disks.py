@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import disks
-from profagentd.disks import PATIENCE_S, THREADS, Patience, on_disk
+from profagentd import loop as disks
+from profagentd.loop import THREADS, NoAnswerError, in_time, is_late, on_disk
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job, running
 from tests.daemon.wire_client import Client, connect, following
 from tests.fakes.hung_mount import hung_mount
@@ -85,16 +86,16 @@ async def test_threads_that_have_rested_end_and_others_are_made(monkeypatch: pyt
         assert not any("/resting" in thread.name for thread in threading.enumerate())
 
 
-async def test_patience_leaves_late_work_alone_until_it_is_over(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disks, "PATIENCE_S", 0.05)
-    patience = Patience()
-    work = await patience.wait(b"/hung", on_disk(b"/hung", gate.work))
-    assert not work.done()
-    assert patience.is_late(b"/hung")
-    assert (await patience.wait(b"/other", on_disk(b"/other", os.path.basename, "/x"))).result() == "x"
+async def test_what_is_late_is_not_asked_again_until_it_is_over(gate: Gate) -> None:
+    for _ in range(2):
+        with pytest.raises(NoAnswerError):
+            await in_time(b"/late", gate.work, patience_s=0.05)
+    assert (is_late(b"/late"), gate.running) == (True, 1)
+    assert await in_time(b"/other", os.path.basename, "/x") == "x"
     gate.event.set()
-    assert await work == "done"
-    assert not patience.is_late(b"/hung")
+    assert await on_disk(b"/late", gate.work) == "done"
+    await asyncio.sleep(0.05)
+    assert not is_late(b"/late")
 
 
 def _complete(root: Path, number: int) -> Path:
@@ -131,52 +132,19 @@ async def test_a_root_that_hangs_from_the_start_is_waited_for_and_the_other_is_s
         assert time.monotonic() - begun < SOON_S
 
 
-async def test_a_root_that_hangs_later_keeps_its_logs_waiting_and_no_others(tmp_path: Path) -> None:
-    roots = [tmp_path / "bad", tmp_path / "good"]
-    jobs = [_complete(root, number) for number, root in enumerate(roots)]
-    with running("--root", roots[0], "--root", roots[1]) as daemon:
-        async with following(daemon.address) as client:
-            await client.start()
-            await client.until(lambda: all(client.mirror(job.name) == content(job) for job in jobs))
-            with hung_mount(jobs[0]):
-                # More than the root has threads would be waiting for it, of this client and of others.
-                for number in range(10, 14):
-                    made = _complete(roots[1], number)
-                    await client.until(_has(client, made), SOON_S)
-                    await _copied(daemon.address, [made])
-                beats = len(client.heartbeats)
-                await client.until(lambda: len(client.heartbeats) > beats, SOON_S)
-            (jobs[0] / "data" / f"{NAME}9").write_bytes(b"again")
-            await client.until(_has(client, jobs[0]))
-
-
-async def test_a_root_that_hangs_while_a_log_is_sent_to_two_holds_up_nothing_of_another(tmp_path: Path) -> None:
+async def test_a_root_that_hangs_ends_its_streams_and_those_that_come_go_on_without_it(tmp_path: Path) -> None:
     roots = [tmp_path / "bad", tmp_path / "good"]
     jobs = [_complete(root, number) for number, root in enumerate(roots)]
     large = jobs[0] / "data" / f"{NAME}7"
     with large.open("wb") as file:
         file.truncate(LARGE_BYTES)
     with running("--root", roots[0], "--root", roots[1]) as daemon:
-        async with following(daemon.address) as one, following(daemon.address) as other:
-            clients, made = [one, other], jobs[:1]
-
-            def came(client: Client) -> int:
-                return len(client.copy(large.name, jobs[0].name).data) if client.has(large.name, jobs[0].name) else 0
-
-            async def follow(client: Client) -> None:
-                await client.start()
-                await client.until(lambda: len(made) > 1 and _has(client, made[1])())
-
-            following_both = asyncio.gather(*map(follow, clients))
-            while not all(map(came, clients)):
-                assert not following_both.done()
-                await asyncio.sleep(0.005)
+        async with following(daemon.address) as client:
+            await client.start()
+            await client.until(lambda: client.has(large.name, jobs[0].name) and client.chunks > 0)
             with hung_mount(jobs[0]):
-                # Longer than a root is waited for: both streams have left it alone.
-                await asyncio.sleep(2 * PATIENCE_S)
-                assert all(came(client) < LARGE_BYTES for client in clients), "it hangs in the middle"
-                made.append(_complete(roots[1], 20))
-                await following_both
-            with large.open("ab") as file:
-                file.write(b"more")
-            await asyncio.gather(*(client.until(lambda c=client: came(c) == LARGE_BYTES + 4) for client in clients))  # type: ignore[misc]
+                assert await client.until_ended() is grpc.StatusCode.UNAVAILABLE
+                assert "bad" in await client.call.details()
+                await _copied(daemon.address, jobs[1:])
+        large.unlink()
+        await _copied(daemon.address, jobs)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.clock import SystemClock
+from profagentd.loop import SystemClock
 from tests.daemon.clocks import FastClock
 from tests.daemon.daemon_process import AICORE_DONE, make_job
 from tests.daemon.own_daemon import own_daemon

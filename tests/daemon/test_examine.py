@@ -17,9 +17,9 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd import facts
-from profagentd.clock import SystemClock
+from profagentd import examine as facts
 from profagentd.examine import ACL_BYTES, KEEP_S, Examiner, acl_facts, root_facts
+from profagentd.loop import SystemClock
 from tests.daemon.board_files import BOOTED_S, UMAP_SAMPLE, add_process, make_board, write
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import Daemon, environment, make_job, serving

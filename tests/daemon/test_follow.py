@@ -228,7 +228,7 @@ async def test_every_file_of_a_job_that_goes_was_announced_or_is_a_loss(tmp_path
             shutil.rmtree(job)
             await client.until(lambda: client.jobs[job.name].state == wire.JOB_STATE_REMOVED)
             lost = {loss.detail.partition(" ")[0] for loss in client.losses}
-            assert {loss.reason for loss in client.losses} <= {"removed-unread", "removed-unseen"}
+            assert {loss.reason for loss in client.losses} <= {"removed-unread"}
             assert {name for name in names if client.has(name)} | {Path(path).name for path in lost} == {*names}
 
 

@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.changes import Touch
-from profagentd.events import Chunk, Completed, Event, Loss, Removed, Started, StartReason
-from profagentd.following import CHUNK_BYTES, COMPARE_BYTES, PIECE_BYTES, STABLE_S, Step, advance, removed
-from profagentd.log import Log, Phase
-from profagentd.logs import kind_of
-from profagentd.opening import OpenFile, OpenJob, Place
+from profagentd.follow.log import Chunk, Completed, Event, FileEvent, Log, LogState, Loss, Removed, Started, StartReason
+from profagentd.follow.reading import CHUNK_BYTES, COMPARE_BYTES, PIECE_BYTES, STABLE_S, Step, poll_log
+from profagentd.sources.job import OpenFile, OpenJob, Place, kind_of
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import AICORE_DONE, make_job
 from tests.daemon.privileges import without_privileges
@@ -53,7 +50,7 @@ class Bench:
 
     def look(self, *, check: bool = False) -> Step:
         with OpenJob(self.place) as files:
-            return advance(self.log, files, self.clock.advance(0.0), check=check)
+            return poll_log(self.log, files, self.clock.advance(0.0), check=check)
 
     def events(self, *, check: bool = False) -> list[Event]:
         """What looks give until there is nothing more to do at once."""
@@ -504,20 +501,13 @@ def test_a_removed_log_tells_what_was_sent(data: Bench) -> None:
     data.events()
     data.path.unlink()
     assert data.events() == [Removed(7, 1, 256, 256)]
-    assert data.log.phase is Phase.OVER
+    assert data.log.state is LogState.OVER
 
 
 def test_a_log_removed_before_anything_was_sent_tells_what_is_lost(data: Bench) -> None:
     data.log.size = 500
     data.hold()
     assert data.events() == [Removed(7, 0, 0, 500)]
-
-
-def test_a_removed_log_that_a_kept_loss_counts_is_not_lost_once_more(data: Bench) -> None:
-    data.log.size = 500
-    data.log.was_lost = lambda: True
-    data.hold(3, RECORD)
-    assert data.events() == [Removed(7, 3, 256, 256)]
 
 
 @pytest.mark.parametrize(("size", "sent"), [(500, 256), (256, 256), (255, 0)])
@@ -541,12 +531,12 @@ def test_a_log_removed_while_it_is_doubted_counts_what_was_sent(data: Bench) -> 
 @pytest.mark.parametrize(
     ("news", "after"),
     [
-        (Touch.WRITTEN | Touch.DELETED, "after 256 bytes were read, before the rest was"),
-        (Touch.MADE | Touch.WRITTEN | Touch.DELETED, "before it was read"),
+        (FileEvent.WRITTEN | FileEvent.DELETED, "after 256 bytes were read, before the rest was"),
+        (FileEvent.MADE | FileEvent.WRITTEN | FileEvent.DELETED, "before it was read"),
     ],
     ids=["written to", "another"],
 )
-def test_what_was_written_since_it_was_read_is_a_loss_when_it_is_gone(data: Bench, news: Touch, after: str) -> None:
+def test_what_was_written_since_it_was_read_is_a_loss_when_it_is_gone(data: Bench, news: FileEvent, after: str) -> None:
     data.write(RECORD)
     data.hold()
     data.events()
@@ -559,8 +549,8 @@ def test_what_was_written_since_it_was_read_is_a_loss_when_it_is_gone(data: Benc
     assert gone == Removed(7, 1, 256, 256)
 
 
-@pytest.mark.parametrize("news", [Touch.WRITTEN | Touch.DELETED, Touch.WRITTEN | Touch.MOVED, Touch.REMADE])
-def test_of_a_snapshot_the_last_state_counts(info: Bench, news: Touch) -> None:
+@pytest.mark.parametrize("news", [FileEvent.WRITTEN | FileEvent.DELETED, FileEvent.WRITTEN | FileEvent.MOVED])
+def test_of_a_snapshot_the_last_state_counts(info: Bench, news: FileEvent) -> None:
     info.write(b"table")
     info.hold()
     info.events()
@@ -571,14 +561,12 @@ def test_of_a_snapshot_the_last_state_counts(info: Bench, news: Touch) -> None:
     assert info.events() == [Removed(7, 1, 5, 5)]
 
 
-@pytest.mark.parametrize("why", ["moved", "counted", "known", "read"])
-def test_what_was_moved_or_is_counted_or_was_read_is_no_loss_besides(data: Bench, why: str) -> None:
+@pytest.mark.parametrize("why", ["moved", "known", "read"])
+def test_what_was_moved_or_was_read_is_no_loss_besides(data: Bench, why: str) -> None:
     data.write(RECORD)
     data.hold()
     data.events()
-    data.log.news = Touch.WRITTEN | (Touch.MOVED if why == "moved" else Touch.DELETED)
-    if why == "counted":
-        data.log.was_lost = lambda: True
+    data.log.news = FileEvent.WRITTEN | (FileEvent.MOVED if why == "moved" else FileEvent.DELETED)
     if why == "known":
         data.log.size = 512
     if why == "read":
@@ -593,24 +581,9 @@ def test_what_is_complete_may_be_closed_and_go(data: Bench) -> None:
     data.hold()
     data.events()
     data.rest()
-    data.log.news = Touch.WRITTEN | Touch.DELETED
+    data.log.news = FileEvent.WRITTEN | FileEvent.DELETED
     data.path.unlink()
     assert data.events() == [Removed(7, 1, 256, 256)]
-
-
-@pytest.mark.parametrize("is_read", [False, True])
-def test_a_log_that_was_gone_before_another_was_made_is_a_loss_once(data: Bench, *, is_read: bool) -> None:
-    data.write(RECORD)
-    data.hold()
-    if is_read:
-        data.events()
-        data.append(RECORD)
-    data.log.news = Touch.MADE | Touch.REMADE
-    loss, *_, last = data.events()
-    assert isinstance(loss, Loss)
-    assert loss.reason.value == "removed-unread"
-    assert isinstance(last, Chunk)
-    assert data.log.news is Touch.HINT
 
 
 def test_a_link_in_its_place_is_told_and_ends_it(data: Bench) -> None:
@@ -625,66 +598,12 @@ def test_a_link_in_its_place_is_told_and_ends_it(data: Bench) -> None:
     assert removed == Removed(7, 1, 256, 256)
 
 
-def test_a_contested_log_goes_on_from_what_is_held_when_that_is_the_files(data: Bench) -> None:
-    data.write(RECORD * 2)
+def test_an_unasked_log_that_goes_before_it_is_read_is_a_loss(data: Bench) -> None:
     data.log.come_unasked()
-    data.events()
-    data.log.contest(4, 256, digest(RECORD))
-    answer = Started(7, 4, 256, StartReason.SAME, is_answer=True)
-    assert data.events() == [answer, Chunk(7, 4, 256, RECORD)]
-    data.append(RECORD)
-    assert data.events() == [Chunk(7, 4, 512, RECORD)]
-
-
-def test_a_contested_log_that_is_another_one_begins_a_new_generation(data: Bench) -> None:
-    data.write(RECORD)
-    data.log.come_unasked()
-    data.events()
-    data.log.contest(4, 256, digest(bytes(256)))
-    answer = Started(7, 5, 0, StartReason.DIFFERENT, is_answer=True)
-    assert data.events() == [answer, Chunk(7, 5, 0, RECORD)]
-
-
-@pytest.mark.parametrize("is_counted", [True, False])
-@pytest.mark.parametrize("offset", [256, 512, 768])
-def test_a_contested_log_that_is_gone_is_lost_whole_unless_a_kept_loss_counts_it(
-    data: Bench, offset: int, *, is_counted: bool
-) -> None:
-    """It was made while it was followed: what is held is of another file."""
-    data.write(RECORD * 2)
-    data.log.come_unasked()
-    data.events()
-    data.log.was_lost = lambda: is_counted
-    data.log.contest(4, offset, bytes(16))
-    assert removed(data.log).events == (Removed(7, 4, 0, 0 if is_counted else 512),)
-    assert data.log.phase is Phase.OVER
-
-
-def test_an_unasked_log_that_a_kept_loss_counts_is_not_lost_once_more_though_it_is_contested_late(data: Bench) -> None:
-    data.write(RECORD)
-    data.log.come_unasked()
-    data.events()
-    data.log.was_lost = lambda: True
-    assert removed(data.log).events == (Removed(7, 1, 256, 0),)
-
-
-@pytest.mark.parametrize("is_counted", [True, False])
-def test_an_unasked_log_that_goes_before_it_is_read_is_a_loss_unless_a_kept_one_counts_it(
-    data: Bench, *, is_counted: bool
-) -> None:
-    data.log.come_unasked()
-    data.log.was_lost = lambda: is_counted
-    *losses, gone = data.events()
-    told = [(loss.handle, loss.job, loss.reason.value) for loss in losses if isinstance(loss, Loss)]
-    assert told == ([] if is_counted else [(0, 1, "removed-unread")])
-    assert gone == Removed(7, 0, 0, 0)
-
-
-def test_an_unasked_log_that_goes_with_its_job_may_come_back(data: Bench) -> None:
-    data.log.come_unasked()
-    loss, _ = removed(data.log, with_job=True).events
+    loss, gone = data.events()
     assert isinstance(loss, Loss)
-    assert loss.reason.value == "removed-unseen"
+    assert (loss.handle, loss.job, loss.reason.value) == (0, 1, "removed-unread")
+    assert gone == Removed(7, 0, 0, 0)
 
 
 def test_an_unasked_log_that_was_read_before_it_goes_is_no_loss(data: Bench) -> None:
@@ -693,18 +612,6 @@ def test_an_unasked_log_that_was_read_before_it_goes_is_no_loss(data: Bench) -> 
     data.events()
     data.path.unlink()
     assert data.events() == [Removed(7, 1, 256, 256)]
-
-
-def test_a_contested_log_that_cannot_be_read_is_for_a_look_to_tell(data: Bench) -> None:
-    data.write(RECORD)
-    data.log.come_unasked()
-    data.events()
-    data.log.contest(4, 256, digest(RECORD))
-    data.path.chmod(0)
-    with without_privileges():
-        step = data.look()
-    assert step.wants_look
-    assert [type(event) for event in step.events] == [Loss]
 
 
 def test_what_is_no_file_where_an_unasked_log_should_be_is_for_a_look_to_tell(data: Bench) -> None:

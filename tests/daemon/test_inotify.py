@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from profagentd import inotify
-from profagentd.changes import Touch
-from profagentd.inotify import Inotify, Notice, is_exhausted, parse_notices
+from profagentd.follow import inotify
+from profagentd.follow.inotify import Inotify, InotifyEvent, is_exhausted, parse_events
+from profagentd.follow.log import FileEvent
 
 ISDIR, OVERFLOW = 0x40000000, 0x4000
 PATIENCE_S = 10.0
@@ -27,51 +27,40 @@ def packed(watch: int, mask: int, name: bytes, padding: int = 3) -> bytes:
 
 def test_notices_are_read_one_after_the_other() -> None:
     data = packed(1, 0x2, b"a") + packed(2, 0x400, b"") + packed(3, 0x100 | ISDIR, b"\xff\xfe", 14)
-    assert parse_notices(data) == [Notice(1, 0x2, b"a"), Notice(2, 0x400, b""), Notice(3, 0x100 | ISDIR, b"\xff\xfe")]
-    assert parse_notices(b"") == []
+    assert parse_events(data) == [
+        InotifyEvent(1, 0x2, b"a"),
+        InotifyEvent(2, 0x400, b""),
+        InotifyEvent(3, 0x100 | ISDIR, b"\xff\xfe"),
+    ]
+    assert parse_events(b"") == []
 
 
 @pytest.mark.parametrize(
     ("mask", "touch"),
     [
-        (0x2, Touch.WRITTEN),
-        (0x8, Touch.CLOSED),
-        (0xA, Touch.WRITTEN),
-        (0x4, Touch.HINT),
-        (0x100, Touch.MADE),
-        (0x80, Touch.MADE),
-        (0x40, Touch.MOVED),
-        (0x200, Touch.DELETED),
+        (0x2, FileEvent.WRITTEN),
+        (0x8, FileEvent.CLOSED),
+        (0xA, FileEvent.WRITTEN),
+        (0x4, FileEvent.HINT),
+        (0x100, FileEvent.MADE),
+        (0x80, FileEvent.MADE),
+        (0x40, FileEvent.MOVED),
+        (0x200, FileEvent.DELETED),
     ],
 )
-def test_a_mask_says_what_happened_to_the_name(mask: int, touch: Touch) -> None:
-    assert Notice(1, mask, b"a").touch == touch
-
-
-@pytest.mark.parametrize(
-    ("masks", "is_remade"),
-    [
-        ((0x100, 0x2, 0x200, 0x100), True),
-        ((0x100, 0x8, 0x80), True),
-        ((0x100, 0x40, 0x100), False),
-        ((0x2, 0x200, 0x100), False),
-    ],
-    ids=["made again", "replaced", "moved away before", "made once"],
-)
-def test_of_two_that_were_made_under_one_name_the_first_is_gone(masks: tuple[int, ...], *, is_remade: bool) -> None:
-    (notice,) = parse_notices(b"".join(packed(1, mask, b"a") for mask in masks))
-    assert bool(notice.touch & Touch.REMADE) == is_remade
+def test_a_mask_says_what_happened_to_the_name(mask: int, touch: FileEvent) -> None:
+    assert InotifyEvent(1, mask, b"a").touch == touch
 
 
 @pytest.mark.parametrize("mask", [0x400, 0x800, 0x2000, 0x8000])
 def test_the_watched_directory_itself_may_end(mask: int) -> None:
-    assert Notice(1, mask, b"").is_end
-    assert not Notice(1, 0x200, b"a").is_end
+    assert InotifyEvent(1, mask, b"").is_end
+    assert not InotifyEvent(1, 0x200, b"a").is_end
 
 
 def test_an_overflow_is_known() -> None:
-    assert Notice(-1, OVERFLOW, b"").is_overflow
-    assert not Notice(1, 0x2, b"a").is_overflow
+    assert InotifyEvent(-1, OVERFLOW, b"").is_overflow
+    assert not InotifyEvent(1, 0x2, b"a").is_overflow
 
 
 def test_running_out_of_watches_is_known() -> None:
@@ -84,12 +73,12 @@ class Ear:
 
     def __init__(self) -> None:
         self.inotify = Inotify()
-        self.heard: list[Notice] = []
+        self.heard: list[InotifyEvent] = []
         self.times = 0
         self._more = asyncio.Event()
         self.inotify.deliver(self.take)
 
-    def take(self, notices: Sequence[Notice]) -> None:
+    def take(self, notices: Sequence[InotifyEvent]) -> None:
         self.heard += notices
         self.times += 1
         self._more.set()
@@ -100,11 +89,11 @@ class Ear:
             self._more.clear()
             await asyncio.wait_for(self._more.wait(), PATIENCE_S)
 
-    def touch(self, name: bytes) -> Touch:
+    def touch(self, name: bytes) -> FileEvent:
         """Everything heard about a name."""
-        touch = Touch.HINT
+        touch = FileEvent.HINT
         for notice in self.heard:
-            touch |= notice.touch if notice.name == name else Touch.HINT
+            touch |= notice.touch if notice.name == name else FileEvent.HINT
         return touch
 
 
@@ -121,7 +110,7 @@ async def test_the_kernel_tells_of_content(ear: Ear, tmp_path: Path) -> None:
     (tmp_path / "a").unlink()
     (tmp_path / "last").write_bytes(b"")
     await ear.until(b"last")
-    assert ear.touch(b"a") == Touch.MADE | Touch.WRITTEN | Touch.DELETED
+    assert ear.touch(b"a") == FileEvent.MADE | FileEvent.WRITTEN | FileEvent.DELETED
     assert {notice.watch for notice in ear.heard} == {watch}
 
 
@@ -131,8 +120,8 @@ async def test_the_kernel_tells_of_names_alone(ear: Ear, tmp_path: Path) -> None
     (tmp_path / "a").rename(tmp_path / "b")
     (tmp_path / "last").mkdir()
     await ear.until(b"last")
-    assert ear.touch(b"a") == Touch.MADE | Touch.MOVED
-    assert ear.touch(b"b") == Touch.MADE
+    assert ear.touch(b"a") == FileEvent.MADE | FileEvent.MOVED
+    assert ear.touch(b"b") == FileEvent.MADE
     assert ear.heard[-1].is_directory
 
 
@@ -153,7 +142,7 @@ async def test_while_notices_come_the_kernel_wakes_nobody(
         heard_by.append(ear.times)
         waits.set()
 
-    def take(notices: Sequence[Notice]) -> None:
+    def take(notices: Sequence[InotifyEvent]) -> None:
         ear.take(notices)
         if ear.times < 5:
             (tmp_path / str(ear.times)).write_bytes(b"x")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.jobs import find_jobs, is_job_name, job_times
-from profagentd.opening import Place
+from profagentd.sources.job import Place
+from profagentd.sources.walk import find_jobs, is_job_name, job_times
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.privileges import public_directory, without_privileges
 

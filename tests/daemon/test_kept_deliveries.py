@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from profagentd import delivery, kept_deliveries
-from profagentd.board import Job
-from profagentd.changes import Touch
-from profagentd.delivery import SETTLE_S, Deliveries
-from profagentd.kept_deliveries import DIRECTORY_NAME, RECORD_BYTES, KeptDeliveries
-from profagentd.opening import Fingerprint, Place
-from profagentd.state import Activity
+from profagentd.follow.log import FileEvent
+from profagentd.follow.registry import Job
+from profagentd.retention import acks as delivery
+from profagentd.retention import acks as kept_deliveries
+from profagentd.retention.acks import DIRECTORY_NAME, RECORD_BYTES, SETTLE_S, AckTracker, KeptAcks
+from profagentd.sources.job import Fingerprint, Place
+from profagentd.sources.state import JobStateTracker
 from tests.daemon.daemon_process import job_name
 
 PLACE = Place(b"/r", job_name().encode())
 DATA, DONE = b"data/aicore.0.model.3.0.1.1.0", b"data/aicore.0.model.3.0.1.1.0.done"
 SEEN, OTHER = Fingerprint(7, 256, 10), Fingerprint(7, 256, 11)
 NOW = 100.0
-JOB = Job(PLACE, 0, 0, Activity(0.0, 60.0), is_scanned=False)
+JOB = Job(PLACE, 0, 0, JobStateTracker(0.0, 60.0), is_scanned=False)
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / DIRECTORY_NAME / job_name()
 
 
-async def delivered(state: Path, *consumers: str, paths: tuple[bytes, ...] = (DATA, DONE)) -> Deliveries:
+async def delivered(state: Path, *consumers: str, paths: tuple[bytes, ...] = (DATA, DONE)) -> AckTracker:
     """A daemon to which these say that they have the logs; it is killed when it has kept that."""
-    deliveries = Deliveries(("a", "b"), KeptDeliveries(state))
+    deliveries = AckTracker(("a", "b"), KeptAcks(state))
     for consumer in consumers:
         for path in paths:
             deliveries.delivered(consumer, PLACE, path, SEEN, NOW)
@@ -41,9 +41,9 @@ async def delivered(state: Path, *consumers: str, paths: tuple[bytes, ...] = (DA
     return deliveries
 
 
-async def restarted(state: Path, *retain_for: str) -> Deliveries:
+async def restarted(state: Path, *retain_for: str) -> AckTracker:
     """Another daemon, when it looks at the JOB."""
-    deliveries = Deliveries(retain_for or ("a", "b"), KeptDeliveries(state))
+    deliveries = AckTracker(retain_for or ("a", "b"), KeptAcks(state))
     await deliveries.recall(PLACE)
     return deliveries
 
@@ -84,11 +84,11 @@ async def test_another_consumer_that_is_named_has_nothing(tmp_path: Path) -> Non
 
 
 async def test_what_has_not_settled_or_was_written_to_meanwhile_is_not_kept(tmp_path: Path, file: Path) -> None:
-    deliveries = Deliveries(("a",), KeptDeliveries(tmp_path))
+    deliveries = AckTracker(("a",), KeptAcks(tmp_path))
     deliveries.delivered("a", PLACE, DATA, SEEN, NOW)
     await deliveries.keep(NOW)
     assert deliveries.has_unkept
-    deliveries.names_changed(JOB, {DATA: Touch.WRITTEN})
+    deliveries.names_changed(JOB, {DATA: FileEvent.WRITTEN})
     await deliveries.keep(NOW + SETTLE_S)
     assert not deliveries.has_unkept
     assert not file.exists()
@@ -97,7 +97,7 @@ async def test_what_has_not_settled_or_was_written_to_meanwhile_is_not_kept(tmp_
 async def test_what_is_written_to_after_a_restart_is_to_be_delivered_again(tmp_path: Path) -> None:
     await delivered(tmp_path, "a", "b")
     deliveries = await restarted(tmp_path)
-    deliveries.names_changed(JOB, {DATA: Touch.WRITTEN})
+    deliveries.names_changed(JOB, {DATA: FileEvent.WRITTEN})
     assert not deliveries.has(PLACE, DATA, SEEN)
     assert deliveries.has(PLACE, DONE, SEEN)
 
@@ -149,7 +149,7 @@ async def test_the_jobs_that_were_written_to_earliest_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     monkeypatch.setattr(kept_deliveries, limit, value)
-    kept = KeptDeliveries(tmp_path)
+    kept = KeptAcks(tmp_path)
     names = [job_name(number) for number in range(4)]
     for age, name in enumerate(names):
         await kept.append(Place(b"/r", name.encode()), bytes(RECORD_BYTES * 2))

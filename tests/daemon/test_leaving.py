@@ -10,14 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.board import Board
-from profagentd.budget import Budgets
-from profagentd.conversation import Conversation
-from profagentd.deleted import Deleted
-from profagentd.losses import KeptLosses
-from profagentd.opening import Place
-from profagentd.roles import Caller, Role
-from profagentd.speaker import CHOICE_S
+from profagentd.access import Caller, Role
+from profagentd.follow.client import CHOICE_S, ClientStream
+from profagentd.follow.registry import JobRegistry
+from profagentd.follow.table import Quotas
+from profagentd.retention.losses import KeptLosses
+from profagentd.sources.job import Place
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import make_job
 from tests.daemon.waiting import PATIENCE_S, until
@@ -38,13 +36,13 @@ class Site:
 
     def __init__(self, root: Path) -> None:
         self.clock = StillClock()
-        self.budgets = Budgets()
-        self.board = Board(self.clock, 60.0)
+        self.quotas = Quotas()
+        self.board = JobRegistry(self.clock, 60.0)
         self.board.found(Place(bytes(root), make_job(root).name.encode()), 1, 1, is_scanned=False)
-        self.custody = SimpleNamespace(losses=KeptLosses(None), deleted=Deleted(None))
+        self.retention = SimpleNamespace(losses=KeptLosses(None))
         self.said: list[str | None] = []
         caller = Caller("ci", "", Role.VIEWER)
-        self.conversation = Conversation(self, self._incoming(), self._write, caller)  # type: ignore[arg-type]
+        self.conversation = ClientStream(self, self._incoming(), self._write, caller)  # type: ignore[arg-type]
         self.chooses = True
 
     async def ready(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from profagentd.errors import DaemonError
-from profagentd.server import check_address
+from profagentd.follow.server import check_address
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:0", "0.0.0.0:0"])

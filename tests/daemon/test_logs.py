@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.logs import (
+from profagentd.sources.job import (
     LogKind,
     api_model,
     done_length,

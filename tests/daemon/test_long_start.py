@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.budget import Budgets
-from profagentd.conversation import SILENCE_S, Conversation
-from profagentd.roles import Caller, Role
+from profagentd.access import Caller, Role
+from profagentd.follow.client import SILENCE_S, ClientStream
+from profagentd.follow.table import Quotas
 from tests.daemon.clocks import FakeClock
 from tests.daemon.wire_client import open_message
 
@@ -42,11 +42,11 @@ class FoundError(Exception):
 class SlowSite:
     """A daemon that is ready when `MANY` heartbeats have been sent."""
 
-    custody = SimpleNamespace(space=SimpleNamespace(free_bytes=[]))
+    retention = SimpleNamespace(space=SimpleNamespace(free_bytes=[]))
 
     def __init__(self) -> None:
         self.clock = SharedClock()
-        self.budgets = Budgets()
+        self.quotas = Quotas()
         self.heartbeats = 0
         self.has_beaten = asyncio.Event()
 
@@ -73,7 +73,7 @@ async def test_a_client_hears_heartbeats_until_the_jobs_are_found() -> None:
 
     site = SlowSite()
     began = site.clock.now
-    conversation = Conversation(site, incoming(), site.write, Caller("ci", "", Role.VIEWER))  # type: ignore[arg-type]
+    conversation = ClientStream(site, incoming(), site.write, Caller("ci", "", Role.VIEWER))  # type: ignore[arg-type]
     with pytest.raises(FoundError):
         await conversation.run()
     assert site.heartbeats >= MANY

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagentd.events import LossReason
-from profagentd.losses import FILE_NAME, LOSSES_LIMIT, KeptLosses
+from profagentd.follow.log import LossReason
+from profagentd.retention.losses import FILE_NAME, LOSSES_LIMIT, KeptLosses
 
 if TYPE_CHECKING:
     import pytest

@@ -14,14 +14,13 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd import measure
-from profagentd.board import Job
-from profagentd.clock import SystemClock
-from profagentd.disks import Patience
-from profagentd.measure import LOOK_S, Measure, Measurer
-from profagentd.opening import DirectoryId, Place, directory_id
-from profagentd.refusal import Refusal
-from profagentd.state import Activity
+from profagentd.errors import Refusal
+from profagentd.follow.registry import Job
+from profagentd.loop import SystemClock
+from profagentd.sources import measure
+from profagentd.sources.job import DirectoryId, Place, directory_id
+from profagentd.sources.measure import LOOK_S, Measure, Measurer
+from profagentd.sources.state import JobStateTracker
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.own_daemon import own_daemon
@@ -59,7 +58,7 @@ def holds(job: Path) -> tuple[int, int, int]:
 
 def known(job: Path, directory: DirectoryId | None = None) -> Job:
     place = Place(os.fsencode(job.parent), os.fsencode(job.name))
-    return Job(place, 1, 1, Activity(0.0, 60.0), is_scanned=False, directory=directory)
+    return Job(place, 1, 1, JobStateTracker(0.0, 60.0), is_scanned=False, directory=directory)
 
 
 @pytest.mark.parametrize("files", [1, 3, 1000])
@@ -113,7 +112,7 @@ async def test_a_root_that_does_not_answer_is_waited_for_once(job: Path, monkeyp
 
     monkeypatch.setattr(Measure, "look", hang)
     measurer = Measurer(SystemClock())
-    monkeypatch.setattr(measurer, "_patience", Patience(0.01))
+    monkeypatch.setattr(measure, "PATIENCE_S", 0.01)
     try:
         assert [(await measurer.measure(known(job))).is_all for _ in range(2)] == [False, False]
         assert len(looks) <= 1

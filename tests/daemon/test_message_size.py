@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagentd.message_size import JUDGED_BYTES, LARGE_BYTES, QUICK_BYTES_PER_S, SMALL_BYTES, MessageSize
+from profagentd.follow.reading import JUDGED_BYTES, LARGE_BYTES, QUICK_BYTES_PER_S, SMALL_BYTES, MessageSize
 
 QUICK, SLOW = 1 / (2 * QUICK_BYTES_PER_S), 2 / QUICK_BYTES_PER_S  # seconds for a byte
 

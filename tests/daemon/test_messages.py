@@ -8,17 +8,15 @@ from typing import Any
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import messages
-from profagentd.board import Job
-from profagentd.clock import Moment
-from profagentd.describe import IdentitySource
-from profagentd.events import Chunk, Completed, Event, Loss, LossReason, Removed, Started, StartReason
-from profagentd.log import Log
-from profagentd.logs import LogKind
-from profagentd.message_size import LARGE_BYTES, SMALL_BYTES
-from profagentd.opening import Place
-from profagentd.state import Activity, JobState
-from profagentd.usage import Usage
+from profagentd.examine import IdentitySource
+from profagentd.follow import messages
+from profagentd.follow.client import Usage
+from profagentd.follow.log import Chunk, Completed, Event, Log, Loss, LossReason, Removed, Started, StartReason
+from profagentd.follow.reading import LARGE_BYTES, SMALL_BYTES
+from profagentd.follow.registry import Job
+from profagentd.loop import Moment
+from profagentd.sources.job import LogKind, Place
+from profagentd.sources.state import JobState, JobStateTracker
 from tests.daemon.daemon_process import job_name
 
 
@@ -50,7 +48,7 @@ def test_clocks_are_in_microseconds() -> None:
 
 
 def test_a_jobs_status_says_where_it_is_and_what_it_does() -> None:
-    job = Job(Place(b"/r\xff", job_name().encode()), 1, 2, Activity(0.0, 60.0), is_scanned=False)
+    job = Job(Place(b"/r\xff", job_name().encode()), 1, 2, JobStateTracker(0.0, 60.0), is_scanned=False)
     status = messages.job_status(job, handle=3, caught_up=True)
     assert (status.handle, status.name, status.caught_up, status.changed_wall_us) == (3, job_name(), True, 2)
     assert status.directory == f"/r\\xff/{job_name()}"
@@ -87,8 +85,8 @@ def test_a_chunk_says_where_it_belongs() -> None:
         ),
         (Removed(1, 2, 3, 4), wire.Event(removed=wire.Removed(handle=1, generation=2, sent=3, size=4))),
         (
-            Loss(1, 2, LossReason.REMOVED_UNSEEN, "gone", 5),
-            wire.Event(loss=wire.Loss(handle=1, job=2, reason="removed-unseen", detail="gone", lost_bytes=5)),
+            Loss(1, 2, LossReason.REMOVED_UNREAD, "gone", 5),
+            wire.Event(loss=wire.Loss(handle=1, job=2, reason="removed-unread", detail="gone", lost_bytes=5)),
         ),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from profagentd.command import parse
 from profagentd.config import examine
-from profagentd.named_roots import lie_together, read_roots_d
+from profagentd.roots import lie_together, read_roots_d
 
 
 def test_each_line_of_each_conf_file_is_a_root_with_its_place(tmp_path: Path) -> None:

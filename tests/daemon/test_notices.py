@@ -6,15 +6,18 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from profagentd import notices as module
-from profagentd.changes import Touch
-from profagentd.inotify import Inotify, Notice
-from profagentd.notices import Notices
-from profagentd.opening import Place
+from profagentd.follow import inotify as module
+from profagentd.follow.inotify import Inotify, InotifyEvent, InotifyWatcher
+from profagentd.follow.log import FileEvent
+from profagentd.sources.job import Place
 from tests.daemon.daemon_process import job_name, make_job
+
+if TYPE_CHECKING:
+    from profagentd.follow.registry import JobRegistry
 
 MODIFY, ATTRIB, MOVED_TO, CREATE, DELETE, DELETE_SELF, ISDIR = 0x2, 0x4, 0x80, 0x100, 0x200, 0x400, 0x40000000
 
@@ -24,7 +27,7 @@ class Hearing:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, object]] = []
-        self.touches: dict[bytes, Touch] = {}
+        self.touches: dict[bytes, FileEvent] = {}
 
     def look_in(self, place: Place) -> None:
         self.told.append(("look in", place.path))
@@ -35,7 +38,7 @@ class Hearing:
     def lost(self, place: Place) -> None:
         self.told.append(("lost", place.path))
 
-    def changed(self, place: Place, touches: Mapping[bytes, Touch]) -> None:
+    def changed(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
         self.told.append(("changed", place.path))
         self.touches.update(touches)
 
@@ -61,13 +64,13 @@ class Numbered(Inotify):
 
 
 class Bench:
-    """Notices of directories below one root, by the kernel's own watches, and who hears them."""
+    """InotifyWatcher of directories below one root, by the kernel's own watches, and who hears them."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.hearing = Hearing()
         self.inotify = Numbered()
-        self.notices = Notices(self.inotify, self.hearing)
+        self.notices = InotifyWatcher(self.inotify, self.hearing, cast("JobRegistry", self.hearing))
 
     def place(self, path: Path) -> Place:
         relative = path.relative_to(self.root)
@@ -87,7 +90,7 @@ class Bench:
     def hear(self, watch: int, mask: int, name: bytes = b"") -> list[tuple[str, object]]:
         """What one notice lets be told."""
         self.hearing.told.clear()
-        self.notices.take([Notice(watch, mask, name)])
+        self.notices.take([InotifyEvent(watch, mask, name)])
         return self.hearing.told
 
 
@@ -122,20 +125,16 @@ def test_names_of_a_job_are_told_by_their_paths(bench: Bench) -> None:
     job, data = bench.job()
     assert bench.hear(job, MODIFY, b"info.json.0") == [("changed", JOB)]
     assert bench.hear(data, CREATE, b"a") == [("changed", JOB)]
-    assert bench.hearing.touches == {b"info.json.0": Touch.WRITTEN, b"data/a": Touch.MADE}
+    assert bench.hearing.touches == {b"info.json.0": FileEvent.WRITTEN, b"data/a": FileEvent.MADE}
 
 
 def test_notices_of_one_name_are_told_together(bench: Bench) -> None:
     _, data = bench.job()
-    bench.notices.take([Notice(data, CREATE, b"a"), Notice(data, MODIFY, b"a"), Notice(data, MODIFY, b"b")])
+    bench.notices.take(
+        [InotifyEvent(data, CREATE, b"a"), InotifyEvent(data, MODIFY, b"a"), InotifyEvent(data, MODIFY, b"b")]
+    )
     assert bench.hearing.told == [("changed", JOB)]
-    assert bench.hearing.touches == {b"data/a": Touch.MADE | Touch.WRITTEN, b"data/b": Touch.WRITTEN}
-
-
-def test_a_name_that_is_made_twice_was_made_again(bench: Bench) -> None:
-    _, data = bench.job()
-    bench.notices.take([Notice(data, CREATE, b"a"), Notice(data, CREATE, b"a")])
-    assert bench.hearing.touches == {b"data/a": Touch.MADE | Touch.REMADE}
+    assert bench.hearing.touches == {b"data/a": FileEvent.MADE | FileEvent.WRITTEN, b"data/b": FileEvent.WRITTEN}
 
 
 def test_a_job_that_ends_is_lost_and_no_longer_watched(bench: Bench) -> None:
@@ -146,9 +145,11 @@ def test_a_job_that_ends_is_lost_and_no_longer_watched(bench: Bench) -> None:
 
 def test_what_happened_in_a_job_is_told_before_its_end(bench: Bench) -> None:
     job, data = bench.job()
-    bench.notices.take([Notice(data, CREATE, b"a"), Notice(data, DELETE, b"a"), Notice(job, DELETE_SELF, b"")])
+    bench.notices.take(
+        [InotifyEvent(data, CREATE, b"a"), InotifyEvent(data, DELETE, b"a"), InotifyEvent(job, DELETE_SELF, b"")]
+    )
     assert bench.hearing.told == [("changed", JOB), ("lost", JOB)]
-    assert bench.hearing.touches == {b"data/a": Touch.MADE | Touch.DELETED}
+    assert bench.hearing.touches == {b"data/a": FileEvent.MADE | FileEvent.DELETED}
 
 
 def test_notices_that_are_not_delivered_can_be_caught_up_with(bench: Bench) -> None:
@@ -180,7 +181,7 @@ def test_a_data_directory_that_comes_is_watched(bench: Bench) -> None:
 def test_a_file_named_data_is_a_name_like_others(bench: Bench) -> None:
     job, _ = bench.job()
     bench.hear(job, CREATE, b"data")
-    assert bench.hearing.touches == {b"data": Touch.MADE}
+    assert bench.hearing.touches == {b"data": FileEvent.MADE}
 
 
 def test_a_directory_whose_mode_changes_makes_its_job_unsure(bench: Bench) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from profagentd.daemon import report
-from profagentd.notify import Notifier
+from profagentd.service import Notifier, report
 from tests.daemon.clocks import FakeClock
 
 

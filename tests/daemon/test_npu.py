@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.npu import DEVICE, is_npu_open, since_boot_us
+from profagentd.sources.state import DEVICE, is_npu_open, since_boot_us
 from tests.daemon.privileges import public_directory, without_privileges
 
 HZ = os.sysconf("SC_CLK_TCK")

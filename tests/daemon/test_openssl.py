@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.openssl import without_openssl
+from profagentd.main import without_openssl
 from tests.daemon.certificates import Authority
 from tests.daemon.daemon_process import running
 

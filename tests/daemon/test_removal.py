@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from profagentd import filesystems, removal
-from profagentd.opening import Fingerprint, Place, fingerprint
-from profagentd.removal import NotOurs, check, remove, remove_directories
+from profagentd.retention import reaper as removal
+from profagentd.retention.reaper import NotOurs, check, remove, remove_directories
+from profagentd.sources import job as filesystems
+from profagentd.sources.job import Fingerprint, Place, fingerprint
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job
 
 DATA = b"data/aicore.0.model.3.0.1.1.0"

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import conversation as requests
-from profagentd.announcing import PAGE_ENTRIES
-from profagentd.budget import Budgets
-from profagentd.logs import kind_of
-from profagentd.refusal import Fault, Refusal
-from profagentd.stream import Stream
-from profagentd.walk import Sighting
+from profagentd.errors import Fault, Refusal
+from profagentd.follow import session as requests
+from profagentd.follow.discovery import PAGE_ENTRIES
+from profagentd.follow.session import FollowSession
+from profagentd.follow.table import Quotas
+from profagentd.sources.job import kind_of
+from profagentd.sources.walk import Sighting
 from tests.daemon.wire_client import message, open_message
 
 
@@ -24,7 +24,7 @@ async def messages(*each: wire.ClientMessage) -> AsyncIterator[wire.ClientMessag
 
 def fault(said: wire.ClientMessage) -> Fault:
     with pytest.raises(Refusal) as refusal:
-        requests.apply(said, Stream(Budgets()))
+        requests.apply(said, FollowSession(Quotas()))
     return refusal.value.fault
 
 
@@ -49,12 +49,12 @@ async def test_a_missing_version_is_another_major() -> None:
     "said", [wire.ClientMessage(), message(heartbeat=wire.Heartbeat()), message(select=wire.Select())]
 )
 def test_what_asks_for_nothing_does_nothing(said: wire.ClientMessage) -> None:
-    requests.apply(said, Stream(Budgets()))
+    requests.apply(said, FollowSession(Quotas()))
 
 
 def test_a_message_of_a_later_minor_version_is_passed_over() -> None:
     unknown = wire.ClientMessage.FromString(bytes([0x7A, 0x02, 0x08, 0x01]))  # field 15, a message
-    requests.apply(unknown, Stream(Budgets()))
+    requests.apply(unknown, FollowSession(Quotas()))
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_a_page_is_full_at_a_thousand(full: wire.ClientMessage, over: wire.Clien
 
 @pytest.mark.parametrize(("generation", "offset"), [(2**64 - 1, 0), (1, 2**63)])
 def test_what_is_held_has_numbers_that_can_be_counted_on_from(generation: int, offset: int) -> None:
-    stream, path = Stream(Budgets()), b"data/aicore.0.m.3.0.1.1.0"
-    log = stream.window.add(1, Sighting(path, kind_of(path), 0, 0), 0.0)
+    stream, path = FollowSession(Quotas()), b"data/aicore.0.m.3.0.1.1.0"
+    log = stream.table.add(1, Sighting(path, kind_of(path), 0, 0), 0.0)
     held = wire.Holding(handle=log.handle, generation=generation, offset=offset, prefix_digest=bytes(16))
     with pytest.raises(Refusal, match="beyond 9223372036854775807"):
         requests.apply(message(holdings=wire.Holdings(logs=[held])), stream)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profagentd.opening import Fingerprint, Place
-from profagentd.retention import UNSEEN_REST_S, Deletion, JobFacts, Part, Policy, Retain, Stored, is_over, plan
-from profagentd.state import JobState
+from profagentd.retention.policy import UNSEEN_REST_S, Deletion, JobFacts, Part, Policy, Retain, Stored, is_over, plan
+from profagentd.sources.job import Fingerprint, Place
+from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

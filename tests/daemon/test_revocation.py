@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from profagentd.access import Revocations
 from profagentd.errors import DaemonError
-from profagentd.revocation import Revocations
 
 ONE, OTHER = "1" * 64, "ab" * 32
 

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.budget import Budgets
-from profagentd.conversation import Conversation
-from profagentd.roles import Caller, Role, caller_of
+from profagentd.access import Caller, Role, caller_of
+from profagentd.follow.client import ClientStream
+from profagentd.follow.table import Quotas
 from tests.daemon.clocks import FakeClock
 
 DER = b"any bytes"
@@ -35,7 +35,7 @@ class Site:
     """What a conversation takes of the daemon to begin."""
 
     clock = FakeClock()
-    budgets = Budgets()
+    quotas = Quotas()
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,5 @@ async def test_a_conversation_knows_whether_it_is_an_operators(role: Role) -> No
     async def write(_message: wire.ServerMessage) -> None:
         return
 
-    conversation = Conversation(Site(), nothing(), write, Caller("ci", "", role))  # type: ignore[arg-type]
+    conversation = ClientStream(Site(), nothing(), write, Caller("ci", "", role))  # type: ignore[arg-type]
     assert conversation.is_operator is (role is Role.OPERATOR)

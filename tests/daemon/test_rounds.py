@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from profagentd import watch as module
-from profagentd.changes import Touch
-from profagentd.opening import Place
-from profagentd.scan import JobScan, Scanned
-from profagentd.watch import MIN_PAUSE_S, RESTING_S, SHARE, ScanRounds
+from profagentd.follow import watcher as module
+from profagentd.follow.log import FileEvent
+from profagentd.follow.scan import JobScan, Scanned
+from profagentd.follow.watcher import MIN_PAUSE_S, RESTING_S, SHARE, ScanRounds
+from profagentd.sources.job import Place
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import make_job
 from tests.daemon.waiting import run_until
@@ -23,12 +23,12 @@ class Told:
     """A board that remembers what it was told."""
 
     def __init__(self) -> None:
-        self.changes: list[dict[bytes, Touch]] = []
+        self.changes: list[dict[bytes, FileEvent]] = []
         self.doubts: list[bytes] = []
         self.removals: list[bytes] = []
         self.looks: list[tuple[bytes, float]] = []
 
-    def changed(self, place: Place, touches: Mapping[bytes, Touch]) -> None:
+    def changed(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
         self.changes.append(dict(touches))
 
     def unsure(self, place: Place) -> None:
@@ -69,7 +69,7 @@ async def test_what_changes_is_told(bench: Bench) -> None:
     job, place = await bench.add()
     (job / "data" / "a").write_bytes(b"x")
     await bench.until(lambda: bool(bench.told.changes))
-    assert bench.told.changes == [{b"data/a": Touch.WRITTEN}]
+    assert bench.told.changes == [{b"data/a": FileEvent.WRITTEN}]
     assert bench.told.removals[0] == place.path
     assert bench.told.looks[0] == (place.path, 100.0)
 
@@ -107,7 +107,7 @@ async def test_rounds_are_never_too_close(bench: Bench, monkeypatch: pytest.Monk
     assert bench.clock.slept[0] == MIN_PAUSE_S
 
 
-async def test_jobs_at_rest_take_turns(bench: Bench) -> None:
+async def test_jobs_at_rest_read_batch(bench: Bench) -> None:
     places = [(await bench.add(number))[1] for number in range(3)]
     bench.clock.advance(RESTING_S + 1.0)
     _, busy = await bench.add(9)

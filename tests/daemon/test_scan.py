@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from profagentd import scan as module
-from profagentd.opening import Place
-from profagentd.scan import SLACK_NS, DirectoryScan, JobScan
+from profagentd.follow import scan as module
+from profagentd.follow.scan import SLACK_NS, DirectoryScan, JobScan
+from profagentd.sources.job import Place
 from tests.daemon.daemon_process import make_job
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.mistakes import Mistake
-from profagentd.settings import Settings, given, read_settings
+from profagentd.config import Settings, given, read_settings
+from profagentd.errors import Mistake
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.simulate.counters import MAP_FILE, load_counters, pack_words
+from profagentd.simulate.encode import MAP_FILE, load_counters, pack_words
 
 AGENT_COPY = Path(__file__).parents[2] / "agent" / "profagent" / "formats" / "maps" / "simulated.toml"
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from profagentd.simulate.counters import load_counters
 from profagentd.simulate.draw import Drawing, kept
+from profagentd.simulate.encode import load_counters
 from profagentd.simulate.model_file import load_network
 from tests.daemon.simulated_job import BATCHED, THREE_SEGMENTS, aicore, aicpu, write_network
 

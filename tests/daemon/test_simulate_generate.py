@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profagentd.simulate import SimulationOptions, write_job
-from profagentd.simulate.generate import START_US
+from profagentd.simulate.run import START_US
 from tests.daemon.simulated_job import THREE_SEGMENTS, aicore, aicpu, api, contents, done, write_network
 
 

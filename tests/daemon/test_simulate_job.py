@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from profagentd.simulate import SimulationOptions, write_job
-from profagentd.simulate.job import JobWriter, job_name
+from profagentd.simulate.npu import JobWriter, job_name
 from tests.daemon.simulated_job import FileEvents
 from tests.fakes.small_disk import small_disk
 

@@ -7,13 +7,11 @@ from random import Random
 
 import pytest
 
-from profagentd.simulate.counters import load_counters
 from profagentd.simulate.draw import Drawing, InferenceDraw, SegmentDraw
-from profagentd.simulate.facts import Facts
-from profagentd.simulate.job import JobWriter
+from profagentd.simulate.encode import load_counters
 from profagentd.simulate.model_file import load_network
-from profagentd.simulate.npu import LoadedModel, call_us
-from profagentd.simulate.sampling import Sampling
+from profagentd.simulate.network import Facts
+from profagentd.simulate.npu import JobWriter, LoadedModel, Sampling, call_us
 from tests.daemon.simulated_job import BATCHED, THREE_SEGMENTS, FileEvents, aicore, aicpu, api, done, write_network
 
 

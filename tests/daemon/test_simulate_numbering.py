@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagentd.simulate.draw import numbered_order
-from profagentd.simulate.facts import Facts
+from profagentd.simulate.network import Facts
 
 IS_BATCH = [False, False, True, False, False]
 

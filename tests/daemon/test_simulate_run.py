@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.clock import Clock, SystemClock
 from profagentd.errors import DaemonError
+from profagentd.loop import Clock, SystemClock
 from profagentd.simulate import SimulationOptions, SimulationReport, simulate
 from tests.daemon.simulated_job import TurnedClock, aicore, api, contents, done, only_job
 

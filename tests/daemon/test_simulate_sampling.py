@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagentd.simulate.sampling import Sampling
+from profagentd.simulate.npu import Sampling
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.board import Board
-from profagentd.losses import KeptLoss, KeptLosses
-from profagentd.opening import Place
+from profagentd.follow.registry import JobRegistry
+from profagentd.retention.losses import KeptLoss, KeptLosses
+from profagentd.retention.space import MERGE_S, TELL_S, Space, SpaceWatch
 from profagentd.roots import Roots
-from profagentd.space import MERGE_S, TELL_S, Space, SpaceWatch
+from profagentd.sources.job import Place
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import make_job
 from tests.fakes.small_disk import small_disk
@@ -56,7 +56,7 @@ class Bench:
         self.root = os.fsencode(root)
         self.disk = root
         self.clock = FakeClock()
-        self.board = Board(self.clock, 60.0)
+        self.board = JobRegistry(self.clock, 60.0)
         self.kept = KeptLosses(None)
         self.watch = SpaceWatch(Roots([self.root, b"/missing"]), self.clock, self.board, self.kept)
 

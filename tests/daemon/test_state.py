@@ -4,42 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from profagentd.state import FINISHED_AFTER_S, NPU_LOOK_S, Activity, JobState
+from profagentd.sources.state import FINISHED_AFTER_S, NPU_LOOK_S, JobState, JobStateTracker
 
 QUIET_S = 60.0
 
 
 @pytest.fixture
-def activity() -> Activity:
+def activity() -> JobStateTracker:
     """A JOB that changed at 100."""
-    return Activity(100.0, QUIET_S)
+    return JobStateTracker(100.0, QUIET_S)
 
 
-def state(activity: Activity) -> JobState:
+def state(activity: JobStateTracker) -> JobState:
     """Its state now; a property read twice looks the same to a type checker."""
     return activity.state
 
 
-def test_a_job_that_has_just_changed_is_open(activity: Activity) -> None:
+def test_a_job_that_has_just_changed_is_open(activity: JobStateTracker) -> None:
     assert state(activity) is JobState.OPEN
     assert not activity.wants_survey
 
 
-def test_a_job_at_rest_wants_a_survey(activity: Activity) -> None:
+def test_a_job_at_rest_wants_a_survey(activity: JobStateTracker) -> None:
     activity.see(100.0 + FINISHED_AFTER_S - 0.01)
     assert not activity.wants_survey
     activity.see(100.0 + FINISHED_AFTER_S)
     assert activity.wants_survey
 
 
-def test_it_is_finished_when_all_is_complete(activity: Activity) -> None:
+def test_it_is_finished_when_all_is_complete(activity: JobStateTracker) -> None:
     activity.see(102.0)
     activity.survey(complete=True, begun=102.0)
     assert state(activity) is JobState.FINISHED
     assert activity.is_settled
 
 
-def test_it_stays_open_when_not_all_is_complete_and_is_surveyed_once(activity: Activity) -> None:
+def test_it_stays_open_when_not_all_is_complete_and_is_surveyed_once(activity: JobStateTracker) -> None:
     activity.see(102.0)
     activity.survey(complete=False, begun=102.0)
     activity.see(150.0)
@@ -48,7 +48,7 @@ def test_it_stays_open_when_not_all_is_complete_and_is_surveyed_once(activity: A
     assert not activity.is_settled
 
 
-def test_a_survey_that_began_before_a_change_says_nothing(activity: Activity) -> None:
+def test_a_survey_that_began_before_a_change_says_nothing(activity: JobStateTracker) -> None:
     activity.see(102.0)
     activity.change(102.5)
     activity.survey(complete=True, begun=102.0)
@@ -57,7 +57,7 @@ def test_a_survey_that_began_before_a_change_says_nothing(activity: Activity) ->
     assert activity.wants_survey
 
 
-def test_it_is_quiet_after_its_time(activity: Activity) -> None:
+def test_it_is_quiet_after_its_time(activity: JobStateTracker) -> None:
     activity.see(100.0 + QUIET_S)
     assert state(activity) is JobState.QUIET
     assert not activity.is_settled  # a survey may still find it finished
@@ -65,19 +65,19 @@ def test_it_is_quiet_after_its_time(activity: Activity) -> None:
     assert activity.is_settled
 
 
-def test_a_quiet_job_that_is_complete_is_finished(activity: Activity) -> None:
+def test_a_quiet_job_that_is_complete_is_finished(activity: JobStateTracker) -> None:
     activity.see(100.0 + QUIET_S)
     activity.survey(complete=True, begun=160.0)
     assert state(activity) is JobState.FINISHED
 
 
-def test_rest_that_nobody_saw_does_not_count(activity: Activity) -> None:
+def test_rest_that_nobody_saw_does_not_count(activity: JobStateTracker) -> None:
     activity.survey(complete=True, begun=100.0)
     assert state(activity) is JobState.OPEN
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_a_change_makes_it_open_again(activity: Activity, complete: bool) -> None:
+def test_a_change_makes_it_open_again(activity: JobStateTracker, complete: bool) -> None:
     activity.see(200.0)
     activity.survey(complete=complete, begun=200.0)
     assert state(activity) is not JobState.OPEN
@@ -87,13 +87,13 @@ def test_a_change_makes_it_open_again(activity: Activity, complete: bool) -> Non
     assert activity.wants_survey
 
 
-def test_an_old_change_told_late_changes_nothing_back(activity: Activity) -> None:
+def test_an_old_change_told_late_changes_nothing_back(activity: JobStateTracker) -> None:
     activity.change(90.0)
     activity.see(102.0)
     assert activity.wants_survey
 
 
-def test_a_program_with_the_npu_open_keeps_it_from_being_quiet(activity: Activity) -> None:
+def test_a_program_with_the_npu_open_keeps_it_from_being_quiet(activity: JobStateTracker) -> None:
     activity.see(100.0 + QUIET_S)
     assert activity.wants_npu(160.0)
     activity.npu(is_open=True, at=160.0)
@@ -104,7 +104,7 @@ def test_a_program_with_the_npu_open_keeps_it_from_being_quiet(activity: Activit
     assert state(activity) is JobState.QUIET
 
 
-def test_a_program_with_the_npu_open_does_not_keep_it_from_being_finished(activity: Activity) -> None:
+def test_a_program_with_the_npu_open_does_not_keep_it_from_being_finished(activity: JobStateTracker) -> None:
     activity.see(100.0 + QUIET_S)
     activity.npu(is_open=True, at=160.0)
     activity.survey(complete=True, begun=160.0)
@@ -112,12 +112,12 @@ def test_a_program_with_the_npu_open_does_not_keep_it_from_being_finished(activi
     assert not activity.wants_npu(999.0)
 
 
-def test_who_has_the_npu_open_is_not_asked_while_it_does_not_matter(activity: Activity) -> None:
+def test_who_has_the_npu_open_is_not_asked_while_it_does_not_matter(activity: JobStateTracker) -> None:
     activity.see(130.0)
     assert not activity.wants_npu(130.0)
 
 
-def test_a_removed_job_stays_removed(activity: Activity) -> None:
+def test_a_removed_job_stays_removed(activity: JobStateTracker) -> None:
     activity.remove()
     activity.change(101.0)
     activity.see(500.0)
@@ -127,7 +127,7 @@ def test_a_removed_job_stays_removed(activity: Activity) -> None:
     assert not activity.wants_npu(500.0)
 
 
-def test_names_that_go_finish_what_waited_for_them_and_open_nothing(activity: Activity) -> None:
+def test_names_that_go_finish_what_waited_for_them_and_open_nothing(activity: JobStateTracker) -> None:
     activity.see(102.0)
     activity.survey(complete=False, begun=102.0)
     activity.lose()

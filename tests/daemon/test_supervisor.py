@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from profagentd.supervisor import until_first
+from profagentd.loop import until_first
 
 
 class Work:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.board import Survey
-from profagentd.opening import Place
+from profagentd.follow.registry import Survey
+from profagentd.sources.job import Place
 from tests.daemon.daemon_process import AICORE_DONE, API_DONE, make_job
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"

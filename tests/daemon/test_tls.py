@@ -15,7 +15,7 @@ import pytest
 from profagent_wire.health.v1 import health_pb2
 from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.tls import doubt_of, faults_of
+from profagentd.checking import doubt_of, faults_of
 from profagentd.tls_files import TlsFiles
 from tests.daemon.certificates import FUTURE, OPERATOR, PAST, Authority, Pair
 from tests.daemon.daemon_process import Daemon, command, environment, running

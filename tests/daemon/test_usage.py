@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profagentd import usage as module
-from profagentd.usage import usage
+from profagentd.follow import client as module
+from profagentd.follow.client import usage
 
 if TYPE_CHECKING:
     from pathlib import Path

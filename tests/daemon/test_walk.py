@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.logs import LogKind, group_of
-from profagentd.opening import OpenJob, Place, directory_id
-from profagentd.walk import Page, Walk, look
+from profagentd.sources.job import LogKind, OpenJob, Place, directory_id, group_of
+from profagentd.sources.walk import Page, Walk, look
 from tests.daemon.daemon_process import make_job
 from tests.daemon.privileges import public_directory, without_privileges
 from tests.daemon.test_opening import open_descriptors

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagentd import watch as module
-from profagentd.clock import SystemClock
-from profagentd.inotify import Inotify
-from profagentd.opening import Place, directory_id
+from profagentd.follow import watcher as module
+from profagentd.follow.inotify import Inotify
+from profagentd.follow.watcher import Watch
+from profagentd.loop import SystemClock
 from profagentd.roots import Roots
-from profagentd.watch import Watch
+from profagentd.sources.job import Place, directory_id
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
-    from profagentd.changes import Touch
-    from profagentd.opening import DirectoryId
-    from profagentd.profiling import Profiling
+    from profagentd.follow.log import FileEvent
+    from profagentd.sources.acl_json import Profiling
+    from profagentd.sources.job import DirectoryId
 
 
 class Told:
@@ -36,7 +36,7 @@ class Told:
 
     def __init__(self) -> None:
         self.jobs: dict[Place, bool] = {}  # whether it is scanned
-        self.touches: dict[bytes, Touch] = {}
+        self.touches: dict[bytes, FileEvent] = {}
         self.on_missed: Callable[[Place], None] | None = None
         self.doubts: list[Place] = []
         self.directories: dict[Place, DirectoryId] = {}
@@ -66,7 +66,7 @@ class Told:
         del self.jobs[place]
         self.gone_jobs.append(place)
 
-    def changed(self, place: Place, touches: Mapping[bytes, Touch]) -> None:
+    def changed(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
         self.touches.update(touches)
 
     def unsure(self, place: Place) -> None:

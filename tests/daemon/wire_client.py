@@ -202,7 +202,7 @@ class Client:
             kind = event.WhichOneof("event")
             assert kind is not None
             said = getattr(event, kind)
-            if said.handle in self._passed_over and not (kind == "started" and said.is_answer) and kind != "removed":
+            if said.handle in self._passed_over and kind != "removed":
                 continue
             self._passed_over.discard(said.handle)
             acknowledgement = getattr(self, f"_on_{kind}")(said)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from profagentd.clock import SystemClock
+from profagentd.loop import SystemClock
 from profagentd.main import main
 
 

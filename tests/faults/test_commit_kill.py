@@ -137,7 +137,7 @@ def test_what_goes_from_the_board_after_a_kill_is_the_same_in_mirror_and_rows(
         mirrored = files_of(workspace / "mirror" / board / JOB)
         assert SMALL_JOB.keys() - gone <= mirrored.keys()
         for path in files.keys() - mirrored.keys():
-            assert ("loss", "removed") in told_of(workspace, board, path)
+            assert ("loss", "removed-unread") in told_of(workspace, board, path)
             assert (workspace / "superseded" / board / JOB / f"{path}.uncommitted").read_bytes() == files[path]
         for table, of_board in without_states(imported(tmp_path / board / JOB, mirrored)).items():
             rows[table] = sorted(rows.get(table, []) + of_board, key=repr)

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
-from profagentd import daemon
-from profagentd.describe import Identity, identify
+from profagentd import service as daemon
+from profagentd.examine import Identity, identify
 from profagentd.main import main
 
 

@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 
 from profagent.link import channel
-from profagentd import server
+from profagentd.follow import server
 from tests.integration.board import running
 from tests.integration.host import started
 

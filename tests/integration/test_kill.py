@@ -136,7 +136,7 @@ def test_a_job_that_is_removed_while_nobody_records_is_told_and_waited_for_no_lo
         shutil.rmtree(job.directory)
         ended = profagent("record", *arguments, "--until-finished", "--json")
     assert (ended.code, ended.document["session"]) == (4, 1)
-    assert ended.document["ledger"]["loss"] == {"removed-unseen": 1}
+    assert ended.document["ledger"]["loss"] == {"removed-open": 1}
 
 
 def test_a_begun_log_that_is_removed_while_nobody_records_is_a_loss(root: Path, tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_a_begun_log_that_is_removed_while_nobody_records_is_a_loss(root: Path, 
             job.write(path)
         ended = profagent("record", *arguments, "--until-finished", "--json")
     assert (ended.code, ended.document["session"]) == (4, 1)
-    assert ended.document["ledger"]["loss"] == {"removed": 1}
-    assert link_ledger(workspace / "profagent.db", source.name) == [(begun, "loss", "removed")]
+    assert ended.document["ledger"]["loss"] == {"removed-unread": 1}
+    assert link_ledger(workspace / "profagent.db", source.name) == [(begun, "loss", "removed-unread")]
 
 
 def test_a_daemon_that_is_killed_and_comes_back_is_followed_on(root: Path, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 
 INFERENCES = 3
 GROWING = (b"aicore", b"aicpu", b"acl_api")
-MADE_ANEW = ("note", "made-anew")
 
 
 class Program:
@@ -102,13 +101,17 @@ def _options(root: Path, tmp_path: Path, state: str = "state") -> tuple[str | Pa
 
 
 def _check(program: Program, desk: Desk, tmp_path: Path) -> None:
-    """Mirror and rows are as if nothing had been deleted, and the ledger tells where a file was made anew."""
+    """The first load's files stand beside the second's, none of them is lost, and the ledger tells of it."""
     job = program.whole
-    assert desk.mirror(job.name) == content(job)
-    assert rows_of(desk.database, job.name) == imported_rows(job, tmp_path / "imported")
-    assert sorted(link_ledger(desk.database, job.name)) == sorted((path, *MADE_ANEW) for path in program.logs)
-    stretches = query(desk.database, "SELECT stretch, count(*) FROM inferences GROUP BY 1 ORDER BY 1")
-    assert stretches == [(0, INFERENCES), (1, INFERENCES)]
+    told = link_ledger(desk.database, job.name)
+    assert {(path, grade) for path, grade, _ in told} == {(path, "note") for path in program.logs}
+    mirror = desk.mirror(job.name)
+    for path in program.logs:
+        (first,) = desk.workspace.glob(f"superseded/*/{job.name}/{path}.1")
+        assert first.read_bytes() + mirror[os.fsencode(path)] == (job / path).read_bytes()
+    (folder,) = desk.workspace.glob(f"mirror/*/{job.name}")
+    assert imported_rows(folder, tmp_path / "of the mirror") == rows_of(desk.database, job.name)
+    assert query(desk.database, "SELECT stretch, count(*) FROM inferences GROUP BY 1") == [(0, INFERENCES)]
 
 
 @pytest.mark.parametrize("watching", [(), pytest.param(("--scan",), marks=pytest.mark.long)], ids=["inotify", "scan"])
@@ -124,8 +127,6 @@ def test_a_second_load_is_kept_beside_the_first_that_was_deleted(
     assert ended.code == 0, ended.err
     assert ended.document["ledger"]["loss"] == {}
     _check(program, desk, tmp_path)
-    (mirror,) = desk.workspace.glob("mirror/*/JOB*")
-    assert imported_rows(mirror, tmp_path / "of the mirror") == rows_of(desk.database, mirror.name)
 
 
 @pytest.mark.parametrize(
@@ -172,70 +173,3 @@ def test_a_root_that_is_away_between_the_loads_takes_nothing_with_it(
         ended = host.interrupt()
     assert ended.code == 0, ended.err
     _check(program, desk, tmp_path)
-
-
-@pytest.mark.parametrize("who", ["another daemon", "another consumer"])
-def test_where_the_deletion_is_not_known_the_first_load_is_set_aside(
-    who: str, program: Program, desk: Desk, root: Path, tmp_path: Path
-) -> None:
-    other = Desk(tmp_path / "other", "other") if who == "another consumer" else desk
-    with running(*_options(root, tmp_path)) as board, other.recording(board.address):
-        program.load(0)
-        complete = "SELECT count(*) FROM log WHERE complete > 0 AND kind IN ('aicore', 'aicpu')"
-        assert eventually(lambda: query(other.database, complete) == [(len(program.logs),)])
-        with desk.recording(board.address, "--backlog") if other is not desk else nullcontext():
-            assert program.were_deleted()
-    program.load(1)
-    with running(*_options(root, tmp_path, "state" if other is not desk else "another state")) as board:
-        ended = other.record(board.address)
-    assert ended.code == 0, ended.err
-    told = link_ledger(other.database, program.whole.name)
-    assert sorted(told) == sorted((path, "note", "different") for path in program.logs)
-    assert query(other.database, "SELECT max(stretch), count(*) FROM inferences") == [(0, INFERENCES)]
-    aside = [file.name for file in other.workspace.glob("superseded/*/*/data/*.1")]
-    assert sorted(aside) == sorted(f"{Path(path).name}.1" for path in program.logs)
-
-
-def test_a_copy_that_was_not_whole_when_its_log_was_deleted_is_a_loss(
-    program: Program, desk: Desk, root: Path, tmp_path: Path
-) -> None:
-    aicore = [path for path in program.logs if "aicore" in path]
-    with running(*_options(root, tmp_path)) as board, desk.recording(board.address):
-        program.load(0, but=256)
-        begun = "SELECT count(*) FROM log WHERE kind = 'aicore' AND offset > 0"
-        assert eventually(lambda: query(desk.database, begun) == [(INFERENCES,)])
-    program.load(0)
-    at_any_price = ("--retain", "min_free", "--min-free", "99%", "--delete-undelivered", "--retain-for", "desk")
-    with running("--root", root, "--state", tmp_path / "state", *at_any_price):
-        assert program.were_deleted()
-    program.load(1)
-    with running(*_options(root, tmp_path)) as board:
-        ended = desk.record(board.address)
-    assert ended.code == 4, ended.err
-    assert set(ended.document["ledger"]["loss"]) >= {"deleted-undelivered", "deleted-uncopied"}
-    told = link_ledger(desk.database, program.whole.name)
-    assert [row for row in told if row[0] in aicore] == [(path, "loss", "deleted-uncopied") for path in sorted(aicore)]
-
-
-@pytest.mark.parametrize("lose", [Path.unlink, lambda file: os.truncate(file, 300)], ids=["removed", "cut"])
-def test_a_copy_that_the_mirror_lost_after_its_log_was_deleted_is_a_loss(
-    lose: Callable[[Path], None], program: Program, desk: Desk, root: Path, tmp_path: Path
-) -> None:
-    aicore, aicpu = (next(path for path in sorted(program.logs) if kind in path) for kind in ("aicore", "aicpu"))
-    with running(*_options(root, tmp_path)) as board:
-        with desk.recording(board.address) as host:
-            program.load(0)
-            assert program.were_deleted()
-            host.interrupt()
-        (file,) = desk.workspace.glob(f"mirror/*/JOB*/{aicore}")
-        lose(file)
-        program.load(1)
-        ended = desk.record(board.address)
-    assert ended.code == 4, ended.err
-    assert ended.document["ledger"]["loss"] == {"deleted-uncopied": 2}
-    told = link_ledger(desk.database, program.whole.name)
-    assert {row for row in told if row[1] == "loss"} == {(path, "loss", "deleted-uncopied") for path in (aicore, aicpu)}
-    # Neither half of this inference stands for the first load: both are of the second.
-    stretches = "SELECT stretch, complete FROM inferences WHERE current_pic_count = 0"
-    assert query(desk.database, stretches) == [(0, 1)]
-    assert query(desk.database, "SELECT count(*) FROM inferences") == [(2 * INFERENCES - 1,)]

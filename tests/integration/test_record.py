@@ -235,7 +235,7 @@ def test_a_log_removed_before_it_was_sent_makes_a_capture_incomplete(root: Path,
     job = GrowingJob(SAMPLES["runtime-json"], root, 1)
     job.write("info.json.0")
     log = job.directory / "data" / "aicore.0.demo.3.0.1.1.0"
-    told = "SELECT count(*) FROM ledger WHERE reason = 'removed'"
+    told = "SELECT count(*) FROM ledger WHERE reason = 'removed-unread'"
     with running("--root", root) as board:
         arguments = ("--board", board.address, "--workspace", workspace, "--json")
         with started("record", *arguments) as host:
@@ -249,7 +249,7 @@ def test_a_log_removed_before_it_was_sent_makes_a_capture_incomplete(root: Path,
             assert eventually(lambda: query(workspace / "profagent.db", told) == [(1,)])
             ended = host.interrupt()
     assert ended.code == 4
-    assert ended.document["ledger"]["loss"]["removed"] > 0
+    assert ended.document["ledger"]["loss"]["removed-unread"] > 0
     assert ended.document["complete"] is False
 
 

@@ -26,8 +26,8 @@ from profagent.store.summaries import STOPPED_EARLY
 from profagent.store.workspace import Workspace
 from profagent.watch.watch import WatchOptions, WatchView
 from profagent.watch.watching import Watching
-from profagentd.changes import Touch
-from profagentd.state import JobState
+from profagentd.follow.log import FileEvent
+from profagentd.sources.state import JobState
 from tests.property.streamed_board import StreamedBoard
 from tests.property.written_jobs import Write
 
@@ -301,7 +301,7 @@ class Player:
         self.clock = Clock()
         self._left: deque[Write] = deque(job.writes)
         self._part = b""  # of the next write, which is not there yet
-        self._untold: dict[str, Touch] = {}
+        self._untold: dict[str, FileEvent] = {}
         self._made: set[str] = set()
         self._starts = {int(each) for write in job.writes if write.path.endswith(".done") for each in _starts(write)}
         self._waited_s = 0.0
@@ -342,7 +342,7 @@ class Player:
         if self._untold:
             self.board.change_state(JobState.OPEN)
         touches, self._untold = self._untold, {}
-        self.board.tell(dict.fromkeys(touches, Touch.WRITTEN) if self.is_scanned else touches)
+        self.board.tell(dict.fromkeys(touches, FileEvent.WRITTEN) if self.is_scanned else touches)
 
     def lose(self, _: int = 0) -> None:
         """Notices of the kernel are lost: the daemon looks at everything."""
@@ -507,9 +507,9 @@ class Player:
         with file.open("ab" if is_append else "wb") as opened:
             opened.write(data)
         self.board.date(path)
-        touch = Touch.WRITTEN if path in self._made else Touch.MADE | Touch.WRITTEN
+        touch = FileEvent.WRITTEN if path in self._made else FileEvent.MADE | FileEvent.WRITTEN
         self._made.add(path)
-        self._untold[path] = self._untold.get(path, Touch.HINT) | touch
+        self._untold[path] = self._untold.get(path, FileEvent.HINT) | touch
 
     def _is_loaded_again(self, path: str) -> bool:
         return (self.board.directory / f"{path}.done").exists()

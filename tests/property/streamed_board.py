@@ -8,31 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import conversation, messages
-from profagentd.announcing import PAGE_ENTRIES
-from profagentd.board import Job
-from profagentd.budget import Budgets
-from profagentd.changes import Touch
-from profagentd.cleaning import part_of
-from profagentd.clock import US_PER_S, Moment
-from profagentd.deleted import Deleted
-from profagentd.delivery import SETTLE_S, Deliveries
-from profagentd.following import CHUNK_BYTES
-from profagentd.kept_deliveries import KeptDeliveries
-from profagentd.message_size import SMALL_BYTES
-from profagentd.opening import Place
-from profagentd.removal import remove
-from profagentd.retention import Part
-from profagentd.state import Activity, JobState
-from profagentd.stream import Stream
-from profagentd.turns import take_turns
+from profagentd.follow import messages, session
+from profagentd.follow.discovery import PAGE_ENTRIES
+from profagentd.follow.log import FileEvent
+from profagentd.follow.reading import CHUNK_BYTES, SMALL_BYTES, read_batch
+from profagentd.follow.registry import Job
+from profagentd.follow.session import FollowSession
+from profagentd.follow.table import Quotas
+from profagentd.loop import US_PER_S, Moment
+from profagentd.retention.acks import SETTLE_S, AckTracker, KeptAcks
+from profagentd.retention.policy import Part
+from profagentd.retention.reaper import part_of, remove
+from profagentd.sources.job import Place
+from profagentd.sources.state import JobState, JobStateTracker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from profagentd.opening import Fingerprint
-    from profagentd.selection import Names
-    from profagentd.walk import Page
+    from profagentd.follow.discovery import Names
+    from profagentd.sources.job import Fingerprint
+    from profagentd.sources.walk import Page
 
 JOB = "JOB" + "A" * 29
 CONSUMER = "test"
@@ -53,12 +48,11 @@ class StreamedBoard:
         (self.directory / "data").mkdir(parents=True)
         self._passed_s = 0.0
         self._job = self._new_job(root, is_scanned=is_scanned)
-        self._stream: Stream | None = None
+        self._stream: FollowSession | None = None
         self.skew = 0  # how many logs whose turn it is wait for others
         self.piece_bytes = CHUNK_BYTES  # of logs that have their turns together, at most
         self._looking: tuple[Names, Page] | None = None  # a look that is under way, and what it will tell
-        self._deliveries = Deliveries((CONSUMER,), KeptDeliveries(None))
-        self._deleted = Deleted(None)
+        self._deliveries = AckTracker((CONSUMER,), KeptAcks(None))
 
     @property
     def is_followed(self) -> bool:
@@ -67,9 +61,8 @@ class StreamedBoard:
 
     def open(self) -> list[wire.ServerMessage]:
         """A client has come, to this daemon or to a new one: it keeps nothing; its first messages."""
-        self._stream, self._looking = Stream(Budgets()), None
+        self._stream, self._looking = FollowSession(Quotas()), None
         self._stream.deliver_to(self._deliver)
-        self._stream.announcer.was_deleted = self._deleted.has
         if self._is_known and self._job.state is not JobState.REMOVED:
             self._stream.job_changed_state(self._job)
         version = messages.protocol()
@@ -85,13 +78,13 @@ class StreamedBoard:
         """What the client says. Raises Refusal."""
         assert self._stream is not None, "only who follows can speak"
         if message.WhichOneof("message") != "open":
-            conversation.apply(message, self._stream)
+            session.apply(message, self._stream)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass on the board."""
         self._passed_s += seconds
 
-    def touch(self, path: str, touch: Touch) -> None:
+    def touch(self, path: str, touch: FileEvent) -> None:
         """What the kernel tells of a name, and notes of its file."""
         self.date(path)
         self.tell({path: touch})
@@ -108,7 +101,7 @@ class StreamedBoard:
             self._is_known = True
             self.change_state(self._job.state)
 
-    def tell(self, touches: Mapping[str, Touch]) -> None:
+    def tell(self, touches: Mapping[str, FileEvent]) -> None:
         """What is told of names at one time, however late."""
         changed = {path.encode(): touch for path, touch in touches.items()}
         self._deliveries.names_changed(self._job, changed)
@@ -129,11 +122,10 @@ class StreamedBoard:
         """What retention deletes when some time has passed: the paths of what went."""
         place, gone = self._job.place, []
         for files in self._deliveries.due(place, self._now.monotonic + SETTLE_S, LOGS_AT_A_TIME):
-            self._deleted.note(place, [path for path, _ in files])
             gone += remove(place, [files]).paths if part_of(files[0][0]) is Part.WORK else []
         self._deliveries.forget(place, gone)
         for path in gone:
-            self.touch(path.decode(), Touch.DELETED)
+            self.touch(path.decode(), FileEvent.DELETED)
         return [path.decode() for path in gone]
 
     def remove(self) -> None:
@@ -141,7 +133,7 @@ class StreamedBoard:
         names = [str(file.relative_to(self.directory)) for file in self.directory.rglob("*") if file.is_file()]
         shutil.rmtree(self.directory)
         for name in names:
-            self.touch(name, Touch.DELETED)
+            self.touch(name, FileEvent.DELETED)
         self.change_state(JobState.REMOVED)
 
     def change_state(self, state: JobState) -> None:
@@ -156,8 +148,8 @@ class StreamedBoard:
         assert stream is not None, "nobody follows"
         self.pass_time(TICK_S)
         said = [*self._statuses(stream), *self._announced(stream), *self._sent(stream)]
-        if stream.window.has_released:
-            released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
+        if stream.table.has_released:
+            released = wire.Released(handles=stream.table.take_released(PAGE_ENTRIES))
             said.append(wire.ServerMessage(released=released))
         if said or self._looking:
             return said or self.turn()
@@ -166,36 +158,36 @@ class StreamedBoard:
             for view in stream.take_caught_up()
         ]
 
-    def _statuses(self, stream: Stream) -> list[wire.ServerMessage]:
+    def _statuses(self, stream: FollowSession) -> list[wire.ServerMessage]:
         return [
             wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle))
             for view in stream.take_statuses()
         ]
 
-    def _announced(self, stream: Stream) -> list[wire.ServerMessage]:
+    def _announced(self, stream: FollowSession) -> list[wire.ServerMessage]:
         names, page = self._looking or (None, None)
-        found, losses = stream.announcer.looked(names, page, self._now) if names and page else ([], [])
-        made = stream.announcer.take_made(self._now.monotonic)
+        found, losses = stream.discovery.looked(names, page, self._now) if names and page else ([], [])
+        made = stream.discovery.take_made(self._now.monotonic)
         # Whatever happens until the next turn happens while this look is under way.
-        names = stream.announcer.next_names(self._now.monotonic)
+        names = stream.discovery.next_names(self._now.monotonic)
         self._looking = (names, names.look()) if names else None
         logs = [*found, *made]
         said = [messages.announced(logs)] if logs else []
-        if any(stream.window.is_leaving(log) for log in logs):
-            released = wire.Released(handles=stream.window.take_released(PAGE_ENTRIES))
+        if any(stream.table.is_leaving(log) for log in logs):
+            released = wire.Released(handles=stream.table.take_released(PAGE_ENTRIES))
             said.insert(0, wire.ServerMessage(released=released))
         return said + list(messages.batches(losses, SMALL_BYTES))
 
-    def _sent(self, stream: Stream) -> list[wire.ServerMessage]:
+    def _sent(self, stream: FollowSession) -> list[wire.ServerMessage]:
         # About the order of the bytes of different logs nothing is promised.
-        due = stream.take_turns(DUE_LOGS, self._now.monotonic)
+        due = stream.take_read_tasks(DUE_LOGS, self._now.monotonic)
         first = self.skew % len(due) if due else 0
         turns = [*due[first:], *due[:first]][:LOGS_AT_A_TIME]
-        stream.window.put_back(turn.log for turn in due if turn not in turns)
-        steps = take_turns(turns, self._now, self.piece_bytes)
-        stream.window.put_back(turn.log for turn in turns[len(steps) :])
+        stream.table.put_back(turn.log for turn in due if turn not in turns)
+        steps = read_batch(turns, self._now, self.piece_bytes)
+        stream.table.put_back(turn.log for turn in turns[len(steps) :])
         events = [
-            event for turn, step in zip(turns, steps, strict=False) for event in stream.window.stepped(turn.log, step)
+            event for turn, step in zip(turns, steps, strict=False) for event in stream.table.stepped(turn.log, step)
         ]
         return list(messages.batches(events, SMALL_BYTES))
 
@@ -209,4 +201,4 @@ class StreamedBoard:
     def _new_job(self, root: Path, *, is_scanned: bool) -> Job:
         now = self._now
         place = Place(bytes(root), JOB.encode())
-        return Job(place, now.wall_us, now.wall_us, Activity(now.monotonic, 60.0), is_scanned=is_scanned)
+        return Job(place, now.wall_us, now.wall_us, JobStateTracker(now.monotonic, 60.0), is_scanned=is_scanned)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.changes import Touch
-from profagentd.opening import OpenJob
+from profagentd.follow.log import FileEvent
+from profagentd.sources.job import OpenJob
 from tests.fakes.small_job import aicore_done
 from tests.property.streamed_board import StreamedBoard
 
@@ -74,7 +74,9 @@ class Case:
             self.untold = self.drawn.draw(st.permutations(self.untold))
         count = max(0, len(self.untold) - all_but)
         told, self.untold = self.untold[:count], self.untold[count:]
-        self.board.tell(dict.fromkeys(told, Touch.WRITTEN if self.is_scanned else Touch.MADE | Touch.WRITTEN))
+        self.board.tell(
+            dict.fromkeys(told, FileEvent.WRITTEN if self.is_scanned else FileEvent.MADE | FileEvent.WRITTEN)
+        )
 
     def tell_late(self) -> None:
         self.tell(self.drawn.draw(SOME))

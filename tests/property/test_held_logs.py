@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.changes import Touch
-from profagentd.log import DIGEST_BYTES
+from profagentd.follow.log import DIGEST_BYTES, FileEvent
 from tests.fakes.small_job import aicore_done
 from tests.property.streamed_board import StreamedBoard
 
@@ -100,7 +99,7 @@ class Client:
 
     def _happened(self, event: wire.Event) -> None:
         said = getattr(event, event.WhichOneof("event") or "")
-        if isinstance(said, wire.Loss) or (said.handle in self._passes and not getattr(said, "is_answer", False)):
+        if isinstance(said, wire.Loss) or said.handle in self._passes:
             if isinstance(said, wire.Removed):
                 del self._paths[said.handle]
             return
@@ -127,7 +126,6 @@ class Client:
         self.board.receive(wire.ClientMessage(acknowledge=wire.Acknowledge(logs=[told])))
 
     def _begun(self, said: wire.Started, path: str, copy: Copy) -> None:
-        self._passes.discard(said.handle)
         is_first = said.handle not in self._started
         self._started.add(said.handle)
         copy.is_removed = False
@@ -153,21 +151,21 @@ class Files:
         """Rewrite it where it stands, or make it."""
         is_new = not (self._board.directory / path).exists()
         (self._board.directory / path).write_bytes(content)
-        self._board.touch(path, Touch.MADE | Touch.WRITTEN if is_new else Touch.WRITTEN)
+        self._board.touch(path, FileEvent.MADE | FileEvent.WRITTEN if is_new else FileEvent.WRITTEN)
 
     def append(self, path: str, content: bytes) -> None:
         with (self._board.directory / path).open("ab") as file:
             if file.tell() == 0 and not content:
                 return
             file.write(content)
-        self._board.touch(path, Touch.WRITTEN)
+        self._board.touch(path, FileEvent.WRITTEN)
 
     def truncate(self, path: str, content: bytes) -> None:
         """Cut it to the size of `content`; what is left is what was there."""
         file = self._board.directory / path
         if file.exists():
             file.write_bytes(file.read_bytes()[: len(content)])
-            self._board.touch(path, Touch.WRITTEN)
+            self._board.touch(path, FileEvent.WRITTEN)
 
     def replace(self, path: str, content: bytes) -> None:
         """Another file under the name."""
@@ -178,7 +176,7 @@ class Files:
         file = self._board.directory / path
         if file.exists():
             file.unlink()
-            self._board.touch(path, Touch.DELETED)
+            self._board.touch(path, FileEvent.DELETED)
 
     def finish(self, path: str, content: bytes) -> None:
         data = self._board.directory / DATA

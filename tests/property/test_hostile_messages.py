@@ -14,10 +14,10 @@ from profagent.link.messages import Holding
 from profagent.link.session import LARGEST_LOGS, Announcement, Session
 from profagent.link.translate import from_wire
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import conversation as requests
-from profagentd.budget import Budgets
-from profagentd.refusal import Refusal
-from profagentd.stream import Stream
+from profagentd.errors import Refusal
+from profagentd.follow import session as requests
+from profagentd.follow.session import FollowSession
+from profagentd.follow.table import Quotas
 from tests.fakes.malicious_board import GOOD, announced, batch, chunk, completed, job, listed, started, welcome
 
 u32 = st.sampled_from([0, 1, 2, 3, 77, 2**32 - 1])
@@ -82,10 +82,10 @@ said = st.one_of(
 @settings(max_examples=80)
 @given(st.lists(said | said.flatmap(damaged) | st.binary(max_size=60), max_size=12))
 def test_any_messages_of_a_client(received: list[bytes]) -> None:
-    budgets = Budgets()
-    stream, before = Stream(budgets), budgets.logs.common
+    quotas = Quotas()
+    stream, before = FollowSession(quotas), quotas.logs.common
     with suppress(DecodeError, Refusal):
         for each in received:
             requests.apply(wire.ClientMessage.FromString(each), stream)
     stream.close()
-    assert budgets.logs.common == before
+    assert quotas.logs.common == before

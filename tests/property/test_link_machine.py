@@ -29,8 +29,8 @@ from profagent.record.recording import Recording
 from profagent.record.recording_options import RecordingOptions
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
-from profagentd.changes import Touch
-from profagentd.state import JobState
+from profagentd.follow.log import FileEvent
+from profagentd.sources.state import JobState
 from tests.fakes.dumps import dump, files_of, imported, without_states
 from tests.fakes.small_job import aicore_done
 from tests.property.streamed_board import JOB, StreamedBoard
@@ -47,7 +47,7 @@ DATA = ("data/aicore.0.m.3.0.1.1.0", "data/aicore.0.m.4.0.1.1.1", "data/acl_api.
 SNAPSHOTS = ("info.json.0", "data/m.0.layer.info", "data/simulated.txt")
 ROWS = ("layers", "segments", "inferences", "op_records", "aicpu_records", "api_records")
 # How a ledger says that another file stands under a name.
-ANEW = ("different", "recreated", "made-anew", "deleted-uncopied")
+ANEW = ("different", "recreated")
 LONG_S = 1000.0
 SIZES = st.sampled_from([1, 100, 256, 257, 1000])
 # Messages that the host hears after a change; what has come of an odd number of them is handed on.
@@ -57,12 +57,6 @@ HEARD = st.sampled_from([0, 2, 5, 9, 19])
 def _sequences(file: bytes | bytearray) -> list[int]:
     """The first word of each whole record."""
     return [int.from_bytes(file[at : at + 4], "little") for at in range(0, len(file) - 255, 256)]
-
-
-def _shared(some: bytes, other: bytearray) -> int:
-    """How many bytes both begin with."""
-    differ = (at for at, (one, another) in enumerate(zip(some, other, strict=False)) if one != another)
-    return next(differ, min(len(some), len(other)))
 
 
 class Died(Exception):  # noqa: N818 - an event of the test
@@ -158,7 +152,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.files[path][-1] += more
         with (self.board.directory / path).open("ab") as file:
             file.write(more)
-        self.board.touch(path, Touch.MADE | Touch.WRITTEN if is_new else Touch.WRITTEN)
+        self.board.touch(path, FileEvent.MADE | FileEvent.WRITTEN if is_new else FileEvent.WRITTEN)
         self._hear_some(heard)
 
     @precondition(lambda self: not self.is_removed)
@@ -167,7 +161,7 @@ class LinkMachine(RuleBasedStateMachine):
         if path not in self.files or path in self.gone:
             return
         (self.board.directory / path).unlink()
-        self.board.touch(path, Touch.DELETED)
+        self.board.touch(path, FileEvent.DELETED)
         self.gone.add(path)
         self.grow(path, size, heard)
 
@@ -182,7 +176,7 @@ class LinkMachine(RuleBasedStateMachine):
         self._look()
         self.files[path].append(bytearray(self._bytes(size)))
         (self.board.directory / path).write_bytes(self.files[path][-1])
-        self.board.touch(path, Touch.WRITTEN)
+        self.board.touch(path, FileEvent.WRITTEN)
         self._look()
         self._hear_some(heard)
 
@@ -193,7 +187,7 @@ class LinkMachine(RuleBasedStateMachine):
             return
         (self.board.directory / path).unlink()
         self.gone.add(path)
-        self.board.touch(path, Touch.DELETED)
+        self.board.touch(path, FileEvent.DELETED)
         self._hear_some(heard)
 
     @precondition(lambda self: not self.is_removed)
@@ -242,7 +236,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.files.setdefault(path, []).append(bytearray(content))
         self.gone.discard(path)
         (self.board.directory / path).write_bytes(content)
-        self.board.touch(path, Touch.MADE | Touch.WRITTEN if is_new else Touch.WRITTEN)
+        self.board.touch(path, FileEvent.MADE | FileEvent.WRITTEN if is_new else FileEvent.WRITTEN)
         self._hear_some(heard)
 
     # What happens to both ends and between them
@@ -282,9 +276,9 @@ class LinkMachine(RuleBasedStateMachine):
         for path in self.files:
             mirrored = self._mirrored(path)
             if mirrored is not None:
-                base, numbers = self._last_of(path, mirrored)
+                numbers = [number for number, file in enumerate(self.files[path]) if file.startswith(mirrored)]
                 assert numbers, f"{path}: {mirrored[:20]!r}… of {len(mirrored)} bytes was never there"
-                size = min(committed.get(path, 0), len(mirrored)) - base
+                size = min(committed.get(path, 0), len(mirrored))
                 if size > 0 and path in DATA:
                     self.arrived[path, numbers[-1]] = size
 
@@ -301,7 +295,6 @@ class LinkMachine(RuleBasedStateMachine):
 
     def _check(self) -> None:
         self.the_mirror_holds_beginnings_of_the_boards_files()
-        bases = dict(self._query("SELECT CAST(path AS TEXT), base FROM log"))
         offsets = dict(self._query("SELECT CAST(path AS TEXT), offset FROM log"))
         told = set(self._query("SELECT CAST(path AS TEXT), reason FROM ledger_entry LEFT JOIN log USING (log)"))
         noted = {path for path, _ in told}
@@ -310,8 +303,8 @@ class LinkMachine(RuleBasedStateMachine):
         for path, files in self.files.items():
             mirrored = self._mirrored(path) or b""
             if path not in self.gone:
-                assert mirrored[bases[path] :] == bytes(files[-1]), path
-            elif (path in bases or path in unseen) and not mirrored.endswith(bytes(files[-1])):
+                assert mirrored == bytes(files[-1]), path
+            elif (path in offsets or path in unseen) and not mirrored.endswith(bytes(files[-1])):
                 assert noted & {path, None}, f"{path}: {len(files[-1])} bytes were removed, and nobody says so"
             if path in DATA[:2]:
                 # What a host that died had mirrored and not committed stays there when its log never comes again.
@@ -327,10 +320,9 @@ class LinkMachine(RuleBasedStateMachine):
             elif path in self.gone and size < len(file):
                 assert noted & {path, None}, f"{path}: {len(file) - size} bytes were removed, and nobody says so"
         for path, number in self.deleted:
-            file, follows = bytes(self.files[path][number]), self.files[path][number + 1 :]
-            if path in DATA and len(follows) < 2:
-                whole = file + (bytes(follows[0]) if follows and path not in self.gone else b"")
-                assert whole in (self._mirrored(path) or b""), f"{path}: what was delivered of file {number} is gone"
+            if path in DATA:
+                copies = (*self._set_aside(path), self._mirrored(path) or b"")
+                assert bytes(self.files[path][number]) in copies, f"{path}: what was delivered of file {number} is gone"
 
     def _check_rows(self) -> None:
         """The rows are those of an import of the mirror, which the check before compares with the board's files."""
@@ -350,16 +342,6 @@ class LinkMachine(RuleBasedStateMachine):
     def _mirrored(self, path: str) -> bytes | None:
         file = self.host.workspace.board_mirror("streamed") / JOB / path
         return file.read_bytes() if file.exists() else None
-
-    def _last_of(self, path: str, mirrored: bytes) -> tuple[int, list[int]]:
-        """Where the mirror's last file begins, after others that came whole and were deleted, and which it can be."""
-        files, base = self.files[path], 0
-        while not (numbers := [number for number, file in enumerate(files) if file.startswith(mirrored[base:])]):
-            whole = max(_shared(mirrored[base:], file) for file in files)
-            if not whole or all(deleted != path for deleted, _ in self.deleted):
-                break
-            base += whole
-        return base, numbers
 
     def _later(self, path: str, number: int) -> set[tuple[str, int]]:
         return {(path, later) for later in range(number + 1, len(self.files[path]))}

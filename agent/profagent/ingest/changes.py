@@ -22,17 +22,13 @@ if TYPE_CHECKING:
 
 
 class LogAdvanced(NamedTuple):
-    """The log's bytes up to `offset` are in this batch or were before; `digest` vouches for a complete log.
-
-    Its generation, of which the digest is, begins at byte `base`; before it stand those that the board has deleted.
-    """
+    """The log's bytes up to `offset` are in this batch or were before; `digest` vouches for a complete log."""
 
     path: str
     generation: int
     offset: int
     complete: bool = False
     digest: bytes | None = None
-    base: int = 0
 
 
 class LogAnnounced(NamedTuple):
@@ -54,18 +50,6 @@ class LogReset:
     """The log's rows are void: another generation begins."""
 
     path: str
-
-
-@dataclass(frozen=True, slots=True)
-class LostCopy:
-    """The mirror lost the log's first `size` bytes, which were committed, with `digest` where the board vouched for it.
-
-    `size` 0: what the board has of them has come again, or is known not to come.
-    """
-
-    path: str
-    size: int
-    digest: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,17 +181,6 @@ class LinkLedger:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack:
-    """What was said of the whole JOB on the way, for this reason, has turned out not to be so.
-
-    With `of_logs`: what was said of those of its logs of which all that was missing has come since.
-    """
-
-    reason: str
-    of_logs: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class KeptLoss:
     """A loss that the board's daemon keeps and tells on every stream, with its newest figures; None is not known.
 
@@ -228,7 +201,6 @@ Change = (
     | LogAnnounced
     | LogJudged
     | LogReset
-    | LostCopy
     | LogRemoved
     | FrequencyKnown
     | ProfilingKnown
@@ -241,7 +213,6 @@ Change = (
     | InferenceTimed
     | ContentLedger
     | LinkLedger
-    | TakenBack
     | KeptLoss
 )
 

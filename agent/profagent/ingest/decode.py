@@ -118,7 +118,8 @@ class JobDecoder:
             yield PassedOver(path)
         elif name is not None and name.is_data:
             yield from self._recall(name)
-            if offset:
+            if offset or generation > 1:
+                # The `.done` that is there may be of what was before.
                 yield from self._gone_on(path, name)
             self._logs.growing.add(path)
             log = yield from self._logs.at(path, name, offset)

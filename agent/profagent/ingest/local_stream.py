@@ -65,8 +65,6 @@ class LocalStream:
         try:
             with open(required(f"{self._directory}/{path}"), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                 for event in self._of_file(log, path, holding, file):
-                    if isinstance(event, Started) and event.reason == "same":
-                        log = log._replace(base=holding.base)
                     yield Happened(self._job, log, event)
         except OSError as error:
             loss = Loss(log.handle, 1, "unreadable", f"{path}: {error.strerror}", 0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import UnsupportedBoardError
 from profagent.formats.names import display_text, is_job_name
-from profagent.ingest.changes import Entry, KeptLoss, LinkLedger, TakenBack
+from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
 from profagent.ingest.mirror import checked_path
 
 if TYPE_CHECKING:
@@ -19,10 +19,8 @@ LONGEST_DETAIL = 1000
 # More than any board's disk holds; sums of what is lost stay numbers of the database.
 LARGEST_FIGURE = 2**48
 LARGEST_TIME_US = 2**62
-REMOVED = "removed"
-REMOVED_UNSEEN = "removed-unseen"
-REMOVED_OPEN = "removed-open"
-MADE_ANEW = "made-anew"
+REMOVED_UNREAD = "removed-unread"  # before all of it was read
+REMOVED_OPEN = "removed-open"  # before its end was seen
 
 # Nothing that existed as bytes of a log is gone in these cases.
 _NOTES = frozenset({"not-a-file"})
@@ -46,31 +44,17 @@ def removal_entry(sent: int, size: int) -> list[Entry]:
     if size <= sent:
         return []
     detail = f"removed from the board after {sent} of {size} bytes were sent"
-    return [Entry("loss", REMOVED, detail, sent, size, size - sent)]
+    return [Entry("loss", REMOVED_UNREAD, detail, sent, size, size - sent)]
 
 
 def unfollowed_removal(copied: int) -> Entry:
-    """An entry for a log that was begun, and removed from the board while nobody followed it.
-
-    Whether more than what was copied was written is not known; that it stands there after all takes it back.
-    """
+    """An entry for a log that was begun, and removed from the board while nobody followed it."""
     detail = f"removed from the board while nobody followed it: what was written after {copied} bytes is not here"
-    return Entry("loss", REMOVED, detail, copied, copied)
+    return Entry("loss", REMOVED_UNREAD, detail, copied, copied)
 
 
-def another_file(reason: str, goes_after: int | None, *, after_deletion: bool) -> Entry:
-    """An entry for a file that is not the one that was copied before; it may go on after so many bytes of that one."""
-    if goes_after is not None:
-        detail = (
-            f"the board deleted the file once it was copied, and another was made: it follows after {goes_after} bytes"
-        )
-        return Entry("note", MADE_ANEW, detail, goes_after, goes_after)
-    if after_deletion:
-        detail = (
-            "the board deleted the file, and not all of its inference is copied: what came is set aside, the new file"
-            " is copied"
-        )
-        return Entry("loss", "deleted-uncopied", detail)
+def another_file(reason: str) -> Entry:
+    """An entry for a file that is not the one that was copied before."""
     # Of a log that is not complete no digest is committed: which of the two was changed cannot be told.
     what = "and its copy in the mirror differ" if reason == "different" else "is not the one that was copied before"
     return Entry("note", reason, f"the board's file {what}: copied anew, the earlier one is set aside")
@@ -82,24 +66,13 @@ def open_removal() -> Entry:
     return Entry("loss", REMOVED_OPEN, detail)
 
 
-def taken_back(*, caught_up: bool) -> list[Change]:
-    """What turns out not to be so when a JOB stands on the board; `caught_up`: all that it holds has come."""
-    of_logs = [TakenBack(REMOVED, of_logs=True)] if caught_up else []
-    return [TakenBack(REMOVED_UNSEEN), TakenBack(REMOVED_OPEN), *of_logs]
-
-
-def unseen_removal(*, is_ours: bool, is_whole: bool, incomplete_logs: int) -> Entry:
-    """An entry for a JOB that was removed from the board while nobody followed it.
-
-    `is_ours`: this session began it; `is_whole`: it had ended, and all that it held had come.
-    """
-    if is_ours and (incomplete_logs or not is_whole):
-        detail = (
-            f"the JOB was removed from the board while nobody followed it; {incomplete_logs} of its logs that were"
-            " begun are not complete: what was not copied before is gone"
-        )
-        return Entry("loss", REMOVED_UNSEEN, detail, count=max(incomplete_logs, 1))
-    return Entry("note", REMOVED_UNSEEN, "the JOB was removed from the board while nobody followed it")
+def unfollowed_job_removal(incomplete_logs: int) -> Entry:
+    """An entry for a JOB that was removed from the board before it had ended, and while nobody followed it."""
+    detail = (
+        f"the JOB was removed from the board while nobody followed it; {incomplete_logs} of its logs that were"
+        " begun are not complete: what was not copied before is gone"
+    )
+    return Entry("loss", REMOVED_OPEN, detail, count=max(incomplete_logs, 1))
 
 
 def refusal(job: str, error: UnsupportedBoardError) -> tuple[UnsupportedBoardError, Entry]:

@@ -186,23 +186,22 @@ class JobMirror:
             for name in files
         ]
 
-    def prefix_digest(self, path: str, offset: int, *, base: int = 0) -> bytes | None:
-        """Digest of the bytes from `base` up to `offset`; None when the mirror holds fewer.
+    def prefix_digest(self, path: str, offset: int) -> bytes | None:
+        """Digest of the bytes up to `offset`; None when the mirror holds fewer.
 
         They are read, but for those that were written whole since `settle`.
         """
         fresh = self._fresh.get(f"{self._mirrored}/{path}", b"")
-        if offset and len(fresh) == offset and not base:
+        if offset and len(fresh) == offset:
             return digest_of(fresh)
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-        left = offset - base
+        left = offset
         with self._trying(f"cannot read {path} in the mirror"):
             # By its name: another file may have been put in the place of one that is open here.
             handle = opened(self._file(path), os.O_RDONLY)
             if handle is None:
                 return None
             try:
-                os.lseek(handle, base, os.SEEK_SET)
                 while left and (block := os.read(handle, min(left, READ_BYTES))):
                     digest.update(block)
                     left -= len(block)
@@ -214,7 +213,6 @@ class JobMirror:
         """Undo what set a committed generation aside: those after it were begun, and never committed."""
         self._forget(path)
         with self._trying(f"cannot write {path} into the mirror"):
-            # Where a file went on after one that had been deleted, both were set aside as the later generation.
             kept = self._kept_from(path, generation)
             for file in kept[:1]:
                 file.replace(self._file(path))

@@ -17,7 +17,7 @@ from profagent.link.examination import examination_from_wire
 from profagent.link.handshake import proven_certificate
 from profagent.link.messages import Welcome
 from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, measure_from_wire, to_wire
-from profagent_wire.seal import DamagedError, is_sealed, sealed, unsealed
+from profagent_wire.checksum import DamagedError, decode_checked, encode_checked, has_checksum
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
 
@@ -88,7 +88,7 @@ class Stream:
         self._call = call
         self._ask = ask
         self._opening = b""
-        self._is_sealed = False  # the board's messages have check values
+        self._is_checked = False  # the board's messages have check values
         # gRPC fails a call that is given a message while another is still being sent.
         self._sending = asyncio.Lock()
 
@@ -101,7 +101,7 @@ class Stream:
 
     async def send(self, message: ClientMessage) -> None:
         """Send one message in its turn; waits while the board does not read. UnreachableError or ProtocolError."""
-        data = sealed(to_wire(message))
+        data = encode_checked(to_wire(message))
         self._opening = self._opening or data
         try:
             async with self._sending:
@@ -121,8 +121,8 @@ class Stream:
             if not isinstance(data, bytes):
                 raise UnreachableError.at(self._address, "the board ended the stream")
             try:
-                message = unsealed(pb.ServerMessage, data)
-                self._is_sealed = is_sealed(message, before=self._is_sealed)
+                message = decode_checked(pb.ServerMessage, data)
+                self._is_checked = has_checksum(message, before=self._is_checked)
             except DamagedError as error:
                 raise UnreachableError.at(self._address, str(error)) from error
             value = from_wire(message)

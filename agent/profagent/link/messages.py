@@ -107,17 +107,12 @@ class AnnouncedLog(NamedTuple):
 
 
 class Started(NamedTuple):
-    """Bytes of this generation follow from `offset`; `after_deletion`: the board deleted the file before it.
-
-    With `is_answer` they go by what the host said of an unasked log.
-    """
+    """Bytes of this generation follow from `offset`."""
 
     handle: int
     generation: int
     offset: int
     reason: str
-    after_deletion: bool = False
-    is_answer: bool = False
 
 
 class Chunk(NamedTuple):
@@ -244,18 +239,13 @@ class Select:
 
 
 class Holding(NamedTuple):
-    """What the host holds of an announced log.
-
-    `base` and `is_whole` are the host's own, as of FollowedLog.
-    """
+    """What the host holds of an announced log."""
 
     handle: int
     generation: int = 0
     offset: int = 0
     prefix_digest: bytes = b""
     skip: bool = False
-    base: int = 0
-    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

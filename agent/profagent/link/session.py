@@ -46,9 +46,7 @@ LONGEST_SHOWN_BYTES = 256
 class FollowedLog(NamedTuple):
     """A log of the stream, as it stands after the latest event: bytes before `offset` have arrived.
 
-    `held` is the generation and the offset that the host answered; None before it did. `is_whole`: the board has
-    vouched for all of the generation that has come. One that begins after the board deleted a whole one `goes_after`
-    that: in the host's file it stands from byte `base` on.
+    `held` is the generation and the offset that the host answered; None before it did.
     """
 
     handle: int
@@ -58,9 +56,6 @@ class FollowedLog(NamedTuple):
     generation: int = 0
     offset: int = 0
     held: tuple[int, int] | None = None
-    base: int = 0
-    is_whole: bool = False
-    goes_after: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +86,9 @@ class Session:
         self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each of them
         self._kept_losses: set[int] = set()  # their numbers
         self._unasked: set[int] = set()  # handles of those that come as if the host held nothing of them
-        # Those of them that are passed over, as that is not so; with the name of the JOB if it is to come again.
-        self._contested: dict[int, str] = {}
-        self._withheld: dict[str, JobStatus] = {}  # that all has come of a JOB of which some was passed over, by name
+        self._passed_over: dict[
+            int, str
+        ] = {}  # those of them of which that is not so, until they are released: JOBs of those that come again
 
     def receive(self, message: ServerMessage) -> list[SessionEvent]:
         """Check a message; returns what it says with handles resolved. Raises ProtocolError."""
@@ -107,12 +102,10 @@ class Session:
             case Announced():
                 return [Announcement(tuple(self._announced(log) for log in message.logs))]
             case Batch():
-                happened = [event for event in map(self._event, message.events) if event is not None]
-                return [*happened, *self._settled()]
+                return [event for event in map(self._event, message.events) if event is not None]
             case Released():
                 for handle in message.handles:
                     self._forget(handle)
-                return [message, *self._settled()]
         return [message]
 
     def hold(self, holding: Holding) -> bool:
@@ -123,10 +116,9 @@ class Session:
         is_unasked = holding.handle in self._unasked
         is_told = holding.skip or holding.generation > 0 or not is_unasked
         if is_unasked and is_told:
-            self._contested[holding.handle] = "" if holding.skip else log.job
+            self._passed_over[holding.handle] = "" if holding.skip else log.job
         if not holding.skip:
-            held = (holding.generation, holding.offset)
-            self._logs[holding.handle] = log._replace(held=held, base=holding.base, is_whole=holding.is_whole)
+            self._logs[holding.handle] = log._replace(held=(holding.generation, holding.offset))
         elif not is_unasked:
             self._forget(holding.handle)
         return is_told
@@ -142,7 +134,7 @@ class Session:
         self.board = board
 
     def _job(self, status: JobStatus) -> JobStatus:
-        """The status, which cannot say that all has come while some was passed over and is to come again."""
+        """The status, which cannot say that all has come while some was passed over."""
         if not is_job_name(status.name):
             self._refuse(f"it names a JOB {display_text(status.name[:40])!r}")
         known = self.jobs.get(status.handle)
@@ -150,21 +142,10 @@ class Session:
             self._refuse(f"JOB handle {status.handle} changed its name")
         if known is None and len(self.jobs) >= LARGEST_JOBS:
             self._refuse(f"it told of more than {LARGEST_JOBS:,} JOBs")
-        withheld = self._withheld.get(status.name)
-        if withheld and withheld.handle == status.handle:
-            del self._withheld[status.name]
-        if status.caught_up and status.name in self._contested.values():
-            self._withheld[status.name] = status
-            status = replace(status, caught_up=False)
+        if status.caught_up and status.name in self._passed_over.values():
+            status = replace(status, caught_up=False)  # the board says it anew once they are announced again
         self.jobs[status.handle] = status
         return status
-
-    def _settled(self) -> list[JobStatus]:
-        """What was withheld and is so after all: the logs that were passed over are gone."""
-        awaited = set(self._contested.values()) if self._withheld else set()
-        settled = [self._withheld.pop(name) for name in [*self._withheld] if name not in awaited]
-        self.jobs.update((status.handle, status) for status in settled)
-        return settled
 
     def _announced(self, log: AnnouncedLog) -> FollowedLog:
         job = self.jobs.get(log.job)
@@ -188,11 +169,11 @@ class Session:
         if log is not None:
             self._paths.remove((log.job, log.path))
             self._unasked.discard(handle)
-            self._contested.pop(handle, None)
+            self._passed_over.pop(handle, None)
 
     def _event(self, told: LogEvent) -> Happened | None:
         """What an event says; None when it is passed over."""
-        event = self._uncontested(told) if told.handle in self._contested else told
+        event = self._of_passed_over(told) if told.handle in self._passed_over else told
         if event is None:
             return None
         log = self._logs.get(event.handle)
@@ -212,25 +193,14 @@ class Session:
             self._logs[event.handle] = log
         return Happened(log.job, log, event)
 
-    def _uncontested(self, event: LogEvent) -> LogEvent | None:
-        """What an event of a contested log says; None until the board goes by what the host holds."""
+    def _of_passed_over(self, event: LogEvent) -> LogEvent | None:
+        """What an event says of a log that is passed over: what is held of it is an earlier file."""
         log = self._logs[event.handle]
-        match event:
-            case Started(is_answer=True) if log.held is not None:
-                del self._contested[event.handle]
-                # After what follows the board says anew that all has come.
-                self._withheld.pop(log.job, None)
-                return event
-            case Started(is_answer=True):
-                self._refuse(f"{_shown(log)} started though it is not wanted")
-            case Removed() if log.held is not None:
-                # Nothing was taken of it, and what is held is of an earlier file.
-                return replace(event, generation=log.held[0], sent=0)
-            case Removed():
-                self._forget(event.handle)
-            case Loss():
-                return event
-        return None
+        if isinstance(event, Removed) and log.held is not None:
+            return replace(event, generation=log.held[0], sent=0)
+        if isinstance(event, Removed):
+            self._forget(event.handle)
+        return event if isinstance(event, Loss) else None
 
     def _followed(self, log: FollowedLog, event: LogEvent) -> FollowedLog:
         match event:
@@ -240,8 +210,6 @@ class Session:
                 return self._grown(log, event)
             case Completed() if log.generation == 0 or (event.generation, event.size) != (log.generation, log.offset):
                 self._refuse(f"{_shown(log)} is complete with {event.size} bytes, {log.offset} came")
-            case Completed():
-                return log._replace(is_whole=True)
             case Removed() if max(event.sent, event.size) > LARGEST_SIZE:
                 self._refuse(f"{_shown(log)} is removed with {event.size} bytes, of which {event.sent} were sent")
         return log
@@ -256,17 +224,14 @@ class Session:
             self._refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
         if goes_on:
             return log._replace(generation=event.generation, offset=event.offset)
-        end = log.offset if log.generation else log.held[1]
-        goes_after = event.after_deletion and log.is_whole and not log.snapshot
-        base = log.base + end if goes_after else 0
-        return log._replace(generation=event.generation, offset=0, base=base, is_whole=False, goes_after=goes_after)
+        return log._replace(generation=event.generation, offset=0)
 
     def _grown(self, log: FollowedLog, chunk: Chunk) -> FollowedLog:
         if (chunk.generation, chunk.offset) != (log.generation, log.offset) or log.generation == 0:
             self._refuse(f"{_shown(log)} goes on at byte {chunk.offset} instead of {log.offset}")
         if len(chunk.data) > LARGEST_CHUNK_BYTES or chunk.offset + len(chunk.data) > LARGEST_OFFSET:
             self._refuse(f"{_shown(log)} came in a chunk of {len(chunk.data)} bytes")
-        return log._replace(offset=log.offset + len(chunk.data), is_whole=False)
+        return log._replace(offset=log.offset + len(chunk.data))
 
     @staticmethod
     def _refuse(what: str) -> Never:

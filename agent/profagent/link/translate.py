@@ -156,7 +156,7 @@ def _event(event: pb.Event) -> m.LogEvent | None:
         case "started":
             e = event.started
             reason = _REASONS.get(e.reason, "unknown")
-            return m.Started(e.handle, e.generation, e.offset, reason, e.after_deletion, e.is_answer)
+            return m.Started(e.handle, e.generation, e.offset, reason)
         case "chunk":
             c = event.chunk
             return m.Chunk(c.handle, c.generation, c.offset, c.data)

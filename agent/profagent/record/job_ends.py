@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from profagent.ingest.changes import LinkLedger
-from profagent.ingest.loss import REMOVED_OPEN, REMOVED_UNSEEN
+from profagent.ingest.loss import REMOVED_OPEN
 from profagent.link.following import is_over
 from profagent.link.messages import REMOVED
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 # However long the board says that a quiet JOB is waited for.
 LONGEST_PATIENCE_S = 3600.0
-_REMOVALS = frozenset({REMOVED_OPEN, REMOVED_UNSEEN})
 
 
 class JobEnds:
@@ -50,7 +49,7 @@ class JobEnds:
         entries = (
             (batch.job, each.entry) for batch in changes for each in batch.changes if isinstance(each, LinkLedger)
         )
-        losses = {job for job, entry in entries if entry.grade == "loss" and entry.reason in _REMOVALS}
+        losses = {job for job, entry in entries if entry.grade == "loss" and entry.reason == REMOVED_OPEN}
         for batch in changes:
             if batch.state == REMOVED:
                 self._removed.add(batch.job)

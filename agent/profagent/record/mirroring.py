@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.errors import ProtocolError, UnsupportedBoardError
-from profagent.formats.names import LogKind, parse_log_name
-from profagent.ingest.changes import Entry, LinkLedger, LogAdvanced, LogRemoved, LostCopy, PassedOver
+from profagent.ingest.changes import Entry, LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.local_stream import growing_kind
 from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
 from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of, logs_set_aside
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
-    from profagent.ingest.mirror import JobMirror
     from profagent.link.session import FollowedLog, Happened
     from profagent.record.open_jobs import OpenJob
     from profagent.store.stored_session import CommittedLog
@@ -55,91 +53,14 @@ class VouchedLogs:
             return False
         match event:
             case Started():
-                same = (event.generation, event.offset) == (known.generation, known.size)
+                same = (event.generation, event.offset) == (known.generation, known.offset)
             case Completed():
-                same = (event.generation, event.size, event.digest) == (known.generation, known.size, known.digest)
+                same = (event.generation, event.size, event.digest) == (known.generation, known.offset, known.digest)
             case _:
                 same = False
         if not same or isinstance(event, Completed):
             self.forget(handle)
         return same
-
-
-_GONE = Entry(
-    "loss",
-    "deleted-uncopied",
-    "the mirror lost bytes of it that the board had deleted once they were copied: they are gone, what stands on the"
-    " board is copied",
-)
-
-
-class LostCopies:
-    """Those of one stream, by their handles; the database knows them until the board has vouched for their logs."""
-
-    def __init__(self) -> None:
-        self._lost: dict[int, LostCopy] = {}
-        self._told: set[int] = set()  # handles of those that were found in this stream
-
-    def add(self, handle: int, path: str, known: HeldLog) -> list[Change]:
-        """What was held of a log is not there; returns what that is in the ledger, and what was lost."""
-        self._told.add(handle)
-        detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
-        note = LinkLedger(None, Entry("note", "mirror-changed", detail))
-        if known.base:
-            # What stands before the base the board has deleted.
-            return [note, LinkLedger(path, _GONE)]
-        lost = self._lost[handle] = LostCopy(path, known.offset, known.digest)
-        return [note, lost]
-
-    def was_told(self, handle: int) -> bool:
-        """Whether the ledger says of this stream's log that the mirror was changed: the board's file need not be."""
-        return handle in self._told
-
-    def go_on(self, handle: int, lost: LostCopy | None) -> None:
-        """What an earlier stream lost of a log, of which the board did not come to vouch for what it has."""
-        if lost is not None:
-            self._lost[handle] = lost
-
-    def settle(self, log: FollowedLog, path: str, event: Completed | Removed, mirror: JobMirror) -> list[Change]:
-        """The board vouches for a log, or has none any more: it is told whether it began with what was lost."""
-        lost = self._lost.pop(log.handle, None)
-        if lost is None:
-            return []
-        is_there = event.size >= lost.size and self._begins_with(lost, log, path, mirror)
-        return [LostCopy(path, 0), *([] if is_there else [LinkLedger(path, _GONE)])]
-
-    def clear(self) -> None:
-        """Another stream begins, with handles of its own."""
-        self._lost.clear()
-        self._told.clear()
-
-    def _begins_with(self, lost: LostCopy, log: FollowedLog, path: str, mirror: JobMirror) -> bool:
-        """Whether what has come does, as far as that is known: what has not come of a removed log is another loss."""
-        is_known = lost.digest is not None and log.offset >= lost.size
-        return not is_known or mirror.prefix_digest(path, lost.size) == lost.digest
-
-
-def together(holdings: Iterable[Holding], logs: Mapping[str, FollowedLog]) -> list[Holding]:
-    """What is held, where one log of an inference is not whole with the other as not whole either.
-
-    Nothing may go on after them once the board has deleted both: their loads would be counted from different ones.
-    """
-    held = list(holdings)
-    if not any(holding.is_whole for holding in held):
-        return held
-    paths = {log.handle: path for path, log in logs.items()}
-    torn = {_inference(paths[holding.handle]) for holding in held if not holding.is_whole} - {None}
-    return [
-        holding._replace(is_whole=False) if _inference(paths[holding.handle]) in torn else holding for holding in held
-    ]
-
-
-def _inference(path: str) -> str | None:
-    """What the names of an inference's two logs share; None for any other log."""
-    name = parse_log_name(path)
-    if name is None or name.is_done or name.kind not in (LogKind.AICORE, LogKind.AICPU):
-        return None
-    return path.rpartition("/")[2].partition(".")[2]
 
 
 NOTHING_HELD = HeldLog(0, 0, complete=False)
@@ -159,7 +80,7 @@ class BoardMirrors:
         self._jobs = OpenJobs(workspace, identity, counter_map, keeping)
         self.refused: dict[str, UnsupportedBoardError] = {}
         self._vouched = VouchedLogs()
-        self._lost = LostCopies()
+        self._changed: set[int] = set()  # handles of the logs of which the mirror lost what it held
 
     @property
     def intervals(self) -> dict[str, int | None]:
@@ -182,8 +103,7 @@ class BoardMirrors:
         for path in filter(growing_kind, paths):
             known = held.get(path, NOTHING_HELD)
             if mirror.is_beyond(path, known.generation, known.offset):
-                offset, digest = known.offset, known.digest
-                changes.append(LogAdvanced(path, known.generation, offset, digest=digest, base=known.base))
+                changes.append(LogAdvanced(path, known.generation, known.offset, digest=known.digest))
         return changes
 
     def arrived(self, job: str, paths: Iterable[str], held: Mapping[str, HeldLog]) -> list[Change]:
@@ -219,32 +139,35 @@ class BoardMirrors:
             if known is None or known.generation == 0:
                 holdings.append(Holding(log.handle))
                 continue
-            self._lost.go_on(log.handle, known.lost)
             if not log.snapshot:
                 self._jobs.of(job).mirror.take_back(path, known.generation)
-            digest = self._jobs.of(job).mirror.prefix_digest(path, known.offset, base=known.base)
+            digest = self._jobs.of(job).mirror.prefix_digest(path, known.offset)
             if log.snapshot and digest != known.digest:
                 # It was rewritten and took its place, and the process died before its rows were: it comes again.
                 holdings.append(Holding(log.handle, known.generation))
             elif digest is None:
                 holdings.append(Holding(log.handle, known.generation))
                 # A file without committed bytes may be gone for a moment: it is made anew when it begins again.
-                if known.offset and known.lost is None:
-                    lost += self._lost.add(log.handle, path, known)
+                if known.offset:
+                    lost.append(self._lose(log.handle, path))
             else:
-                answer = Holding(log.handle, known.generation, known.size, digest)
-                holdings.append(answer._replace(base=known.base, is_whole=known.digest == digest))
-                if known.lost is None and known.digest not in (None, digest):
-                    lost += self._lost.add(log.handle, path, known)
+                holdings.append(Holding(log.handle, known.generation, known.offset, digest))
+                if known.digest not in (None, digest):
+                    lost.append(self._lose(log.handle, path))
                 if known.complete and known.digest == digest:
                     self._vouched.add(log.handle, known)
-        return together(holdings, by_path), lost
+        return holdings, lost
+
+    def _lose(self, handle: int, path: str) -> Change:
+        self._changed.add(handle)
+        detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
+        return LinkLedger(None, Entry("note", "mirror-changed", detail))
 
     def begin_stream(self) -> None:
         """A stream begins: its logs come with handles of their own."""
         self._jobs.begin_stream()
         self._vouched.clear()
-        self._lost.clear()
+        self._changed.clear()
 
     def take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
         """Write events; returns their changes by JOB, and what can be acknowledged once that is durable.
@@ -290,25 +213,16 @@ class BoardMirrors:
         log, event = happened.log, happened.event
         assert log is not None, "only a Loss can be about no log"
         assert not isinstance(event, Loss), "it has no bytes"
-        changes = self._mirrored(log, event, reached)
-        if not log.base:
-            return changes
-        return (each._replace(base=log.base) if isinstance(each, LogAdvanced) else each for each in changes)
-
-    def _mirrored(
-        self, log: FollowedLog, event: Started | Chunk | Completed | Removed, reached: dict[int, Acknowledgement]
-    ) -> Iterable[Change]:
         job, path = self._jobs.of(log.job), checked_path(log.path)
         is_known = self._vouched.is_known(log.handle, event)
         match event:
             case Started():
                 return self._started(job, log, path, event, is_known=is_known)
             case Chunk():
-                at = log.base + event.offset
-                job.mirror.append(path, at, event.data, snapshot=log.snapshot)
+                job.mirror.append(path, event.offset, event.data, snapshot=log.snapshot)
                 if not log.snapshot:
                     reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, complete=False)
-                    return list(job.decoder.append(path, event.generation, at, event.data))
+                    return list(job.decoder.append(path, event.generation, event.offset, event.data))
             case Completed():
                 reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
                 return job.decoder.confirm(path) if is_known else self._completed(job, log, path, event)
@@ -316,28 +230,25 @@ class BoardMirrors:
                 reached.pop(log.handle, None)
                 if not job.decoder.keeps(path):
                     return [PassedOver(path), LogRemoved(path)]
-                entries = [LinkLedger(path, entry) for entry in removal_entry(event.sent, event.size)]
-                return [LogRemoved(path), *entries, *self._lost.settle(log, path, event, job.mirror)]
+                return [LogRemoved(path), *(LinkLedger(path, each) for each in removal_entry(event.sent, event.size))]
         return []
 
     def _started(
         self, job: OpenJob, log: FollowedLog, path: str, event: Started, *, is_known: bool
     ) -> Iterable[Change]:
-        at = log.base + event.offset
-        job.mirror.begin(path, event.generation, at, snapshot=log.snapshot)
+        job.mirror.begin(path, event.generation, event.offset, snapshot=log.snapshot)
         if log.snapshot or is_known:
             return []
-        changes: list[Change] = list(job.decoder.begin(path, event.generation, at))
-        if event.reason in _ANOTHER_FILE and not (event.reason == "different" and self._lost.was_told(log.handle)):
-            entry = another_file(event.reason, at if log.goes_after else None, after_deletion=event.after_deletion)
-            changes.append(LinkLedger(path, entry))
+        changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
+        if event.reason in _ANOTHER_FILE and not (event.reason == "different" and log.handle in self._changed):
+            changes.append(LinkLedger(path, another_file(event.reason)))
         return changes
 
     def _completed(self, job: OpenJob, log: FollowedLog, path: str, event: Completed) -> Iterable[Change]:
         changes: list[Change] = []
         digest = None
         if not log.snapshot:
-            changes += job.decoder.complete(path, event.generation, log.base + event.size, event.digest)
+            changes += job.decoder.complete(path, event.generation, event.size, event.digest)
         elif (content := job.mirror.finish_snapshot(path)) is not None:
             changes += job.decoder.snapshot(path, event.generation, content, event.digest, size=event.size)
             # What was read back whole just now is not read once more.
@@ -346,9 +257,9 @@ class BoardMirrors:
             # It stands as it was held: one that was removed is back.
             changes.append(LogAdvanced(path, event.generation, event.size, complete=True, digest=event.digest))
             changes += job.decoder.confirm(path)
-        if (digest or job.mirror.prefix_digest(path, log.base + event.size, base=log.base)) != event.digest:
+        if (digest or job.mirror.prefix_digest(path, event.size)) != event.digest:
             raise ProtocolError(
                 f"the copy of {log.job}/{path} does not have the board's digest",
                 hint="check the disk of the host; the log is copied anew",
             )
-        return [*changes, *self._lost.settle(log, path, event, job.mirror)]
+        return changes

@@ -65,7 +65,7 @@ class OpenJobs:
         """Let what begins with these events be read together, but of some JOBs."""
         beginnings: dict[str, list[tuple[str, bytes]]] = {}
         for name, log, event in ((each.job, each.log, each.event) for each in events):
-            if isinstance(event, Chunk) and log is not None and not log.snapshot and event.offset == log.base == 0:
+            if isinstance(event, Chunk) and log is not None and not log.snapshot and not event.offset:
                 beginnings.setdefault(name, []).append((checked_path(log.path), event.data))
         for name, logs in beginnings.items():
             if name not in passing_over:

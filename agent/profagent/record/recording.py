@@ -12,7 +12,7 @@ from profagent.files import has_room, to_the_end
 from profagent.formats.names import LogKind, is_job_name, parse_log_name
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.commit import commit
-from profagent.ingest.loss import open_removal, taken_back, unfollowed_removal, unseen_removal
+from profagent.ingest.loss import open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.ingest.mirror import checked_path
 from profagent.link.board_clock import clock_difference
 from profagent.link.messages import ENDED_STATES, OPEN, REMOVED, Acknowledgement, Holding
@@ -51,16 +51,14 @@ class UnofferedLogs:
             begun.pop(path, None)
 
     async def gone(self, session: StoredSession, job: str) -> Sequence[Change]:
-        """All that the board has was offered: what the others mean, told once.
-
-        What the board itself deleted of the JOB it tells in a kept loss, which counts them.
-        """
+        """All that the board has was offered: the others were removed while nobody followed, which is told once."""
         gone = await self._of(session, job)
         self._begun[job] = {}
-        changes: list[Change] = [LogRemoved(path) for path in gone]
-        if gone and not await session.was_deleted_from(job):
-            changes += [LinkLedger(path, unfollowed_removal(copied)) for path, copied in gone.items()]
-        return changes
+        return [
+            change
+            for path, copied in gone.items()
+            for change in (LogRemoved(path), LinkLedger(path, unfollowed_removal(copied)))
+        ]
 
     def clear(self) -> None:
         """Another stream begins."""
@@ -245,7 +243,7 @@ class Recording:
 
     async def _enter(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         has_ended = caught_up and state in ENDED_STATES
-        changes: list[Change] = [] if state == REMOVED else taken_back(caught_up=caught_up)
+        changes: list[Change] = []
         if caught_up and state != REMOVED and name not in self.refused:
             changes += await self._unoffered.gone(self.session, name)
         if has_ended:
@@ -284,11 +282,12 @@ class Recording:
             await self.session.forget_standing(job.name)
             return []
         self._jobs.stood_in(job.name, job.directory)
-        if not is_known:
+        if is_ours and not is_known:
             unsettled = len(await self.session.unsettled_logs(job.name))
             # What the board itself deletes had come.
             is_whole = job.caught_up and (self._deletes or await self.session.has_finished(job.name))
-            self._jobs.note(job.name, unseen_removal(is_ours=is_ours, is_whole=is_whole, incomplete_logs=unsettled))
+            if unsettled or not is_whole:
+                self._jobs.note(job.name, unfollowed_job_removal(unsettled))
         return await self._enter(job.name, REMOVED, caught_up=True)
 
     async def _note_removal(self, name: str) -> None:
@@ -300,7 +299,8 @@ class Recording:
         """A JOB was removed before the board heard that it is followed; one that had ended may have come before."""
         is_whole = await self.session.state_of(name) in ENDED_STATES
         unsettled = len(await self.session.unsettled_logs(name))
-        self._jobs.note(name, unseen_removal(is_ours=True, is_whole=is_whole, incomplete_logs=unsettled))
+        if unsettled or not is_whole:
+            self._jobs.note(name, unfollowed_job_removal(unsettled))
 
     async def end(self) -> None:
         """Mark the session as ended and close the mirrors' files."""

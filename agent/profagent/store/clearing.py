@@ -22,9 +22,7 @@ __all__ = [
 ]
 
 _RECORDS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
-_AS_NEW = (
-    "generation = 0, offset = 0, complete = 2, digest = NULL, kept = 1, base = 0, lost_size = NULL, lost_digest = NULL"
-)
+_AS_NEW = "generation = 0, offset = 0, complete = 2, digest = NULL, kept = 1"
 # Rows of a JOB, those first that others are found by. Logs that the ledger speaks of stay, as if nothing of them had
 # come yet, and which samples came. What was said stays as it is, whatever comes of the JOB later.
 _ROWS = (

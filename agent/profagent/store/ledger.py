@@ -29,12 +29,6 @@ _INSERT = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 # What comes after it as another file, as an entry that follows tells, is not what was missing.
-_TAKE_BACK_OF_LOGS = (
-    "DELETE FROM ledger_entry WHERE job = ? AND reason = ? AND origin = 'link' AND EXISTS (SELECT 1 FROM log l"
-    " WHERE l.log = ledger_entry.log AND l.complete <> 2 AND l.base = 0 AND l.offset >= ledger_entry.last)"
-    " AND NOT EXISTS (SELECT 1 FROM ledger_entry later WHERE later.log = ledger_entry.log AND later.origin = 'link'"
-    " AND later.reason <> ledger_entry.reason AND later.entry > ledger_entry.entry)"
-)
 
 
 class LedgerRows:
@@ -86,17 +80,6 @@ class LedgerRows:
             "DELETE FROM ledger_entry WHERE log = ? AND origin NOT IN ('link', 'cleared')", (row.log,)
         )
         row.entries = {}
-
-    def take_back(self, reason: str, *, of_logs: bool = False) -> None:
-        """Remove what was said of the whole JOB, or of its logs, on the way, and has turned out not to be so."""
-        if of_logs:
-            self._connection.execute(_TAKE_BACK_OF_LOGS, (self._job, reason))
-            return
-        self._connection.execute(
-            "DELETE FROM ledger_entry WHERE job = ? AND log IS NULL AND origin = 'link' AND reason = ?",
-            (self._job, reason),
-        )
-        self._told = None
 
     def _add_to_job(self, entry: Entry) -> None:
         """Add what is about no log, but of the JOB or the board."""

@@ -91,9 +91,6 @@ CREATE TABLE log (
     complete   INTEGER NOT NULL,        -- 1 when the board vouched for size and digest, 2 when it is gone from the board
     digest     BLOB,                    -- BLAKE2b-16 of a complete log
     kept       INTEGER NOT NULL DEFAULT 1, -- 0 when passed over on purpose: no rows, and maybe not in the mirror
-    base       INTEGER NOT NULL DEFAULT 0, -- where its generation, and what the digest is of, begins in the mirror's file
-    lost_size   INTEGER,                -- bytes that the mirror lost and the board was asked for again
-    lost_digest BLOB,                   -- BLAKE2b-16 of these, where the board had vouched for them
     whole       INTEGER NOT NULL DEFAULT 0, -- how many inferences of an aicore or aicpu log have come whole
     fault       TEXT,                   -- what is wrong with the last one
     UNIQUE (job, path)

@@ -11,7 +11,6 @@ from profagent.formats.durations import ticks_to_us
 from profagent.formats.names import display_text
 from profagent.formats.plausible import MOST_SHARE, PEAK_MEMORY_RATE, SLACK_US, TICKS, Place, Tally, merged
 from profagent.ingest.assess import RING_CALLS, ring_entry
-from profagent.ingest.changes import LostCopy
 from profagent.store.counter_checks import LARGEST_INTEGER, write_check
 from profagent.store.logs import path_from_sql, path_to_sql
 from profagent.store.parts import RECORDS_PER_PART
@@ -134,10 +133,6 @@ _BEGUN = (
     "SELECT path, offset FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete = 0 AND kept"
     " AND kind IN ('aicore', 'aicpu', 'acl_api')"
 )
-_DELETED = (
-    "SELECT EXISTS (SELECT 1 FROM kept_loss k JOIN ledger_entry e USING (entry)"
-    " WHERE k.board = ? AND k.job_name = ? AND e.reason = 'deleted-undelivered')"
-)
 # What was removed may have been made anew for a while, and need not come again.
 _UNFINISHED = (
     "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
@@ -161,23 +156,12 @@ _STANDING = "SELECT name, directory, state, caught_up FROM job WHERE board = ? A
 
 @dataclass(frozen=True, slots=True)
 class HeldLog:
-    """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest.
-
-    The generation, and what the digest is of, begins at byte `base`. `lost` is what the mirror lost of it before, until
-    that is settled.
-    """
+    """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest."""
 
     generation: int
     offset: int
     complete: bool
     digest: bytes | None = None
-    base: int = 0
-    lost: LostCopy | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes of the generation."""
-        return self.offset - self.base
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +216,6 @@ class StoredSession:
         """Data logs of a JOB of which more was to come, with their committed bytes."""
         rows = await self._store.query(_BEGUN, (self.board, job))
         return {path_from_sql(path): offset for path, offset in rows}
-
-    async def was_deleted_from(self, job: str) -> bool:
-        """Whether the board told that it deleted undelivered logs of the JOB."""
-        ((was_deleted,),) = await self._store.query(_DELETED, (self.board, job))
-        return bool(was_deleted)
 
     async def orphan_dones(self, job: str) -> list[str]:
         """`.done` files of a JOB that have no data beside them."""
@@ -332,12 +311,11 @@ def _held(connection: sqlite3.Connection, board: int, job: str, paths: Iterable[
         page = stored[start : start + PATHS_PER_QUERY]
         marks = ",".join("?" * len(page))
         rows = connection.execute(
-            "SELECT path, generation, offset, complete = 1, digest, base, lost_size, lost_digest FROM log"  # noqa: S608 - question marks only
+            "SELECT path, generation, offset, complete = 1, digest FROM log"  # noqa: S608 - question marks only
             f" WHERE job = (SELECT job FROM job WHERE board = ? AND name = ?) AND path IN ({marks})",
             (board, job, *page),
         )
-        for stored_path, generation, offset, complete, digest, base, lost_size, lost_digest in rows:
+        for stored_path, generation, offset, complete, digest in rows:
             path = by_stored[stored_path]
-            lost = LostCopy(path, lost_size, lost_digest) if lost_size else None
-            found[path] = HeldLog(generation, offset, bool(complete), digest, base, lost)
+            found[path] = HeldLog(generation, offset, bool(complete), digest)
     return found

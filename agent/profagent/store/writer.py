@@ -21,13 +21,11 @@ from profagent.ingest.changes import (
     LogJudged,
     LogRemoved,
     LogReset,
-    LostCopy,
     PassedOver,
     ProfilingKnown,
     Redecoded,
     SegmentRecords,
     SimulatedKnown,
-    TakenBack,
 )
 from profagent.link.messages import ENDED_STATES
 from profagent.store.counter_checks import CounterCheckRows
@@ -67,7 +65,7 @@ class JobRows:
         self._checks = CounterCheckRows(connection, job, peak_bytes_per_s)
         self._records = RecordRows(connection, session, self._inferences, self._checks)
         self._figures = FigureRows(connection, job, self._inferences, self._logs)
-        self._advanced: dict[int, tuple[int, int, int, bytes | None, int, int]] = {}
+        self._advanced: dict[int, tuple[int, int, int, bytes | None, int]] = {}
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Write the changes in their order."""
@@ -93,13 +91,13 @@ class JobRows:
         row = self._logs.row(change.path)
         row.is_new = False
         complete = COMPLETE if change.complete else 0
-        values = (change.generation, change.offset, complete, change.digest, change.base)
+        values = (change.generation, change.offset, complete, change.digest)
         self._advanced[row.log] = (*values, row.log)
 
     def _flush_advanced(self) -> None:
         """Write how far logs have come; of what one batch tells of a log, the last counts."""
         self._connection.executemany(
-            "UPDATE log SET generation = ?, offset = ?, complete = ?, digest = ?, base = ? WHERE log = ?",
+            "UPDATE log SET generation = ?, offset = ?, complete = ?, digest = ? WHERE log = ?",
             self._advanced.values(),
         )
         self._advanced.clear()
@@ -135,10 +133,6 @@ class JobRows:
         self._flush_advanced()
         (offset,) = self._connection.execute("SELECT offset FROM log WHERE log = ?", (row.log,)).fetchone()
         return bool(offset)
-
-    def _lose(self, change: LostCopy) -> None:
-        values = (change.size, change.digest, self._logs.row(change.path).log)
-        self._connection.execute("UPDATE log SET lost_size = nullif(?, 0), lost_digest = ? WHERE log = ?", values)
 
     def _redecode(self, change: Redecoded) -> None:
         row = self._logs.row(change.path)
@@ -179,9 +173,6 @@ class JobRows:
 
     def _add_entry(self, change: LinkLedger) -> None:
         self._ledger.add(None if change.path is None else self._logs.row(change.path), change.entry)
-
-    def _take_back(self, change: TakenBack) -> None:
-        self._ledger.take_back(change.reason, of_logs=change.of_logs)
 
     def _set_frequency(self, change: FrequencyKnown) -> None:
         if self._frequency() != change.mhz:
@@ -232,7 +223,6 @@ class JobRows:
         LogAnnounced: _announce,
         LogJudged: _judge,
         LogReset: _reset,
-        LostCopy: _lose,
         LogRemoved: _remove,
         FrequencyKnown: _set_frequency,
         ProfilingKnown: _set_profiling,
@@ -245,7 +235,6 @@ class JobRows:
         InferenceTimed: _set_times,
         ContentLedger: _replace_entries,
         LinkLedger: _add_entry,
-        TakenBack: _take_back,
     }
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from profagentd.simulate.generate import write_job
 from profagentd.simulate.model_file import load_network
 from profagentd.simulate.options import SimulationOptions, add_simulation_arguments, options_from
-from profagentd.simulate.run import SimulationReport, simulate
+from profagentd.simulate.run import SimulationReport, simulate, write_job
 
 __all__ = [
     "SimulationOptions",

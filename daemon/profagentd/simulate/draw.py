@@ -8,9 +8,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from profagentd.simulate import encode
-from profagentd.simulate.counters import WORDS_BYTES, Counter, pack_words
-from profagentd.simulate.facts import Facts
-from profagentd.simulate.network import AICORE, Network, Run, Segment, batch_sizes, run_order
+from profagentd.simulate.encode import WORDS_BYTES, Counter, pack_words
+from profagentd.simulate.network import AICORE, Facts, Network, Run, Segment, batch_sizes, run_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagentd.errors import DaemonError
-from profagentd.simulate.network import AICORE, AICPU, Layer, Network, Run, Segment
-from profagentd.simulate.toml_file import Table, read_toml
+from profagentd.simulate.network import AICORE, AICPU, Layer, Network, Run, Segment, Table, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

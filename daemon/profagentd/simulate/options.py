@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagentd.errors import DaemonError
-from profagentd.simulate.facts import Facts
+from profagentd.simulate.network import Facts
 
 if TYPE_CHECKING:
     import argparse

@@ -14,7 +14,7 @@ arbitrary. Digests are BLAKE2b of 16 bytes, without key, salt or personalisation
 
 Compatibility. The protocol has a version major.minor. A different major is refused with FAILED_PRECONDITION and
 both versions in the text; a different minor never is: receivers ignore fields, messages and enum values that they
-do not know. What a peer may use beyond version 1.0 is named in Description.capabilities.
+do not know.
 
 Limits, for both sides. A message of the server is at most 4 MiB, one of a client 256 KiB. A log's path is at most
 1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings, Acknowledge, Select and Released hold at most 1,000
@@ -245,10 +245,8 @@ class Description(google.protobuf.message.Message):
     MODEL_FIELD_NUMBER: builtins.int
     DAEMON_VERSION_FIELD_NUMBER: builtins.int
     PROTOCOL_FIELD_NUMBER: builtins.int
-    CAPABILITIES_FIELD_NUMBER: builtins.int
     SIMULATED_FIELD_NUMBER: builtins.int
     SDK_VERSION_FIELD_NUMBER: builtins.int
-    NPU_CLOCK_MHZ_FIELD_NUMBER: builtins.int
     CLOCKS_FIELD_NUMBER: builtins.int
     ROOTS_FIELD_NUMBER: builtins.int
     QUIET_AFTER_US_FIELD_NUMBER: builtins.int
@@ -268,20 +266,12 @@ class Description(google.protobuf.message.Message):
     """True when the data is made by the built-in simulated board; a client marks everything shown from it."""
     sdk_version: builtins.str
     """Version of the SDK's kernel modules, as the board's /proc nodes print it; empty where they cannot be read."""
-    npu_clock_mhz: builtins.int
-    """NPU clock in MHz where the board tells it outside of JOB directories; 0 where it does not."""
     quiet_after_us: builtins.int
     """A JOB is quiet after this long without a change."""
     insecure: builtins.bool
     """True when the daemon can be reached from other machines and neither side is authenticated."""
     @property
     def protocol(self) -> global___ProtocolVersion: ...
-    @property
-    def capabilities(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Names of optional parts that this daemon has beyond protocol 1.0; there are none yet. A client ignores names that it
-        does not know.
-        """
-
     @property
     def clocks(self) -> global___Clocks: ...
     @property
@@ -302,10 +292,8 @@ class Description(google.protobuf.message.Message):
         model: builtins.str = ...,
         daemon_version: builtins.str = ...,
         protocol: global___ProtocolVersion | None = ...,
-        capabilities: collections.abc.Iterable[builtins.str] | None = ...,
         simulated: builtins.bool = ...,
         sdk_version: builtins.str = ...,
-        npu_clock_mhz: builtins.int = ...,
         clocks: global___Clocks | None = ...,
         roots: collections.abc.Iterable[builtins.str] | None = ...,
         quiet_after_us: builtins.int = ...,
@@ -313,7 +301,7 @@ class Description(google.protobuf.message.Message):
         insecure: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["clocks", b"clocks", "protocol", b"protocol", "retention", b"retention"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "capabilities", b"capabilities", "clocks", b"clocks", "daemon_version", b"daemon_version", "hostname", b"hostname", "identity", b"identity", "identity_source", b"identity_source", "insecure", b"insecure", "model", b"model", "npu_clock_mhz", b"npu_clock_mhz", "protocol", b"protocol", "quiet_after_us", b"quiet_after_us", "retention", b"retention", "roots", b"roots", "sdk_version", b"sdk_version", "simulated", b"simulated"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "clocks", b"clocks", "daemon_version", b"daemon_version", "hostname", b"hostname", "identity", b"identity", "identity_source", b"identity_source", "insecure", b"insecure", "model", b"model", "protocol", b"protocol", "quiet_after_us", b"quiet_after_us", "retention", b"retention", "roots", b"roots", "sdk_version", b"sdk_version", "simulated", b"simulated"]) -> None: ...
 
 global___Description = Description
 
@@ -1115,8 +1103,8 @@ class AnnouncedLog(google.protobuf.message.Message):
     unasked: builtins.bool
     """The log was made while its JOB was followed, so the client is taken to hold nothing of it: what follows comes as
     after an empty Holding, and that is not waited for. A client that does hold something, or wants nothing, answers
-    all the same, and passes over what comes of the handle until a Started that `is_answer`, or, after `skip`, until
-    the handle is over.
+    all the same, and passes over what comes of the handle: the server releases it, and, unless the answer was `skip`,
+    announces the log anew under another handle, which is not `unasked`.
     """
     def __init__(
         self,
@@ -1248,8 +1236,6 @@ class Started(google.protobuf.message.Message):
     GENERATION_FIELD_NUMBER: builtins.int
     OFFSET_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
-    AFTER_DELETION_FIELD_NUMBER: builtins.int
-    IS_ANSWER_FIELD_NUMBER: builtins.int
     handle: builtins.int
     generation: builtins.int
     """The generation that the client named when its prefix is the file's; else one more, with `offset` 0: what the
@@ -1257,13 +1243,6 @@ class Started(google.protobuf.message.Message):
     """
     offset: builtins.int
     reason: global___StartReason.ValueType
-    after_deletion: builtins.bool
-    """True when the board's retention has deleted the file that the client holds, or holds a part of: this one was made
-    under its name since. A client that holds the newest completion of the earlier one may keep both, one after the
-    other. Only set for a consumer of Retention.retain_for, and where the daemon knows of the deletion.
-    """
-    is_answer: builtins.bool
-    """What follows goes by the client's Holding of a log that was announced `unasked`."""
     def __init__(
         self,
         *,
@@ -1271,10 +1250,8 @@ class Started(google.protobuf.message.Message):
         generation: builtins.int = ...,
         offset: builtins.int = ...,
         reason: global___StartReason.ValueType = ...,
-        after_deletion: builtins.bool = ...,
-        is_answer: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["after_deletion", b"after_deletion", "generation", b"generation", "handle", b"handle", "is_answer", b"is_answer", "offset", b"offset", "reason", b"reason"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["generation", b"generation", "handle", b"handle", "offset", b"offset", "reason", b"reason"]) -> None: ...
 
 global___Started = Started
 
@@ -1349,9 +1326,7 @@ class Removed(google.protobuf.message.Message):
     sent: builtins.int
     """Bytes that this stream, or the client's holding before it, covers."""
     size: builtins.int
-    """The last size seen. When it is larger than `sent`, these bytes are lost. What a kept loss counts
-    (`deleted-undelivered`) is not told twice: `size` is no larger than `sent` then.
-    """
+    """The last size seen. When it is larger than `sent`, these bytes are lost."""
     def __init__(
         self,
         *,
@@ -1385,7 +1360,7 @@ class Loss(google.protobuf.message.Message):
     job: builtins.int
     """The JOB's handle, or 0 when it is about the whole board."""
     reason: builtins.str
-    """A short word that a program can compare: `unreadable`, `removed-unseen`, `bad-path`, `not-a-file`."""
+    """A short word that a program can compare: `unreadable`, `removed-unread`, `not-a-file`."""
     detail: builtins.str
     """A sentence for people."""
     lost_bytes: builtins.int

@@ -10,8 +10,8 @@ import pytest
 
 from profagent.calibrate.kit import MANIFEST
 from profagent.cli.main import run
-from profagentd.simulate.generate import write_job
 from profagentd.simulate.options import SimulationOptions
+from profagentd.simulate.run import write_job
 
 LAYERS = 60
 

@@ -13,7 +13,7 @@ from profagent.doctor.facts import FACTS
 from profagent.doctor.finding import Finding, Mark
 from profagent.doctor.job_examining import job_facts
 from profagent.formats.net_info import parse_net_info
-from profagentd.simulate.facts import FACTS as SIMULATED
+from profagentd.simulate.network import FACTS as SIMULATED
 from tests.integration.board import simulated
 
 NETWORK = """

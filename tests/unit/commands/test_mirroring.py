@@ -12,10 +12,7 @@ from profagent.ingest.changes import (
     Change,
     ContentLedger,
     LinkLedger,
-    LogAdvanced,
     LogRemoved,
-    LogReset,
-    LostCopy,
     Redecoded,
     SegmentRecords,
 )
@@ -172,7 +169,7 @@ def test_a_removed_log_is_not_acknowledged(mirrors: BoardMirrors) -> None:
     assert reached == []
     assert LogRemoved(PATH) in changes[JOB]
     (loss,) = (change.entry for change in changes[JOB] if isinstance(change, LinkLedger))
-    assert (loss.reason, loss.count) == ("removed", 4096 - len(DATA) - 4)
+    assert (loss.reason, loss.count) == ("removed-unread", 4096 - len(DATA) - 4)
 
 
 def test_a_loss_of_the_whole_board_is_about_no_job(mirrors: BoardMirrors) -> None:
@@ -192,7 +189,7 @@ def test_what_is_held_is_told_with_its_digest(mirrors: BoardMirrors) -> None:
 def test_a_log_that_the_mirror_does_not_have_is_fetched_again(mirrors: BoardMirrors) -> None:
     ((holding,), changes) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(3, 256, complete=True)})
     assert (holding.generation, holding.offset) == (3, 0)
-    assert (_told(changes), changes[1]) == ([("note", "mirror-changed")], LostCopy(PATH, 256))
+    assert _told(changes) == [("note", "mirror-changed")]
 
 
 @pytest.mark.parametrize(("complete", "told"), [(True, "mirror-changed"), (False, "different")])
@@ -212,53 +209,6 @@ def test_of_a_complete_log_that_differs_it_is_told_that_the_mirror_was_changed(
 
 def _told(changes: Sequence[Change]) -> list[tuple[str, str]]:
     return [(change.entry.grade, change.entry.reason) for change in changes if isinstance(change, LinkLedger)]
-
-
-LOST = LostCopy(PATH, len(DATA), digest_of(DATA))
-
-
-@pytest.mark.parametrize(
-    ("came", "grades"), [(DATA, []), (DATA + DATA, []), (DATA[:256], ["loss"]), (DATA[::-1], ["loss"])]
-)
-def test_what_a_mirror_lost_is_known_over_streams_until_its_log_has_come(
-    came: bytes, grades: list[str], mirrors: BoardMirrors
-) -> None:
-    mirrors.take(_events(Started(1, 1, 0, "same"), Chunk(1, 1, 0, came), offset=len(came)))
-    mirrors.begin_stream()
-    known = HeldLog(1, len(came), complete=False, lost=LOST)
-    (_, changes) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: known})
-    assert changes == []
-    end = (Started(1, 1, len(came), "same"), Completed(1, 1, len(came), digest_of(came)))
-    settled, _ = mirrors.take(_events(*end, offset=len(came)))
-    assert LostCopy(PATH, 0) in settled[JOB]
-    assert [grade for grade, _ in _told(settled[JOB])] == grades
-
-
-@pytest.mark.parametrize(("size", "told"), [(256, ["removed", "deleted-uncopied"]), (len(DATA), ["removed"])])
-def test_of_a_log_that_is_removed_before_it_came_again_what_was_lost_and_is_no_part_of_it_is_a_loss(
-    size: int, told: list[str], mirrors: BoardMirrors
-) -> None:
-    mirrors.compare(JOB, {PATH: _log(0)}, {PATH: HeldLog(1, len(DATA), complete=True, digest=digest_of(DATA))})
-    changes, _ = mirrors.take(_events(Removed(1, 1, 0, size), offset=0))
-    assert [reason for _, reason in _told(changes[JOB])] == told
-
-
-def test_of_a_copy_that_went_on_after_a_deletion_what_was_before_is_gone(mirrors: BoardMirrors) -> None:
-    held = HeldLog(2, len(DATA), complete=True, digest=digest_of(DATA[256:]), base=256)
-    (_, changes) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: held})
-    assert _told(changes) == [("note", "mirror-changed"), ("loss", "deleted-uncopied")]
-
-
-def test_a_whole_log_of_an_inference_of_which_the_other_is_not_is_taken_as_not_whole(mirrors: BoardMirrors) -> None:
-    other, alone = PATH.replace("aicore", "aicpu"), aicore_path(1).replace("aicore", "aicpu")
-    paths = {path: _log(0, path)._replace(handle=handle) for handle, path in enumerate((PATH, other, alone), 1)}
-    for log in paths.values():
-        events = (Started(log.handle, 1, 0, "new"), Chunk(log.handle, 1, 0, DATA))
-        mirrors.take([Happened(JOB, log._replace(offset=len(DATA)), event) for event in events])
-    whole = HeldLog(1, len(DATA), complete=True, digest=digest_of(DATA))
-    begun = HeldLog(1, len(DATA), complete=False)
-    holdings, _ = mirrors.compare(JOB, paths, {PATH: begun, other: whole, alone: whole})
-    assert [holding.is_whole for holding in holdings] == [False, False, True]
 
 
 @pytest.mark.parametrize("other", [b"", bytes(len(DATA)), bytes(2 * len(DATA))], ids=["empty", "as long", "longer"])
@@ -299,51 +249,3 @@ def test_a_job_that_has_ended_is_assessed(mirrors: BoardMirrors) -> None:
     _arrived(mirrors)
     told = [change for change in mirrors.assess(JOB, [PATH], []) if isinstance(change, ContentLedger)]
     assert {entry.reason for change in told for entry in change.entries} >= {"no-done"}
-
-
-MORE = records(300)
-
-
-def _following(offset: int, *events: LogEvent) -> list[Happened]:
-    log = FollowedLog(1, JOB, PATH.encode(), snapshot=False, generation=2, offset=offset)
-    return [Happened(JOB, log._replace(base=len(DATA), goes_after=True), event) for event in events]
-
-
-def test_a_file_made_anew_after_its_deletion_follows_the_whole_one(mirrors: BoardMirrors, tmp_path: Path) -> None:
-    _arrived(mirrors)
-    mirrors.take(_events(Completed(1, 1, len(DATA), digest_of(DATA))))
-    events = (Started(1, 2, 0, "different", after_deletion=True), Chunk(1, 2, 0, MORE))
-    changes, reached = mirrors.take(_following(len(MORE), *events, Completed(1, 2, len(MORE), digest_of(MORE))))
-    assert (mirrors.root / JOB / PATH).read_bytes() == DATA + MORE
-    assert reached == [Acknowledgement(1, 2, len(MORE), complete=True)]
-    kinds = [type(change) for change in changes[JOB]]
-    assert LogReset not in kinds
-    noted = [change.entry for change in changes[JOB] if isinstance(change, LinkLedger)]
-    assert [(entry.grade, entry.reason, entry.first) for entry in noted] == [("note", "made-anew", len(DATA))]
-    advanced = [change for change in changes[JOB] if isinstance(change, LogAdvanced)][-1]
-    assert (advanced.generation, advanced.base, advanced.offset) == (2, len(DATA), len(DATA + MORE))
-    assert not (tmp_path / "superseded").exists()
-
-
-def test_of_a_log_with_an_earlier_generation_only_the_present_one_is_held(mirrors: BoardMirrors) -> None:
-    _arrived(mirrors)
-    known = HeldLog(2, len(DATA), complete=True, digest=digest_of(DATA[256:]), base=256)
-    ((holding,), _) = mirrors.compare(JOB, {PATH: _log(0)}, {PATH: known})
-    assert (holding.generation, holding.offset, holding.prefix_digest) == (2, len(DATA) - 256, digest_of(DATA[256:]))
-    assert (holding.base, holding.is_whole) == (256, True)
-    size = len(DATA) - 256
-    changes, reached = mirrors.take(
-        _events(Started(1, 2, size, "same"), Completed(1, 2, size, digest_of(DATA[256:])), offset=size)
-    )
-    assert changes[JOB] == []
-    assert reached == [Acknowledgement(1, 2, size, complete=True)]
-
-
-def test_a_copy_that_was_not_whole_when_its_file_was_deleted_is_set_aside_as_a_loss(
-    mirrors: BoardMirrors, tmp_path: Path
-) -> None:
-    _arrived(mirrors)
-    changes, _ = mirrors.take(_events(Started(1, 2, 0, "different", after_deletion=True), offset=0))
-    noted = [change.entry for change in changes[JOB] if isinstance(change, LinkLedger)]
-    assert [(entry.grade, entry.reason) for entry in noted] == [("loss", "deleted-uncopied")]
-    assert (tmp_path / "superseded" / "board-1" / JOB / f"{PATH}.1").read_bytes() == DATA

@@ -170,7 +170,7 @@ async def test_a_removed_log_is_a_loss_of_what_was_not_sent() -> None:
     announced, removed, change = await sender.remove(aicore_path(), 256, 1024)
     assert (announced, removed) == (LogAnnounced(aicore_path()), LogRemoved(aicore_path()))
     assert isinstance(change, LinkLedger)
-    assert (change.entry.grade, change.entry.reason, change.entry.count) == ("loss", "removed", 768)
+    assert (change.entry.grade, change.entry.reason, change.entry.count) == ("loss", "removed-unread", 768)
     assert sender.acknowledged == []
 
 

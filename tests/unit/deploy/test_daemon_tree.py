@@ -64,7 +64,11 @@ def test_the_name_follows_the_content() -> None:
 
 def test_the_daemon_and_the_wire_are_whole() -> None:
     files = own_packages()
-    assert {"profagentd/main.py", "profagentd/simulate/models/resnet50.toml", "profagent_wire/seal.py"} <= files.keys()
+    assert {
+        "profagentd/main.py",
+        "profagentd/simulate/models/resnet50.toml",
+        "profagent_wire/checksum.py",
+    } <= files.keys()
     assert not any("__pycache__" in path or path.startswith("profagent/") for path in files)
 
 

@@ -12,7 +12,7 @@ from profagent.link.session import FollowedLog, Happened
 JOB = "JOB" + "A" * 29
 
 
-@pytest.mark.parametrize(("reason", "grade"), [("unreadable", "loss"), ("removed-unseen", "loss"), ("new", "loss")])
+@pytest.mark.parametrize(("reason", "grade"), [("unreadable", "loss"), ("removed-unread", "loss"), ("new", "loss")])
 def test_what_a_board_lost_is_a_loss_of_at_least_one(reason: str, grade: str) -> None:
     assert loss_entry(reason, "why", 0) == Entry(grade, reason, "why", count=1)
     assert loss_entry(reason, "why", 77) == Entry(grade, reason, "why", count=77)
@@ -26,7 +26,13 @@ def test_only_bytes_that_were_not_sent_are_lost_by_a_removal() -> None:
     assert removal_entry(300, 300) == []
     assert removal_entry(300, 200) == []
     (entry,) = removal_entry(300, 512)
-    assert (entry.grade, entry.reason, entry.first, entry.last, entry.count) == ("loss", "removed", 300, 512, 212)
+    assert (entry.grade, entry.reason, entry.first, entry.last, entry.count) == (
+        "loss",
+        "removed-unread",
+        300,
+        512,
+        212,
+    )
 
 
 def told(loss: Loss, job: str = JOB, log: FollowedLog | None = None) -> tuple[str, object]:

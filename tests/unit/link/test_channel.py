@@ -16,7 +16,7 @@ from profagent.link.channel import Channel, Stream, _translated, connected
 from profagent.link.credentials import DEFAULT_PORT, Access, full_address
 from profagent.link.examination import NpuFacts
 from profagent.link.messages import JobMeasure, JobsListed, Open
-from profagent_wire.seal import sealed
+from profagent_wire.checksum import encode_checked
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
 
@@ -113,14 +113,14 @@ async def damaged(request: bytes, context: Any) -> bytes:
     return b"\xff" * 40
 
 
-RELEASED = sealed(pb.ServerMessage(released=pb.Released(handles=[7])))
+RELEASED = encode_checked(pb.ServerMessage(released=pb.Released(handles=[7])))
 
 
-@pytest.mark.parametrize("spoilt", [RELEASED.replace(b"\x07", b"\x06"), RELEASED[:-5]], ids=["changed", "not sealed"])
+@pytest.mark.parametrize("spoilt", [RELEASED.replace(b"\x07", b"\x06"), RELEASED[:-5]], ids=["changed", "unchecked"])
 async def test_what_was_damaged_on_the_way_is_no_message(spoilt: bytes) -> None:
     async def damaged_stream(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         async for _ in requests:
-            yield sealed(pb.ServerMessage(jobs_listed=pb.JobsListed()))
+            yield encode_checked(pb.ServerMessage(jobs_listed=pb.JobsListed()))
             yield spoilt
 
     server = grpc.aio.server()
@@ -144,7 +144,7 @@ async def test_what_was_damaged_on_the_way_is_no_message(spoilt: bytes) -> None:
         await server.stop(None)
 
 
-async def test_tasks_that_send_at_once_take_turns() -> None:
+async def test_tasks_that_send_at_once_read_batch() -> None:
     board = ScriptedBoard()
     board.messages = 50
     async with serving(board) as address, connected(address) as channel, channel.follow() as stream:

@@ -6,7 +6,8 @@ import pytest
 
 from profagent.link.channel import LARGEST_MESSAGE_BYTES, PING_MS, PING_TIMEOUT_MS
 from profagent.link.pulse import HEARTBEAT_S, Pulse
-from profagentd import conversation, server, speaker
+from profagentd.follow import client, server
+from profagentd.follow import client as conversation
 
 # What both ends promise of a link that is half open.
 HALF_OPEN_S = 15.0
@@ -35,10 +36,10 @@ def test_the_board_says_how_often_within_reason(told_us: int, heartbeat_s: float
 
 def test_both_ends_find_a_half_open_link_in_time() -> None:
     pulse = Pulse(0.0)
-    pulse.welcomed(int(speaker.HEARTBEAT_S * 1e6))
+    pulse.welcomed(int(client.HEARTBEAT_S * 1e6))
     assert pulse.silent_at < HALF_OPEN_S
     assert conversation.SILENCE_S < HALF_OPEN_S
-    assert pulse.heartbeat_s == speaker.HEARTBEAT_S == HEARTBEAT_S
+    assert pulse.heartbeat_s == client.HEARTBEAT_S == HEARTBEAT_S
 
 
 def test_the_keepalive_settings_of_both_ends_agree() -> None:

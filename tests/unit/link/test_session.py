@@ -203,44 +203,11 @@ def test_a_chunk_before_its_start_is_refused() -> None:
         session.receive(batch(chunk(b"a", generation=0)))
 
 
-def _begun(session: Session, event: Started) -> tuple[int, bool]:
-    [happened] = session.receive(batch(event))
-    assert isinstance(happened, Happened)
-    assert happened.log is not None
-    return happened.log.base, happened.log.goes_after
-
-
-def test_a_file_made_anew_goes_after_a_whole_one_that_the_board_deleted() -> None:
-    session = started()
-    session.receive(batch(chunk(b"abc"), Completed(7, 1, 3, b"")))
-    assert _begun(session, Started(7, 2, 0, "recreated", after_deletion=True)) == (3, True)
-    session.receive(batch(chunk(b"de", generation=2), Completed(7, 2, 2, b"")))
-    assert _begun(session, Started(7, 3, 0, "recreated", after_deletion=True)) == (5, True)
-
-
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_what_is_held_of_a_deleted_file_stays_when_it_is_whole(is_whole: bool) -> None:
-    session = listed()
-    session.receive(Announced((log(),)))
-    session.hold(Holding(7, 4, 100, b"digest", base=50, is_whole=is_whole))
-    expected = (150, True) if is_whole else (0, False)
-    assert _begun(session, Started(7, 5, 0, "different", after_deletion=True)) == expected
-
-
-def test_a_file_that_was_not_deleted_or_not_whole_is_followed_by_none() -> None:
-    session = started()
-    session.receive(batch(chunk(b"abc"), Completed(7, 1, 3, b"")))
-    assert _begun(session, Started(7, 2, 0, "recreated")) == (0, False)
-    session.receive(batch(chunk(b"abc", generation=2), Completed(7, 2, 3, b""), chunk(b"d", 3, generation=2)))
-    assert _begun(session, Started(7, 3, 0, "recreated", after_deletion=True)) == (0, False)
-
-
 # Logs that come unasked
 
 HELD = Holding(7, 4, 100, b"digest")
 SKIPPED = Holding(7, skip=True)
 SENT = (Started(7, 1, 0, "new"), chunk(b"abc"), Completed(7, 1, 3, b""))
-ANSWER = Started(7, 4, 100, "same", is_answer=True)
 CAUGHT_UP = replace(STATUS, caught_up=True)
 
 
@@ -264,18 +231,15 @@ def test_an_unasked_log_of_which_nothing_is_held_is_taken_without_an_answer() ->
     assert offsets(session.receive(batch(*SENT))) == [(1, 0), (1, 3), (1, 3)]
 
 
-def test_an_unasked_log_of_which_something_is_held_is_passed_over_until_the_board_goes_by_that() -> None:
+def test_an_unasked_log_of_which_something_is_held_is_passed_over_until_it_is_announced_again() -> None:
     session = contested()
-    assert offsets(session.receive(batch(chunk(b"d", 3), ANSWER, chunk(b"x", 100, generation=4)))) == [
-        (4, 100),
-        (4, 101),
-    ]
-    assert offsets(session.receive(batch(Started(7, 5, 0, "recreated")))) == [(5, 0)]
-
-
-def test_an_unasked_log_that_differs_from_what_is_held_is_a_later_generation() -> None:
-    answer = Started(7, 5, 0, "different", is_answer=True)
-    assert offsets(contested().receive(batch(answer, chunk(b"abc", generation=5)))) == [(5, 0), (5, 3)]
+    assert session.receive(batch(chunk(b"d", 3), Started(7, 2, 0, "recreated"))) == []
+    session.receive(Released((7,)))
+    session.receive(Announced((log(8),)))
+    session.hold(HELD._replace(handle=8))
+    assert offsets(
+        session.receive(batch(Started(8, 4, 100, "same"), chunk(b"x", 100, generation=4)._replace(handle=8)))
+    ) == [(4, 100), (4, 101)]
 
 
 @pytest.mark.parametrize("end", [Released((7,)), batch(Removed(7, 1, 3, 3))], ids=["released", "removed"])
@@ -287,12 +251,8 @@ def test_an_unasked_log_that_is_not_wanted_is_passed_over_until_it_is_over(end: 
     session.receive(Announced((unasked(8),)))
 
 
-@pytest.mark.parametrize(
-    ("told", "size"), [((3, 120), 120), ((3, 3), 3), ((3, 0), 0)], ids=["longer", "shorter", "counted"]
-)
-def test_a_contested_log_that_is_removed_is_lost_whole_unless_a_kept_loss_counts_it(
-    told: tuple[int, int], size: int
-) -> None:
+@pytest.mark.parametrize(("told", "size"), [((3, 120), 120), ((3, 3), 3)], ids=["longer", "shorter"])
+def test_a_contested_log_that_is_removed_is_lost_whole(told: tuple[int, int], size: int) -> None:
     [event] = contested().receive(batch(Removed(7, 1, *told)))
     assert isinstance(event, Happened)
     assert event.event == Removed(7, 4, 0, size)
@@ -312,32 +272,21 @@ def told_caught_up(session: Session, message: ServerMessage) -> bool:
     return any(each.caught_up for each in session.receive(message) if isinstance(each, JobStatus))
 
 
-def test_a_job_has_not_caught_up_while_a_log_of_it_is_contested() -> None:
+@pytest.mark.parametrize("end", [Released((7,)), batch(Removed(7, 1, 3, 3))], ids=["released", "removed"])
+def test_a_job_has_not_caught_up_while_a_log_of_it_is_passed_over_and_comes_again(end: ServerMessage) -> None:
     session = contested()
     assert not told_caught_up(session, CAUGHT_UP)
     assert not session.jobs[1].caught_up
-    assert not told_caught_up(session, batch(ANSWER))
+    session.receive(end)
     assert told_caught_up(session, CAUGHT_UP)
 
 
-@pytest.mark.parametrize("end", [Released((7,)), batch(Removed(7, 1, 3, 3))], ids=["released", "removed"])
-def test_a_job_has_caught_up_when_the_log_that_was_contested_is_gone(end: ServerMessage) -> None:
-    session = contested()
-    assert not told_caught_up(session, CAUGHT_UP)
-    assert told_caught_up(session, end)
-    assert session.jobs[1].caught_up
-    assert not told_caught_up(session, batch(Loss(0, 1, "unreadable", "", 0)))
-
-
-def test_a_log_that_is_not_wanted_or_of_another_job_keeps_no_job_from_having_caught_up() -> None:
+def test_a_log_that_is_not_wanted_keeps_no_job_from_having_caught_up() -> None:
     assert told_caught_up(contested(SKIPPED), CAUGHT_UP)
-    session = contested()
-    assert told_caught_up(session, replace(CAUGHT_UP, handle=2, name="JOB" + "B" * 29))
 
 
-def test_an_answer_about_a_log_that_is_not_wanted_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="not wanted"):
-        contested(SKIPPED).receive(batch(Started(7, 1, 0, "new", is_answer=True)))
+def test_a_log_of_another_job_keeps_no_job_from_having_caught_up() -> None:
+    assert told_caught_up(contested(), replace(CAUGHT_UP, handle=2, name="JOB" + "B" * 29))
 
 
 def test_unasked_logs_that_are_not_wanted_count_until_they_are_over() -> None:

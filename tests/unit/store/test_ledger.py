@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profagent.ingest.changes import ContentLedger, Entry, LinkLedger, LogAdvanced, LogRemoved, LogReset, TakenBack
+from profagent.ingest.changes import ContentLedger, Entry, LinkLedger, LogAdvanced, LogReset
 from profagent.store import ledger as module
 from tests.unit.store.rows import AICORE, AICPU, Rows
 
@@ -109,16 +109,3 @@ def test_what_is_counted_goes_on_after_a_restart(rows: Rows, monkeypatch: pytest
         rows.apply(LinkLedger(None, Entry("loss", "unreadable", f"file {number}")))
         rows.writer.forget()
     assert rows.query("SELECT reason, count FROM ledger ORDER BY reason") == [("more", 3), ("unreadable", 1)]
-
-
-def test_a_removed_log_that_has_come_whole_after_all_is_no_loss(rows: Rows) -> None:
-    """All that was known to be missing is there; what came as another file after it is not that."""
-    lost, other = Entry("loss", "removed", "after 256 of 512 bytes", 256, 512, 256), Entry("note", "different", "x")
-    calls = "data/acl_api.0.m.3"
-    for path in (AICORE, AICPU, calls):
-        rows.apply(LogAdvanced(path, 1, 256), LogRemoved(path), LinkLedger(path, lost))
-    rows.apply(TakenBack("removed", of_logs=True))
-    assert len(ledger(rows)) == 3
-    rows.apply(LogAdvanced(AICORE, 1, 512), LogAdvanced(calls, 1, 500))
-    rows.apply(LinkLedger(AICPU, other), LogAdvanced(AICPU, 2, 512), TakenBack("removed", of_logs=True))
-    assert {log for _, log, reason, _ in ledger(rows) if reason == "removed"} == {AICPU, calls}

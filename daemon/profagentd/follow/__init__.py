@@ -1,0 +1,1 @@
+"""Finding logs, following them, and sending what grows in them."""

@@ -1,0 +1,465 @@
+"""The gRPC server: its options, its services, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import stat
+from collections import Counter
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+
+from profagent_wire.checksum import DamagedError, decode_checked, encode_checked
+from profagent_wire.health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from profagent_wire.health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
+from profagent_wire.v1 import board_pb2 as wire
+from profagent_wire.v1.board_pb2_grpc import BoardServicer, add_BoardServicer_to_server
+from profagentd import __version__
+from profagentd.access import caller_of
+from profagentd.errors import DaemonError, Fault, Refusal
+from profagentd.follow import messages
+from profagentd.follow.client import STOPPING, ClientStream
+from profagentd.follow.table import Quotas
+from profagentd.loop import US_PER_S, Clock, moment, until_first
+from profagentd.retention.policy import Retain
+from profagentd.sources.measure import Measurer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+    from typing import Callable
+
+    from profagentd.access import AccessControl
+    from profagentd.examine import Examiner, Identity
+    from profagentd.follow.registry import JobRegistry
+    from profagentd.follow.watcher import Watch
+    from profagentd.loop import Clock
+    from profagentd.retention.retention import Retention
+
+    _Handler = grpc.RpcMethodHandler[Any, Any]
+
+
+# At a time: Follow streams in all, those of one client, and other calls that take a while.
+STREAMS = 64
+STREAMS_OF_A_CLIENT = 8
+CALLS = 32
+# Streams open at this rate at most, beyond a few; others wait for their turn.
+OPENINGS_PER_S = 20.0
+OPENINGS_AT_ONCE = 16
+
+
+class Limits:
+    """Counts what goes on. A context is left when its stream or call is over."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Whoever waits is served in order; who leaves meanwhile costs no turn.
+        self._turns = asyncio.Lock()
+        self._next_opening = float("-inf")  # monotonic
+        self._streams: Counter[str] = Counter()
+        self._calls = 0
+
+    @contextmanager
+    def stream(self, client: str) -> Iterator[None]:
+        """A stream of a client: a certificate's fingerprint, or an address. Raises Refusal when there are too many."""
+        if sum(self._streams.values()) >= STREAMS:
+            raise Refusal(Fault.EXHAUSTED, f"{STREAMS} streams are open already")
+        if self._streams[client] >= STREAMS_OF_A_CLIENT:
+            raise Refusal(Fault.EXHAUSTED, f"{STREAMS_OF_A_CLIENT} streams of this client are open already")
+        self._streams[client] += 1
+        try:
+            yield
+        finally:
+            self._streams[client] -= 1
+            self._streams += Counter()  # drops clients without a stream
+
+    async def opening(self) -> None:
+        """Wait for the turn of a stream that opens: finding out what is new for it takes more than the rest."""
+        async with self._turns:
+            now = self._clock.monotonic()
+            if self._next_opening > now:
+                await self._clock.sleep(self._next_opening - now)
+            earliest = now - OPENINGS_AT_ONCE / OPENINGS_PER_S
+            self._next_opening = max(self._next_opening, earliest) + 1 / OPENINGS_PER_S
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """A call that takes a while. Raises Refusal when there are too many."""
+        if self._calls >= CALLS:
+            raise Refusal(Fault.EXHAUSTED, f"{CALLS} calls are going on already")
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+
+
+def address_of(peer: str) -> str:
+    """The address that a client calls from, of gRPC's name of a peer: without the port."""
+    return peer if peer.startswith("unix:") else peer.rpartition(":")[0]
+
+
+_LOGGER = logging.getLogger(__name__)
+
+_CODES = {
+    Fault.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    Fault.EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Fault.INCOMPATIBLE: grpc.StatusCode.FAILED_PRECONDITION,
+    Fault.DAMAGED: grpc.StatusCode.DATA_LOSS,
+    Fault.AWAY: grpc.StatusCode.UNAVAILABLE,
+    Fault.SILENT: grpc.StatusCode.DEADLINE_EXCEEDED,
+    Fault.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Fault.UNTRUSTED: grpc.StatusCode.UNAUTHENTICATED,
+}
+
+
+class Servicer(BoardServicer):
+    """The service Board, as board.proto has it."""
+
+    def __init__(
+        self,
+        board: JobRegistry,
+        watch: Watch,
+        clock: Clock,
+        retention: Retention,
+        identity: Identity,
+        access: AccessControl,
+        examiner: Examiner,
+        *,
+        simulated: bool,
+    ) -> None:
+        self.board = board
+        self.clock = clock
+        self.retention = retention
+        self._access = access
+        self._examiner = examiner
+        self._watch = watch
+        self._identity = identity
+        self._simulated = simulated
+        self._streams: set[ClientStream] = set()
+        self._left = asyncio.Event()  # a conversation is over
+        self._is_draining = False
+        self._limits = Limits(clock)
+        self._measurer = Measurer(clock)
+        self.quotas = Quotas()
+
+    @property
+    def roots(self) -> Sequence[bytes]:
+        """Directories under which JOBs are looked for."""
+        return tuple(self._watch.roots)
+
+    async def ready(self) -> None:
+        """Wait until the JOBs that there are have been found and looked at."""
+        await self._watch.ready.wait()
+        await self.board.know_all()
+
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return len(self._streams)
+
+    async def drain(self) -> None:
+        """Send each client what there is for it, and say goodbye; return when all have left."""
+        self._is_draining = True
+        for stream in self._streams:
+            stream.drain()
+        while self._streams:
+            self._left.clear()
+            await self._left.wait()
+
+    def close(self, reason: str = STOPPING) -> None:
+        """Say goodbye to every client."""
+        for stream in self._streams:
+            stream.close(reason)
+
+    def describe(self) -> wire.Description:
+        """The board and its daemon now."""
+        return wire.Description(
+            identity=self._identity.identity,
+            identity_source=wire.IdentitySource.ValueType(self._identity.source.value),
+            hostname=self._identity.hostname,
+            boot_id=self._identity.boot_id,
+            model=self._identity.model,
+            daemon_version=__version__,
+            protocol=messages.protocol(),
+            simulated=self._simulated,
+            sdk_version=self._identity.sdk_version,
+            clocks=messages.clocks(moment(self.clock)),
+            roots=[messages.text(root) for root in self.roots],
+            retention=self._retention(),
+            quiet_after_us=int(self.board.quiet_after_s * US_PER_S),
+            insecure=self._access.insecure,
+        )
+
+    def _retention(self) -> wire.Retention | None:
+        if self.retention.policy.retain is Retain.KEEP:
+            return None
+        return messages.retention(self.retention.policy, self.retention.space.known)
+
+    async def Describe(self, _request: wire.DescribeRequest, _context: Any) -> wire.Description:
+        """Who the board is."""
+        return self.describe()
+
+    async def SyncClock(self, _request: wire.SyncClockRequest, _context: Any) -> wire.SyncClockReply:
+        """Both clocks, twice."""
+        received = messages.clocks(moment(self.clock))
+        return wire.SyncClockReply(received=received, sent=messages.clocks(moment(self.clock)))
+
+    async def Examine(self, _request: wire.ExamineRequest, context: Any) -> wire.Examination:
+        """Facts for a diagnosis."""
+        try:
+            with self._limits.call():
+                return await self._examiner.examine()
+        except Refusal as refusal:
+            await context.abort(_CODES[refusal.fault], str(refusal))
+            raise
+
+    async def MeasureJob(self, request: wire.MeasureJobRequest, context: Any) -> wire.JobMeasure:
+        """How much a JOB holds."""
+        try:
+            with self._limits.call():
+                await self._watch.ready.wait()
+                job = next((each for each in self.board.jobs if each.name == request.name), None)
+                return messages.job_measure(await self._measurer.measure(job))
+        except Refusal as refusal:
+            await context.abort(_CODES[refusal.fault], str(refusal))
+            raise
+
+    async def Follow(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes
+        self, request_iterator: AsyncIterator[wire.ClientMessage], context: Any
+    ) -> None:
+        """The live copy for one client."""
+        caller = caller_of(context)
+        stream = ClientStream(self, request_iterator, context.write, caller)
+        refusal: Refusal | None = None
+        try:
+            with self._limits.stream(caller.fingerprint or address_of(context.peer())):
+                await self._limits.opening()
+                self._streams.add(stream)
+                if self._is_draining:
+                    stream.drain()
+                await until_first(stream.run(), self._access.watch_over(caller))
+        except Refusal as raised:
+            refusal = raised
+        except DamagedError as error:
+            refusal = Refusal(Fault.DAMAGED, str(error))
+        except grpc.aio.InternalError:
+            # gRPC's word for a message that was under way when the client left.
+            _LOGGER.info("%s left while it was sent to", context.peer())
+        finally:
+            self._streams.discard(stream)
+            self._left.set()
+        if refusal:
+            _LOGGER.warning("stream of %s refused: %s", context.peer(), refusal)
+            await context.abort(_CODES[refusal.fault], str(refusal))
+
+
+# Empty: the server as a whole.
+_SERVICES = frozenset(("", "profagent_wire.v1.Board"))
+
+
+class Health(HealthServicer):
+    """SERVING from the start to `stop`."""
+
+    def __init__(self, access: AccessControl) -> None:
+        """A watch ends when its caller is turned away."""
+        self._access = access
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """The daemon is about to end."""
+        self._stopping.set()
+
+    async def Check(self, request: HealthCheckRequest, context: Any) -> HealthCheckResponse:
+        """The status now."""
+        if request.service not in _SERVICES:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
+        return HealthCheckResponse(status=self._status(request.service))
+
+    async def Watch(self, request: HealthCheckRequest, context: Any) -> AsyncIterator[HealthCheckResponse]:
+        """The status now, and when it changes."""
+        yield HealthCheckResponse(status=self._status(request.service))
+        try:
+            await until_first(self._stop(), self._access.watch_over(caller_of(context)))
+        except Refusal as refusal:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
+        if request.service in _SERVICES:
+            yield HealthCheckResponse(status=self._status(request.service))
+
+    async def _stop(self) -> None:
+        await self._stopping.wait()
+
+    def _status(self, service: str) -> HealthCheckResponse.ServingStatus.ValueType:
+        if service not in _SERVICES:
+            return HealthCheckResponse.SERVICE_UNKNOWN
+        return HealthCheckResponse.NOT_SERVING if self._stopping.is_set() else HealthCheckResponse.SERVING
+
+
+_OTHER = "choose another address with --listen"
+_HINTS = {
+    errno.EADDRINUSE: "another program has it, maybe another profagentd: end that one, or choose another port with"
+    " --listen",
+    errno.EADDRNOTAVAIL: "it is no address of this machine: `ip address` shows those that are; 0.0.0.0 is all of them",
+    errno.EACCES: "ports below 1024 are root's: choose another one with --listen",
+}
+_PATH_HINTS = {
+    errno.EADDRINUSE: _HINTS[errno.EADDRINUSE],
+    errno.EEXIST: "something that is no socket stands there: take it away, or choose another path with --listen",
+}
+_PROBE_S = 1.0
+
+
+def check_address(address: str) -> None:
+    """Raises DaemonError, with the kernel's reason, where `HOST:PORT` or `unix:PATH` cannot be listened on."""
+    try:
+        if address.startswith("unix:"):
+            _check_path(address[len("unix:") :])
+        else:
+            _check_port(*address.rsplit(":", 1))
+    except socket.gaierror as error:
+        raise DaemonError(
+            f"cannot listen on {address}: {error.strerror}", hint="name an address of this machine with --listen"
+        ) from error
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise DaemonError(f"cannot listen on {address}: {reason}", hint=_hint(address, error)) from error
+
+
+def _hint(address: str, error: OSError) -> str:
+    if address.startswith("unix:"):
+        return _PATH_HINTS.get(error.errno or 0, "name a path in a directory that is there and may be written")
+    return _HINTS.get(error.errno or 0, _OTHER)
+
+
+def _check_port(host: str, port: str) -> None:
+    """A name may have several addresses, of which one is enough unless somebody else has another."""
+    found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    failed: list[OSError] = []
+    for family, kind, protocol, _, where in found:
+        try:
+            with closing(socket.socket(family, kind, protocol)) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(where)
+        except OSError as error:
+            failed.append(error)
+    in_use = [error for error in failed if error.errno == errno.EADDRINUSE]
+    if in_use or len(failed) == len(found):
+        raise (in_use or failed)[0]
+
+
+def _check_path(path: str) -> None:
+    """A socket that nobody serves is replaced."""
+    directory = os.path.dirname(path) or "."
+    os.stat(directory)
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if os.path.lexists(path) and not _is_socket(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    with closing(socket.socket(socket.AF_UNIX)) as probe:
+        probe.settimeout(_PROBE_S)
+        if probe.connect_ex(path) == 0:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+def _is_socket(path: str) -> bool:
+    return os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)
+
+
+class CheckedMessages(grpc.aio.ServerInterceptor):
+    """Gives Follow its codecs; a message that is damaged raises DamagedError where it is read."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> _Handler | None:
+        """The method's handler; gRPC calls it for every call, of whatever service."""
+        handler: Any = await continuation(handler_call_details)
+        if handler is None or handler.stream_stream is None:
+            return handler  # type: ignore[no-any-return]  # gRPC's own
+        return grpc.stream_stream_rpc_method_handler(
+            handler.stream_stream, partial(decode_checked, wire.ClientMessage), encode_checked
+        )
+
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+# 1,000 entries of a client's messages take 50 KB.
+MAX_CLIENT_MESSAGE_BYTES = 256 * 1024
+CONNECTIONS = 128
+STREAMS_OF_A_CONNECTION = 32
+# A connection that has not said what it speaks after so long is closed.
+HANDSHAKE_MS = 10_000
+WINDOW_BYTES = 64 * 1024
+# Each connection holds a buffer for what it reads next; clients say little.
+READ_BYTES = 1024
+MAX_READ_BYTES = 16 * 1024
+# Both sides ping each 10 s, also when nothing is called; gRPC cuts off who pings more often than it was told to expect.
+KEEPALIVE_MS = 10_000
+KEEPALIVE_TIMEOUT_MS = 4_000
+MIN_PING_INTERVAL_MS = 5_000
+# Clients that do not leave by themselves are cut off after this.
+STOP_S = 2.0
+
+_OPTIONS = [
+    ("grpc.max_receive_message_length", MAX_CLIENT_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
+    ("grpc.max_allowed_incoming_connections", CONNECTIONS),
+    ("grpc.max_concurrent_streams", STREAMS_OF_A_CONNECTION),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+    # What is on its way to or from a client is bounded by a window that does not grow with the link's speed.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+    ("grpc.experimental.tcp_read_chunk_size", READ_BYTES),
+    ("grpc.experimental.tcp_max_read_chunk_size", MAX_READ_BYTES),
+    # Two daemons on one port would share its clients between them.
+    ("grpc.so_reuseport", 0),
+]
+
+
+class Server:
+    """Serves from `start` to `stop`."""
+
+    def __init__(self, servicer: Servicer, access: AccessControl, credentials: grpc.ServerCredentials | None) -> None:
+        """Each call passes `access`. Without credentials what is sent can be read by others."""
+        self._servicer = servicer
+        self._credentials = credentials
+        self._health = Health(access)
+        self._server = grpc.aio.server(options=_OPTIONS, interceptors=(access, CheckedMessages()))
+        add_BoardServicer_to_server(servicer, self._server)
+        add_HealthServicer_to_server(self._health, self._server)
+
+    async def start(self, address: str) -> str:
+        """Listen; the address, with the port that it got. Raises DaemonError when it cannot be had."""
+        check_address(address)
+        try:
+            if self._credentials:
+                port = self._server.add_secure_port(address, self._credentials)
+            else:
+                port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise DaemonError(
+                f"cannot listen on {address}: gRPC does not say why", hint="choose another address with --listen"
+            ) from error
+        await self._server.start()
+        return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
+
+    async def drain(self) -> None:
+        """Say goodbye to each client that has what there is; return when all have left."""
+        self._health.stop()
+        await self._servicer.drain()
+
+    async def stop(self) -> None:
+        """Say goodbye to clients, and end; once more does nothing."""
+        self._health.stop()
+        self._servicer.close()
+        await self._server.stop(STOP_S)

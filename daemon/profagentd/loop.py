@@ -1,0 +1,184 @@
+"""What the event loop waits for: time, the threads of a root, the first of several works."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import queue
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+
+US_PER_S = 1_000_000
+
+
+class Clock(Protocol):
+    """Wall clock, monotonic clock and waiting."""
+
+    def wall_us(self) -> int:
+        """Real-time clock in microseconds since the Unix epoch; it may jump."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; the zero is arbitrary."""
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait for `delay_s` seconds of the monotonic clock."""
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    def wall_us(self) -> int:
+        """Microseconds since the Unix epoch."""
+        return time.time_ns() // 1000
+
+    def monotonic(self) -> float:
+        """Seconds of the monotonic clock."""
+        return time.monotonic()
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait on the running loop."""
+        await asyncio.sleep(delay_s)
+
+
+class Moment(NamedTuple):
+    """Both clocks, read one right after the other."""
+
+    monotonic: float
+    wall_us: int
+
+    def seen(self, changed_wall_us: int) -> float:
+        """Monotonic time of a change that the wall clock dates; a date in the future counts as now."""
+        return self.monotonic - max(0, self.wall_us - changed_wall_us) / US_PER_S
+
+
+def moment(clock: Clock) -> Moment:
+    """Both clocks now."""
+    return Moment(clock.monotonic(), clock.wall_us())
+
+
+async def until_first(*works: Coroutine[Any, Any, None]) -> None:
+    """Run all of them until the first returns or fails; then cancel the others and wait for their end.
+
+    What the first one raised is raised again. When the caller is cancelled, all are.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    failed = [each for task, each in zip(tasks, results) if task in done and isinstance(each, BaseException)]
+    if failed:
+        raise failed[0]
+
+
+_LOGGER = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# Threads of one root, at most; they are made when they are needed, and end when they have rested.
+THREADS = 2
+REST_S = 10.0
+# A root that has not answered for so long hangs.
+PATIENCE_S = 5.0
+
+
+def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+    """What `work` gives or raises, on a thread of this root; it begins at once.
+
+    Whoever is cancelled does not wait for the thread, and a thread that hangs does not keep the process alive.
+    """
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            tell: Callable[[], None] = _given(result, work(*arguments))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            tell = _raised(result, error)
+        # Where the loop is closed nobody waits any more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(tell)
+
+    _POOLS.setdefault(root, _Pool(root)).put(run)
+    return result
+
+
+class NoAnswerError(OSError):
+    """A root did not answer in time, or has not answered yet since then."""
+
+
+async def in_time(root: bytes, work: Callable[..., T], *arguments: Any, patience_s: float = PATIENCE_S) -> T:
+    """What `work` gives or raises. NoAnswerError when that takes too long, and for whatever comes until it is over."""
+    if is_late(root):
+        raise NoAnswerError(errno.ETIMEDOUT, "it has not answered for long")
+    result = on_disk(root, work, *arguments)
+    await asyncio.wait({result}, timeout=patience_s)
+    if not result.done():
+        _LATE[root] = result
+        result.add_done_callback(asyncio.Future.exception)  # nobody waits for what it raises
+        _LOGGER.warning("%s does not answer: what is there waits", os.fsdecode(root))
+        raise NoAnswerError(errno.ETIMEDOUT, f"it did not answer within {patience_s:g} s")
+    return result.result()
+
+
+def is_late(root: bytes) -> bool:
+    """Whether work that was to be done in time has still not ended."""
+    late = _LATE.get(root)
+    return late is not None and not late.done() and not late.get_loop().is_closed()
+
+
+def _given(result: asyncio.Future[T], value: T) -> Callable[[], None]:
+    return lambda: None if result.done() else result.set_result(value)
+
+
+def _raised(result: asyncio.Future[T], error: BaseException) -> Callable[[], None]:
+    return lambda: None if result.done() else result.set_exception(error)
+
+
+class _Pool:
+    """A queue of work, and the threads that are there for it."""
+
+    def __init__(self, root: bytes) -> None:
+        self._name = f"files of {root!r}"
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._pending = 0  # works that are put and not over
+        self._threads = 0
+
+    def put(self, run: Callable[[], None]) -> None:
+        """Have it run."""
+        with self._lock:
+            self._pending += 1
+            is_short = self._threads < min(THREADS, self._pending)
+            self._threads += is_short
+            self._queue.put(run)
+        if is_short:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            try:
+                run = self._queue.get(timeout=REST_S)
+            except queue.Empty:
+                with self._lock:
+                    if self._queue.empty():
+                        self._threads -= 1
+                        return
+                continue
+            run()
+            del run  # what it holds is not kept while the thread rests
+            with self._lock:
+                self._pending -= 1
+
+
+_POOLS: dict[bytes, _Pool] = {}
+_LATE: dict[bytes, asyncio.Future[Any]] = {}

@@ -1,0 +1,1 @@
+"""What is delivered, what is deleted, and what was lost."""
