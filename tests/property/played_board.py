@@ -22,10 +22,10 @@ from profagent.commands.workspace_import import WorkspaceImport, import_into
 from profagent.errors import UnreachableError
 from profagent.formats.durations import ticks_to_us
 from profagent.ingest.changes import Entry
+from profagent.ingest.reasons import STOPPED_EARLY
 from profagent.link.states import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.store.store import Store
-from profagent.store.summaries import STOPPED_EARLY
 from profagentd.changes import Touch
 from profagentd.state import JobState
 from tests.property.streamed_board import StreamedBoard

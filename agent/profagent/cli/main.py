@@ -51,6 +51,7 @@ VERBS = {
     "redecode": ("cli.redecode", "Fill the counter columns of a session or of a JOB with another counter map."),
     "kit": ("cli.kit", "Gather what settles open facts of a JOB, to be sent to the project."),
     "sessions": ("cli.sessions", "List the sessions of a workspace."),
+    "ledger": ("cli.ledger", "Show what a session lost or noted: which file, what it means, what to do."),
     "nightly": ("nightly.cli", "Capture boards every night, and say in the morning whether anything is slower."),
     "trend": ("cli.trend", "Tell how a model's time went over sessions, and when its level changed."),
     "gc": ("cli.gc", "Let go of the records of old sessions; what was learnt of them stays."),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger
-from profagent.ingest.loss import REMOVED_OPEN, REMOVED_UNSEEN
 from profagent.link.following import is_over
 from profagent.link.messages import REMOVED
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # However long the board says that a quiet JOB is waited for.
 LONGEST_PATIENCE_S = 3600.0
-_REMOVALS = frozenset({REMOVED_OPEN, REMOVED_UNSEEN})
+_REMOVALS = frozenset({reasons.REMOVED_OPEN, reasons.REMOVED_UNSEEN})
 
 
 class JobEnds:

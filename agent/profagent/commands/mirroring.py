@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from profagent.commands.open_jobs import OpenJobs
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.formats.names import LogKind, parse_log_name
-from profagent.ingest.changes import Entry, LinkLedger, LogAdvanced, LogRemoved, LostCopy, PassedOver
+from profagent.ingest import reasons
+from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, LostCopy, PassedOver
 from profagent.ingest.local_stream import growing_kind
 from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
 from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of, logs_set_aside
@@ -65,9 +66,8 @@ class VouchedLogs:
         return same
 
 
-_GONE = Entry(
-    "loss",
-    "deleted-uncopied",
+_GONE = reasons.entry(
+    reasons.DELETED_UNCOPIED,
     "the mirror lost bytes of it that the board had deleted once they were copied: they are gone, what stands on the"
     " board is copied",
 )
@@ -84,7 +84,7 @@ class LostCopies:
         """What was held of a log is not there; returns what that is in the ledger, and what was lost."""
         self._told.add(handle)
         detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
-        note = LinkLedger(None, Entry("note", "mirror-changed", detail))
+        note = LinkLedger(None, reasons.entry(reasons.MIRROR_CHANGED, detail))
         if known.base:
             # What stands before the base the board has deleted.
             return [note, LinkLedger(path, _GONE)]
@@ -144,7 +144,7 @@ def _inference(path: str) -> str | None:
 
 NOTHING_HELD = HeldLog(0, 0, complete=False)
 # A file that was copied before is not the one that is there now.
-_ANOTHER_FILE = frozenset({"different", "recreated"})
+_ANOTHER_FILE = frozenset({reasons.DIFFERENT, reasons.RECREATED})
 
 
 class BoardMirrors:
@@ -328,7 +328,9 @@ class BoardMirrors:
         if log.snapshot or is_known:
             return []
         changes: list[Change] = list(job.decoder.begin(path, event.generation, at))
-        if event.reason in _ANOTHER_FILE and not (event.reason == "different" and self._lost.was_told(log.handle)):
+        if event.reason in _ANOTHER_FILE and not (
+            event.reason == reasons.DIFFERENT and self._lost.was_told(log.handle)
+        ):
             entry = another_file(event.reason, at if log.goes_after else None, after_deletion=event.after_deletion)
             changes.append(LinkLedger(path, entry))
         return changes

@@ -14,6 +14,7 @@ from profagent.commands.open_batch import OpenBatch
 from profagent.commands.to_the_end import to_the_end
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.formats.names import LogKind, is_job_name, parse_log_name
+from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.commit import commit
 from profagent.ingest.disk import has_room
@@ -182,7 +183,7 @@ class Recording:
             try:
                 path = checked_path(log.path)
             except FormatError as error:
-                self._jobs.note(log.job, Entry("loss", "bad-path", str(error)))
+                self._jobs.note(log.job, reasons.entry(reasons.BAD_PATH, str(error)))
                 answers.append(Holding(log.handle, skip=True))
             else:
                 wanted.setdefault(log.job, {})[path] = log

@@ -10,6 +10,7 @@ import numpy as np
 from profagent.formats.durations import ticks_to_us
 from profagent.formats.names import display_text
 from profagent.formats.plausible import MOST_SHARE, PEAK_MEMORY_RATE, SLACK_US, TICKS, Place, Tally, merged
+from profagent.ingest import reasons
 from profagent.ingest.assess import RING_CALLS, ring_entry
 from profagent.ingest.changes import LostCopy
 from profagent.store.counter_checks import LARGEST_INTEGER, write_check
@@ -136,7 +137,7 @@ _BEGUN = (
 )
 _DELETED = (
     "SELECT EXISTS (SELECT 1 FROM kept_loss k JOIN ledger_entry e USING (entry)"
-    " WHERE k.board = ? AND k.job_name = ? AND e.reason = 'deleted-undelivered')"
+    " WHERE k.board = ? AND k.job_name = ? AND e.reason = ?)"
 )
 # What was removed may have been made anew for a while, and need not come again.
 _UNFINISHED = (
@@ -235,7 +236,7 @@ class StoredSession:
 
     async def was_deleted_from(self, job: str) -> bool:
         """Whether the board told that it deleted undelivered logs of the JOB."""
-        ((was_deleted,),) = await self._store.query(_DELETED, (self.board, job))
+        ((was_deleted,),) = await self._store.query(_DELETED, (self.board, job, reasons.DELETED_UNDELIVERED))
         return bool(was_deleted)
 
     async def orphan_dones(self, job: str) -> list[str]:
