@@ -15,6 +15,15 @@ from profagent.errors import ProfagentError, UsageError
 USAGE_EXIT_CODE = UsageError.exit_code
 INTERRUPTED_EXIT_CODE = 130
 
+EXIT_CODES = {
+    0: "ok",
+    1: "it failed, or the answer is 'no'",
+    2: "the command line, a setting or the kind of data is wrong",
+    3: "a board cannot be reached",
+    4: "data is incomplete: the ledger has a loss, or a capture was stopped early",
+    130: "stopped by a second Ctrl-C",
+}
+
 # click takes a paragraph that begins with a backspace as it is.
 HELP = """Live profiling of SS928 boards.
 
@@ -22,40 +31,46 @@ HELP = """Live profiling of SS928 boards.
 profagent demo                           try it without a board
 profagent watch --board 192.168.1.20     live lines of a board
 profagent record --board 192.168.1.20    capture into a workspace
+profagent stats 1                        which layers take the time
 profagent export summary -dir JOB…       the vendor's tables
 
-Exit codes: 0 fine, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
+Exit codes: 0 ok, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
 """
 
 # verb: module of profagent that defines it as `command`, and what the list of verbs says.
 VERBS = {
-    "demo": ("cli.demo", "The whole way without a board: simulated board, live lines, database, exports."),
+    "demo": ("cli.demo", "Try everything on a simulated board."),
     "watch": ("cli.watch", "Show a board's inferences live."),
-    "record": ("cli.record", "Capture a board into a workspace, headless."),
-    "collect": (
-        "cli.collect",
-        "Run a program on a board with profiling, and have its JOB here (the vendor's command).",
-    ),
-    "import": ("cli.importing", "Import a JOB directory into its own database (the vendor's command)."),
-    "export": ("cli.export", "Write timelines or summaries of a JOB (the vendor's command)."),
     "show": ("cli.show", "Print a JOB's tables (the vendor's command)."),
-    "stats": ("cli.stats", "Tell what takes the time: layers, types, models, API calls, CPU layers, segments."),
-    "diff": ("cli.diff", "Compare two runs: which layers are slower or faster by more than their noise."),
-    "deploy": ("cli.deploy", "Bring the daemon to a board over SSH, and have it run there."),
-    "keys": ("cli.keys", "Make, hand out and revoke the keys of boards and hosts."),
-    "boards": ("cli.boards", "List the boards that have a name; add and remove them."),
-    "bundle": ("cli.bundle", "Make a daemon with a Python of its own, for boards that have none."),
-    "doctor": ("cli.doctor", "Find what is not as it should be: on this host, a board, in a JOB or an acl.json."),
-    "aclconfig": ("cli.aclconfig", "Ask, change or check what an acl.json tells a program to record."),
-    "calibrate": ("cli.calibrate", "Learn which word of a record is which PMU counter, with the vendor's tables."),
-    "redecode": ("cli.redecode", "Fill the counter columns of a session or of a JOB with another counter map."),
-    "kit": ("cli.kit", "Gather what settles open facts of a JOB, to be sent to the project."),
-    "sessions": ("cli.sessions", "List the sessions of a workspace."),
-    "ledger": ("cli.ledger", "Show what a session lost or noted: which file, what it means, what to do."),
-    "nightly": ("nightly.cli", "Capture boards every night, and say in the morning whether anything is slower."),
-    "trend": ("cli.trend", "Tell how a model's time went over sessions, and when its level changed."),
-    "gc": ("cli.gc", "Let go of the records of old sessions; what was learnt of them stays."),
+    "stats": ("cli.stats", "Show what takes the time: layers, types, models, API calls."),
+    "trend": ("cli.trend", "Show a model's time over sessions, and when it changed."),
+    "record": ("cli.record", "Capture boards into a workspace."),
+    "collect": ("cli.collect", "Run a program on a board and fetch its JOB (the vendor's command)."),
+    "import": ("cli.importing", "Import a JOB directory (the vendor's command)."),
+    "sessions": ("cli.sessions", "List the captures of a workspace."),
+    "ledger": ("cli.ledger", "Show what a session lost or noted, and what to do."),
+    "gc": ("cli.gc", "Delete raw records of old sessions; keep their statistics."),
+    "diff": ("cli.diff", "Compare two runs: which layers are slower or faster."),
     "baseline": ("cli.baseline", "Name sessions that others are compared with."),
+    "nightly": ("nightly.cli", "Capture and compare boards every night."),
+    "export": ("cli.export", "Write timelines and tables (the vendor's command)."),
+    "deploy": ("cli.deploy", "Install the daemon on a board over SSH."),
+    "boards": ("cli.boards", "List, add and remove named boards."),
+    "keys": ("cli.keys", "Make, issue and revoke TLS keys."),
+    "doctor": ("cli.doctor", "Check this host, a board, a JOB or an acl.json."),
+    "aclconfig": ("cli.aclconfig", "Read, change or check an acl.json."),
+    "bundle": ("cli.bundle", "Pack the daemon with a Python, for boards without one."),
+    "calibrate": ("cli.calibrate", "Learn a counter map from a JOB and the vendor's table."),
+    "redecode": ("cli.redecode", "Fill counter columns with another counter map."),
+    "kit": ("cli.kit", "Pack evidence from a JOB for the developers."),
+}
+GROUPS = {
+    "Look": ("demo", "watch", "show", "stats", "trend"),
+    "Capture": ("record", "collect", "import", "sessions", "ledger", "gc"),
+    "Compare": ("diff", "baseline", "nightly"),
+    "Export": ("export",),
+    "Boards": ("deploy", "boards", "keys", "doctor", "aclconfig", "bundle"),
+    "Counters": ("calibrate", "redecode", "kit"),
 }
 
 
@@ -98,9 +113,10 @@ class LazyGroup(click.Group):
             return 0
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
-        """The list of verbs, from the table."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+        """The lists of verbs, from the tables."""
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb, VERBS[verb][1]) for verb in verbs])
 
 
 @click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})

@@ -122,7 +122,7 @@ class Access:
             raise UsageError(
                 f"no keys for the board at {board.place}: {default_keys() / CERT} is not there",
                 hint="--via ssh needs none (or is BOARD a name? `profagent boards` lists those); else make some with"
-                " `profagent keys init`, or name others with --keys DIR; --insecure goes without (docs/security.md)",
+                " `profagent keys init`, or name others with --keys DIR (docs/reference/security.md)",
             )
         return self._read(default_keys())
 

@@ -106,8 +106,8 @@ def no_tls(address: str) -> RefusedError:
     """What answers there does not speak TLS."""
     return RefusedError(
         f"what answers at {address} does not speak TLS",
-        hint="start profagentd with --tls-cert, --tls-key and --tls-ca (docs/security.md), or leave --keys out for a"
-        " tunnel; --insecure speaks plain text",
+        hint="start profagentd with --tls-cert, --tls-key and --tls-ca (docs/reference/security.md), or leave"
+        " --keys out for a tunnel; --insecure speaks plain text",
     )
 
 
