@@ -193,7 +193,7 @@ def _check(args: argparse.Namespace) -> int:
         complain(f"{mistake}\n  {mistake.hint}")
     if mistakes:
         return DaemonError.exit_code
-    print("fine")  # noqa: T201 - the command's own output
+    print("ok")  # noqa: T201 - the command's own output
     return 0
 
 

@@ -198,7 +198,7 @@ def test_the_missing_counter_map_is_told_once(root: Path) -> None:
         host.out.until("is open")
         for _ in range(2):
             picture = program.infer()
-            host.out.until(f"picture {picture}  aicore")
+            host.out.until(f"inference {picture}  aicore")
         ended = host.interrupt()
     assert ended.err.count("no counter map") == 1
     assert "--counter-map FILE" in ended.err

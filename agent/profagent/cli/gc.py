@@ -51,7 +51,7 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Let go of the records of old sessions, and of their mirrored files.
+    """Delete the records of old sessions and their mirrored files; keep their statistics.
 
     What `stats` tells of them stays, and the ledger, labels and layers. Never touched: a session that is not over, a
     baseline, one that shares a JOB with a session that stays. Folders of JOBs outside of the workspace are not touched.
@@ -107,7 +107,7 @@ def _run(
 
 def _print(chosen: Chosen, before: int, after: int | None) -> None:
     sessions = sorted(each.session for group in chosen.groups for each in group)
-    verb = "would let go of" if after is None else "let go of"
+    verb = "would delete" if after is None else "deleted"
     named = ", ".join(map(str, sessions)) or "none"
     click.echo(f"{verb} the records of {len(sessions)} sessions: {named}")
     for session, why in sorted(chosen.staying.items()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,13 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.running import terminal_columns
 from profagent.commands.labels import condition_of, fits
 from profagent.commands.workspace import Workspace
 from profagent.export.columns import Cell, Column
 from profagent.export.kept_loss import kept_loss_line
 from profagent.export.sampling_text import keeping_line, share_text
-from profagent.export.table import printable, table_lines
+from profagent.export.table import fitted_lines, printable
 from profagent.store.queries import open_reader
 from profagent.store.summaries import all_sessions
 
@@ -27,6 +29,8 @@ TITLES = (
     *("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "sampled", "losses", "notes"),
     "labels",
 )
+# What a narrow terminal does without, first of all.
+LESS = ("source", "JOBs", "notes", "sampled")
 SESSION_COLUMNS = tuple(Column(title) for title in TITLES)
 
 
@@ -56,7 +60,7 @@ def command(*, workspace: Path | None, conditions: list[Condition], as_json: boo
     if not sessions:
         click.echo(f"no sessions {'that fit ' if conditions else ''}in {chosen.root}")
         return
-    for line in table_lines(SESSION_COLUMNS, [session_cells(session) for session in sessions]):
+    for line in fitted_lines(SESSION_COLUMNS, _rows(sessions), terminal_columns(), less=LESS):
         click.echo(line)
     for session in sessions:
         if (kept := keeping_line(session["sampling"])) is not None:
@@ -65,6 +69,19 @@ def command(*, workspace: Path | None, conditions: list[Condition], as_json: boo
             click.echo(f"session {session['session']}: {printable(kept_loss_line(loss))}")
         for line in session["implausible"]:
             click.echo(f"session {session['session']}: {printable(line)}")
+
+
+def _rows(sessions: list[dict[str, Any]]) -> list[tuple[Cell, ...]]:
+    """The rows; where boards share a host name, their identities tell them apart."""
+    boards = {(session["hostname"], session["board"]) for session in sessions}
+    names = Counter(hostname for hostname, _ in boards)
+    shown = (
+        {**session, "hostname": f"{session['hostname']} {session['board'][:8]}"}
+        if session["hostname"] and names[session["hostname"]] > 1
+        else session
+        for session in sessions
+    )
+    return [session_cells(session) for session in shown]
 
 
 def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:

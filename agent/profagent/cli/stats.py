@@ -9,13 +9,14 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.running import terminal_columns
 from profagent.cli.targets import named_target, tell_unrecorded
 from profagent.commands.stats import StatsBy, StatsOptions, stats
 from profagent.errors import UsageError
 from profagent.export.provenance import doubt_line, likely_counters, provenance_lines
 from profagent.export.sheets import sheet_pieces
 from profagent.export.stats_sheet import left_out_lines, sorted_rows, stats_cells, stats_columns, stats_object
-from profagent.export.table import printable, table_lines
+from profagent.export.table import fitted_lines, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +29,12 @@ BY = [name for part in get_args(StatsBy) for name in (get_args(part) or (part,))
 
 # What of acl.json has it recorded.
 SWITCHES = {"api": "acl_api", "aicpu": "aicpu"}
+
+
+# What a narrow terminal does without, first of all.
+LESS = tuple(
+    f"{name}{unit}" for name in ("mad", "mean", "max", "total", "type", "p95") for unit in ("", "(us)", "(ticks)")
+)
 
 
 @click.command("stats")
@@ -81,7 +88,7 @@ def _print(answer: Stats, rows: Sequence[Row], skip: int | None, *, as_csv: bool
             click.echo(piece, nl=False)
     else:
         click.echo(printable(_heading(answer)))
-        for line in table_lines(columns, cells):
+        for line in fitted_lines(columns, cells, terminal_columns(), less=LESS):
             click.echo(line)
         click.echo()
     for line in _remarks(answer, rows, skip):

@@ -24,7 +24,7 @@ yolo   pool0  pool     12     24.000     66.67     2.000       2.000    0.000   
 yolo   conv0  conv     12     12.000     33.33     1.000       1.000    0.000    1.000    1.000  cube
 
 left out as warm-up: 2 of 14 inferences of yolo (--skip 0 keeps them)
-sampled 0 of N/A due (interval N/A)
+captured 0 of N/A due (interval N/A)
 loss: torn-record x 2
 """
 
