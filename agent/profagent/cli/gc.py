@@ -33,13 +33,13 @@ US_PER_HOUR = 3_600_000_000
 
 @click.command("gc")
 @options.workspace
-@click.option("--older-than", metavar="AGE", help="Only sessions begun so long ago: 36h, 30d, 8w.")
-@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Not the last N of any board.")
-@click.option("--max-size", metavar="SIZE", help="Only the oldest, until the workspace takes no more: 500M, 20G.")
+@click.option("--older-than", metavar="AGE", help="Only sessions older than this: 36h, 30d, 8w.")
+@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the last N of each board.")
+@click.option("--max-size", metavar="SIZE", help="Delete the oldest until the workspace is no larger: 500M, 20G.")
 @click.option(
     "--where", multiple=True, metavar="COND", help="Only sessions with this, as in `sessions --where`; all must hold."
 )
-@click.option("--dry-run", is_flag=True, help="Say what would go, and let it stay.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
 @options.as_json
 def command(
     *,

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from profagent.commands.labels import Condition
 
 TITLES = (
-    *("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "sampled", "losses", "notes"),
+    *("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "captured", "losses", "notes"),
     "labels",
 )
 # What a narrow terminal does without, first of all.
-LESS = ("source", "JOBs", "notes", "sampled")
+LESS = ("source", "JOBs", "notes", "captured")
 SESSION_COLUMNS = tuple(Column(title) for title in TITLES)
 
 

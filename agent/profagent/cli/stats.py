@@ -61,9 +61,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     as_json: bool,
     as_csv: bool,
 ) -> int:
-    """Tell what takes the time, over all inferences of a session or of a JOB directory.
+    """Show what takes the time, over all inferences of a session or of a JOB directory.
 
-    What takes longer at the beginning of a load, its warm-up, is left out, and said.
+    The slower first inferences of each load (warm-up) are left out.
 
     Example: profagent stats 3 --by type --sort median
     """
