@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.daemon.daemon_process import Daemon
     from tests.integration.host import Host
 
-INFERENCE = " picture "
+INFERENCE = " inference "
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_line_an_inference(simulating: Daemon) -> None:
     with started("watch", "--board", simulating.address) as host:
         lines = host.out.until(INFERENCE, 5)
         ended = host.interrupt()
-    assert all(line.endswith("[simulated]") and "yolov5s.0 picture " in line and " ms " in line for line in lines)
+    assert all(line.endswith("[simulated]") and "yolov5s.0 inference " in line and " ms " in line for line in lines)
     pictures = [int(line.partition(INFERENCE)[2].split()[0]) for line in lines]
     assert pictures == list(range(pictures[0], pictures[0] + len(pictures)))
     assert ended.code == 0
