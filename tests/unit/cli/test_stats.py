@@ -127,3 +127,13 @@ def test_what_cannot_be_is_refused_with_a_hint(
 ) -> None:
     assert run([*arguments, "--workspace", str(workspace)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_a_counter_map_that_is_broken_is_a_usage_error_as_a_missing_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("x = [", "ascii")
+    for file in (broken, tmp_path / "missing.toml"):
+        assert run(["stats", str(SMALL), "--counter-map", str(file)]) == 2
+        assert file.name in capsys.readouterr().err
