@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import math
+import re
 import struct
 from fractions import Fraction
 from pathlib import Path

@@ -68,7 +68,7 @@ def test_a_line_an_inference(simulating: Daemon) -> None:
     pictures = [int(line.partition(INFERENCE)[2].split()[0]) for line in lines]
     assert pictures == list(range(pictures[0], pictures[0] + len(pictures)))
     assert ended.code == 0
-    assert " inferences, sampled " in ended.out.splitlines()[-1]
+    assert " inferences, captured " in ended.out.splitlines()[-1]
 
 
 def test_a_line_a_record(simulating: Daemon) -> None:
