@@ -10,7 +10,7 @@ PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help demo test test-long test-board check protos check-protos bench soak bench-growth fuzz pins clean
+.PHONY: help demo test test-long test-board check docs check-docs protos check-protos bench soak bench-growth fuzz pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -42,17 +42,29 @@ test-board: .venv/ready ## try a bundle on an emulated aarch64 board without Pyt
 	@tools/need ssh openssh-client
 	@$(BIN)/python -m pytest tests/board/emulated/whole_way.py --capture=no --timeout=0
 
-check: .venv/ready check-protos ## check style, types, layers and the generated code
+check: .venv/ready check-protos check-docs ## check style, types, layers, the generated code and pages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy agent tests tools
 	@$(BIN)/mypy --python-version 3.9 protos daemon
 	@$(BIN)/lint-imports --no-logo
 
+docs: .venv/ready ## generate the pages of docs/reference anew
+	@$(BIN)/python tools/make_reference.py
+
+check-docs: .venv/ready ## fail when these pages are not what the code gives
+	@$(BIN)/python tools/make_reference.py --check
+
 protos: .venv-protoc/ready ## generate the wire's code anew
 	@$(PROTOC) tools/generate_protos.py
 
-check-protos: .venv-protoc/ready ## fail when the wire's code is not what its contract gives
+check-docs: .venv/ready ## generate the pages of docs/reference anew
+	@$(BIN)/python tools/make_reference.py
+
+check-docs: .venv/ready ## fail when these pages are not what the code gives
+	@$(BIN)/python tools/make_reference.py --check
+
+protos: .venv-protoc/ready ## fail when the wire's code is not what its contract gives
 	@$(PROTOC) tools/generate_protos.py --check
 
 bench: .venv/ready .venv-bench/ready ## measure, and print the figures

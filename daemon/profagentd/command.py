@@ -48,13 +48,23 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--root", dest="roots", metavar="DIR", action="append", help="look for JOBs below (repeatable)")
     parser.add_argument(
-        "--roots-d", metavar="DIR", type=os.path.abspath, help="look also below what its files *.conf name, a line each"
+        "--root", dest="roots", metavar="DIR", action="append", help="look for JOBs below this directory (repeatable)"
     )
-    parser.add_argument("--listen", metavar="HOST:PORT", help="loopback address, or unix:PATH; port 0: any free one")
     parser.add_argument(
-        "--quiet-after", dest="quiet_after_s", metavar="SECONDS", type=float, help="a JOB without change is quiet (60)"
+        "--roots-d", metavar="DIR", type=os.path.abspath, help="more roots: its files *.conf name one a line"
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="loopback address, unix:PATH, or with TLS any address (127.0.0.1:50151); port 0: any free one",
+    )
+    parser.add_argument(
+        "--quiet-after",
+        dest="quiet_after_s",
+        metavar="SECONDS",
+        type=float,
+        help="a JOB without a change for so long is quiet (60)",
     )
     parser.add_argument("--depth", metavar="N", type=int, help="levels below a root on which a JOB may be (4)")
     parser.add_argument("--scan", action="store_true", default=None, help="look at directories instead of inotify")
@@ -63,14 +73,19 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--identity", metavar="UUID", help="this board's identity (/etc/profagent/board-id)")
     parser.add_argument(
-        "--retain", choices=POLICIES, help="what is deleted: nothing (keep), what is delivered, or that"
+        "--retain",
+        choices=POLICIES,
+        help="what may be deleted: nothing (keep), what consumers have, or that when room is short (keep)",
     )
     parser.add_argument(
         "--retain-for", metavar="CONSUMER", action="append", help="who must have a log before it goes (repeatable)"
     )
     parser.add_argument("--min-free", metavar="SIZE", help="with --retain min_free: 200MB, or 10%% of the file system")
     parser.add_argument(
-        "--delete-undelivered", action="store_true", default=None, help="with --retain min_free: others go, too"
+        "--delete-undelivered",
+        action="store_true",
+        default=None,
+        help="with --retain min_free: also delete logs that nobody has",
     )
     parser.add_argument("--state", metavar="DIR", help="absolute path, for losses over restarts (/var/lib/profagentd)")
     parser.add_argument("--log-level", choices=LOG_LEVELS, help="what is told on stderr (info)")
@@ -189,7 +204,7 @@ def _check(args: argparse.Namespace) -> int:
         complain(f"{mistake}\n  {mistake.hint}")
     if mistakes:
         return DaemonError.exit_code
-    print("fine")  # noqa: T201 - the command's own output
+    print("ok")  # noqa: T201 - the command's own output
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What somebody else may rely on: another workshop's keys, and an identity that came with an image."""
+"""What somebody else may rely on: another CA's keys, and an identity that came with an image."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def board(tmp_path: Path, cache: Path) -> Iterator[DeployBoard]:
 
 def test_another_workshops_keys_are_replaced_only_when_that_is_agreed_to(board: DeployBoard, tmp_path: Path) -> None:
     keys, given = tmp_path / "keys", board.given()
-    told = "replace  the keys of the workshop profagent-"
+    told = "replace  the keys of the CA profagent-"
     dry = board.deploy("--dry-run", "--keys", keys)
     assert dry.code == 0, dry.err
     assert told in dry.out

@@ -41,7 +41,7 @@ def mute(tmp_path: Path) -> dict[str, str]:
 
 
 def others(folder: Path) -> tuple[str | Path, ...]:
-    """Options that give a board the keys of another workshop."""
+    """Options that give a board the keys of another CA."""
     return "--upgrade", "--replace", "--keys", folder / "keys"
 
 

@@ -187,7 +187,7 @@ def test_no_directive_of_the_unit_is_unknown_here(board: Booted) -> None:
 
 @pytest.mark.parametrize("drop_in", ["", RETENTION], ids=["base", "retention"])
 def test_its_exposure_is_what_the_docs_say(board: Booted, drop_in: str) -> None:
-    page = (CHECKOUT / "docs/service.md").read_text()
+    page = (CHECKOUT / "docs/reference/service.md").read_text()
     stated = re.search(r"of 10: \*\*(?P<base>[\d.]+)\*\*, and \*\*(?P<retention>[\d.]+)\*\* with the drop-in", page)
     assert stated is not None
     board.configure(unit=drop_in)

@@ -91,7 +91,7 @@ def test_keys_may_be_named_and_are_missed(
         assert "--keys DIR" in ended.err
         ended = profagent(*record(tmp_path / "ws", "--keys", others.folder), **variables)
         assert ended.code == 3
-        assert "not by the workshop of" in ended.err
+        assert "not by the CA of" in ended.err
         ended = profagent(*record(tmp_path / "ws", "--keys", keys.folder), **variables)
         assert ended.code == 0, ended.err
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from profagent_wire.health.v1.health_pb2_grpc import HealthAsyncStub
     from profagent_wire.v1.board_pb2_grpc import BoardAsyncStub
 
-PAGE = Path(__file__).parents[2] / "docs" / "wire.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "wire.md"
 KIB = 1024
 HURRY = 10
 

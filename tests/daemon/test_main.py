@@ -198,7 +198,7 @@ def test_settings_that_are_fine_are_called_so(tmp_path: Path) -> None:
     config = tmp_path / "daemon.toml"
     config.write_text(f"roots = ['{tmp_path}']\n")
     result = run("--config", str(config), "--check-config")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "fine\n", "")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "ok\n", "")
 
 
 def test_every_mistake_is_named_with_file_and_key(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_settings_without_a_root_are_a_mistake() -> None:
     result = run("--check-config")
     assert result.returncode == 2
     assert result.stderr.startswith("the arguments: roots: no root is given\n")
-    assert run("--simulate", "--check-config").stdout == "fine\n"
+    assert run("--simulate", "--check-config").stdout == "ok\n"
 
 
 def test_it_ends_when_its_leash_is_let_go(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_wrong_file_is_told_by_file_and_key(tmp_path: Path, old: str, new: str
     with pytest.raises(DaemonError) as caught:
         load_network(path)
     assert str(caught.value).startswith(f"{path}: {key}")
-    assert "docs/simulated-board.md" in caught.value.hint
+    assert "docs/reference/simulated-board.md" in caught.value.hint
 
 
 def test_a_network_without_segments_is_told(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.daemon.daemon_process import AICORE_DONE, environment, make_job, running
 
-PAGE = Path(__file__).parents[2] / "docs" / "wire.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "wire.md"
 
 
 def test_the_pages_client_follows_a_job_to_its_end(tmp_path: Path) -> None:

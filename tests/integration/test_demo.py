@@ -23,7 +23,7 @@ def test_a_demo_shows_records_and_exports(tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
     (workspace,) = tmp_path.glob("profagent-demo-*")
     lines = ended.out.splitlines()
-    assert sum("resnet50.0 picture " in line and line.endswith("[simulated]") for line in lines) >= 10
+    assert sum("resnet50.0 inference " in line and line.endswith("[simulated]") for line in lines) >= 10
     assert "[simulated]: complete" in ended.out
     exports = workspace / "exports" / "session-1"
     assert str(exports) in ended.out
@@ -42,7 +42,7 @@ def test_what_a_demo_says_to_look_at_works(tmp_path: Path) -> None:
 
 def test_a_demo_that_is_interrupted_still_exports(tmp_path: Path) -> None:
     with started("demo", "--for", "60s", "--rate", "20", TMPDIR=str(tmp_path)) as host:
-        host.out.until(" picture ", 30)
+        host.out.until(" inference ", 30)
         ended = host.interrupt()
     assert ended.code == 0, ended.err
     assert any(tmp_path.glob("profagent-demo-*/exports/session-1/summary/JOB*/op_summary_*.csv"))

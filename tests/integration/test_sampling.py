@@ -71,7 +71,7 @@ def test_without_an_acl_json_the_interval_is_inferred_and_marked_everywhere(root
         "kept": SAMPLED,
         "passed_over": 0,
     }
-    line = "sampled 21 of 23 due (interval 5, inferred); 2 late"
+    line = "captured 21 of 23 due (interval 5, inferred); 2 late"
     assert line in profagent("show", "--session", "1", "--workspace", workspace).out
     assert "21 of 23 due" in profagent("sessions", "--workspace", workspace).out
     listed = profagent("sessions", "--workspace", workspace, "--json").document

@@ -37,7 +37,7 @@ def serving(folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workshop and a board."""
+    """A CA and a board."""
     folder = tmp_path_factory.mktemp("keys") / "original"
     keys = Keys(folder)
     keys.init("lab-3")
@@ -47,8 +47,8 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workshop(original: Path, tmp_path: Path) -> Keys:
-    """A workshop of the test's own."""
-    return Keys(Path(shutil.copytree(original, tmp_path / "workshop")))
+    """A CA of the test's own."""
+    return Keys(Path(shutil.copytree(original, tmp_path / "ca")))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def why(address: str, keys: Path, now: datetime = NOW) -> str:
 
 
 def issued(workshop: Keys, kind: str, *, now: datetime = NOW, addresses: tuple[str, ...] = LOCAL) -> Path:
-    """Another board or host of the workshop, as of a moment."""
+    """Another board or host of the CA, as of a moment."""
     then = Keys(workshop.folder, now)
     if kind == "board":
         return then.issue_board("other", addresses).folder
@@ -187,7 +187,7 @@ async def test_a_board_of_another_workshop(workshop: Keys, root: Path, tmp_path:
     other.init("lab-4")
     with running("--root", root, *serving(issued(other, "board"))) as board:
         told = await why(board.address, workshop.folder)
-    assert f"was issued by lab-4, not by the workshop of {workshop.folder}" in told
+    assert f"was issued by lab-4, not by the CA of {workshop.folder}" in told
     assert "--keys" in told
 
 
@@ -235,7 +235,7 @@ async def test_a_host_of_another_workshop(workshop: Keys, address: str, tmp_path
     other.init("lab-4")
     folder = replaced(issued(other, "host"), workshop.folder, "ca.pem")
     told = await why(address, folder)
-    assert "was not issued by the workshop of the board's, lab-3" in told
+    assert "was not issued by the CA of the board's, lab-3" in told
 
 
 async def test_a_boards_certificate_is_no_hosts(workshop: Keys, address: str) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.daemon.daemon_process import Daemon
     from tests.integration.host import Host
 
-INFERENCE = " picture "
+INFERENCE = " inference "
 
 
 @pytest.fixture
@@ -64,11 +64,11 @@ def test_a_line_an_inference(simulating: Daemon) -> None:
     with started("watch", "--board", simulating.address) as host:
         lines = host.out.until(INFERENCE, 5)
         ended = host.interrupt()
-    assert all(line.endswith("[simulated]") and "yolov5s.0 picture " in line and " ms " in line for line in lines)
+    assert all(line.endswith("[simulated]") and "yolov5s.0 inference " in line and " ms " in line for line in lines)
     pictures = [int(line.partition(INFERENCE)[2].split()[0]) for line in lines]
     assert pictures == list(range(pictures[0], pictures[0] + len(pictures)))
     assert ended.code == 0
-    assert " inferences, sampled " in ended.out.splitlines()[-1]
+    assert " inferences, captured " in ended.out.splitlines()[-1]
 
 
 def test_a_line_a_record(simulating: Daemon) -> None:
@@ -198,7 +198,7 @@ def test_the_missing_counter_map_is_told_once(root: Path) -> None:
         host.out.until("is open")
         for _ in range(2):
             picture = program.infer()
-            host.out.until(f"picture {picture}  aicore")
+            host.out.until(f"inference {picture}  aicore")
         ended = host.interrupt()
     assert ended.err.count("no counter map") == 1
     assert "--counter-map FILE" in ended.err

@@ -14,6 +14,7 @@ from profagent.errors import UnreachableError
 from profagent.formats.durations import ticks_to_us
 from profagent.importing.workspace_import import WorkspaceImport, import_into
 from profagent.ingest.changes import Entry
+from profagent.ingest.reasons import STOPPED_EARLY
 from profagent.link.states import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.record.capture import Capture, Conversation
@@ -22,7 +23,6 @@ from profagent.record.recording_options import RecordingOptions
 from profagent.stats.stats import StatsOptions, stats
 from profagent.store.counter_maps import BUILT_IN
 from profagent.store.store import Store
-from profagent.store.summaries import STOPPED_EARLY
 from profagent.store.workspace import Workspace
 from profagent.watch.watch import WatchOptions, WatchView
 from profagent.watch.watching import Watching

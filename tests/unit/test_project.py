@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -87,3 +89,21 @@ def test_the_wheel_brings_what_a_board_starts_the_daemon_with(wheel: zipfile.Zip
     assert "systemd/profagentd.init" in units
     for unit in units:
         assert wheel.read(f"profagent/deploy/{unit}") == (ROOT / unit).read_bytes()
+
+
+def test_an_older_python_is_told_so_in_one_sentence() -> None:
+    """The distribution installs there for the daemon; the agent needs a newer one."""
+    program = "import sys; sys.version_info = (3, 10, 13); import profagent.cli.main"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert found.stderr == "profagent needs Python 3.11 or later; this Python has profagentd only\n"
+    assert found.returncode == 1
+
+
+def test_the_source_distribution_has_what_its_makefile_needs() -> None:
+    wanted = {"tools", "requirements", "Makefile", "docs", "/*.md"}
+    assert wanted <= set(PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
+
+
+def test_a_package_index_is_told_what_this_is() -> None:
+    assert PYPROJECT["project"]["authors"]
+    assert "Operating System :: POSIX :: Linux" in PYPROJECT["project"]["classifiers"]

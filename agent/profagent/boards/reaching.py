@@ -47,19 +47,19 @@ def run_on_boards(
 def via(function: F) -> F:
     """`--via ssh`, `--root DIR` and `--bundle FILE`, which the command is given as one `over`."""
 
-    @click.option("--via", type=click.Choice(["ssh"]), help="Through an SSH tunnel; then BOARD may be USER@HOST, too.")
+    @click.option("--via", type=click.Choice(["ssh"]), help="Reach the board through SSH; BOARD may be USER@HOST.")
     @click.option(
         "--root",
         "roots",
         multiple=True,
         metavar="DIR",
-        help="With --via ssh, where no daemon runs: have a temporary one serve this directory; may be repeated.",
+        help="With --via ssh: start a temporary daemon for this directory of the board. May be repeated.",
     )
     @click.option(
         "--bundle",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="With --root: what `profagent bundle` has made; its Python runs the daemon in place of the board's own.",
+        help="With --root: a file of `profagent bundle`, for a board without Python.",
     )
     @functools.wraps(function)
     def with_way(*args: Any, via: str | None, roots: tuple[str, ...], bundle: Path | None, **others: Any) -> Any:

@@ -235,7 +235,7 @@ class Tunnel:
             raise RefusedError(
                 f"what listens at {self._daemon} of {self.board.name} speaks no plain text, a daemon with TLS, say:"
                 f" {error}",
-                hint="name this host's keys for that board with --keys DIR (docs/security.md), or have the daemon"
+                hint="name this host's keys with --keys DIR (docs/reference/security.md), or have the daemon"
                 " listen on loopback alone: `profagent deploy … --listen 127.0.0.1:50151`",
             ) from error
         return name

@@ -47,7 +47,7 @@ _LEFT_OUT = tuple(map(Column, ("left out", "files", "bytes", "why")))
 @click.option("--sdk", default=NOT_SAID, metavar="VERSION", help="The SDK whose runtime wrote the JOB.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 def command(*, job: Path, output: Path, tables: tuple[Path, ...], anonymous: bool, sdk: str, yes: bool) -> None:
-    """Gather what settles open facts for the project: show which files of a JOB would go, ask, and write an archive.
+    """Pack evidence from a JOB for the developers: show the files, ask, and write an archive.
 
     Example: profagent kit -o evidence.tar.gz JOB… --anonymous --sdk SDK_VERSION
     """

@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 @options.counter_map
 @options.as_json
 def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: bool) -> int:
-    """Fill the counter columns of what is stored already, from the bytes that were kept.
+    """Fill the counter columns of a session or JOB with another counter map.
 
-    A number is a session of the workspace; a JOB directory is imported first when needed. All columns are the new map's
-    afterwards, or, where it fails or is killed, all as they were. Exit code 4: bytes of some records are not kept any
-    more; they have no counters then.
+    A number is a session of the workspace; a JOB directory is imported first when needed. When it fails or is
+    killed, all columns are as before. Exit code 4: bytes of some records are not kept any more; these have no counters.
 
     Example: profagent redecode 3 --counter-map ss928.toml
     """

@@ -15,6 +15,15 @@ from profagent.errors import ProfagentError, UsageError
 USAGE_EXIT_CODE = UsageError.exit_code
 INTERRUPTED_EXIT_CODE = 130
 
+EXIT_CODES = {
+    0: "ok",
+    1: "it failed, or the answer is 'no'",
+    2: "the command line, a setting or the kind of data is wrong",
+    3: "a board cannot be reached",
+    4: "data is incomplete: the ledger has a loss, or a capture was stopped early",
+    130: "stopped by a second Ctrl-C",
+}
+
 # click takes a paragraph that begins with a backspace as it is.
 HELP = """Live profiling of SS928 boards.
 
@@ -22,42 +31,46 @@ HELP = """Live profiling of SS928 boards.
 profagent demo                           try it without a board
 profagent watch --board 192.168.1.20     live lines of a board
 profagent record --board 192.168.1.20    capture into a workspace
+profagent stats 1                        which layers take the time
 profagent export summary -dir JOB…       the vendor's tables
 
-Exit codes: 0 fine, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
+Exit codes: 0 ok, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
 """
 
 # verb: module of profagent that defines it as `command`, and what the list of verbs says.
 VERBS = {
-    "demo": ("demo.cli", "The whole way without a board: simulated board, live lines, database, exports."),
+    "demo": ("demo.cli", "Try everything on a simulated board."),
     "watch": ("watch.cli", "Show a board's inferences live."),
-    "record": ("record.cli", "Capture a board into a workspace, headless."),
-    "collect": (
-        "collect.cli",
-        "Run a program on a board with profiling, and have its JOB here (the vendor's command).",
-    ),
-    "import": ("importing.cli", "Import a JOB directory into its own database (the vendor's command)."),
-    "export": ("export.cli", "Write timelines or summaries of a JOB (the vendor's command)."),
     "show": ("export.show_cli", "Print a JOB's tables (the vendor's command)."),
-    "stats": ("stats.cli", "Tell what takes the time: layers, types, models, API calls, CPU layers, segments."),
-    "diff": ("diff.cli", "Compare two runs: which layers are slower or faster by more than their noise."),
-    "deploy": ("deploy.cli", "Bring the daemon to a board over SSH, and have it run there."),
-    "keys": ("keys.cli", "Make, hand out and revoke the keys of boards and hosts."),
-    "boards": ("boards.cli", "List the boards that have a name; add and remove them."),
-    "bundle": ("deploy.bundle.cli", "Make a daemon with a Python of its own, for boards that have none."),
-    "doctor": ("doctor.cli", "Find what is not as it should be: on this host, a board, in a JOB or an acl.json."),
-    "aclconfig": ("aclconfig.cli", "Ask, change or check what an acl.json tells a program to record."),
-    "calibrate": ("calibrate.cli", "Learn which word of a record is which PMU counter, with the vendor's tables."),
-    "redecode": (
-        "calibrate.redecode_cli",
-        "Fill the counter columns of a session or of a JOB with another counter map.",
-    ),
-    "kit": ("calibrate.kit_cli", "Gather what settles open facts of a JOB, to be sent to the project."),
-    "sessions": ("sessions.cli", "List the sessions of a workspace."),
-    "nightly": ("nightly.cli", "Capture boards every night, and say in the morning whether anything is slower."),
-    "trend": ("stats.trend_cli", "Tell how a model's time went over sessions, and when its level changed."),
-    "gc": ("sessions.gc_cli", "Let go of the records of old sessions; what was learnt of them stays."),
+    "stats": ("stats.cli", "Show what takes the time: layers, types, models, API calls."),
+    "trend": ("stats.trend_cli", "Show a model's time over sessions, and when it changed."),
+    "record": ("record.cli", "Capture boards into a workspace."),
+    "collect": ("collect.cli", "Run a program on a board and fetch its JOB (the vendor's command)."),
+    "import": ("importing.cli", "Import a JOB directory (the vendor's command)."),
+    "sessions": ("sessions.cli", "List the captures of a workspace."),
+    "ledger": ("sessions.ledger_cli", "Show what a session lost or noted, and what to do."),
+    "gc": ("sessions.gc_cli", "Delete raw records of old sessions; keep their statistics."),
+    "diff": ("diff.cli", "Compare two runs: which layers are slower or faster."),
     "baseline": ("sessions.baseline_cli", "Name sessions that others are compared with."),
+    "nightly": ("nightly.cli", "Capture and compare boards every night."),
+    "export": ("export.cli", "Write timelines and tables (the vendor's command)."),
+    "deploy": ("deploy.cli", "Install the daemon on a board over SSH."),
+    "boards": ("boards.cli", "List, add and remove named boards."),
+    "keys": ("keys.cli", "Make, issue and revoke TLS keys."),
+    "doctor": ("doctor.cli", "Check this host, a board, a JOB or an acl.json."),
+    "aclconfig": ("aclconfig.cli", "Read, change or check an acl.json."),
+    "bundle": ("deploy.bundle.cli", "Pack the daemon with a Python, for boards without one."),
+    "calibrate": ("calibrate.cli", "Learn a counter map from a JOB and the vendor's table."),
+    "redecode": ("calibrate.redecode_cli", "Fill counter columns with another counter map."),
+    "kit": ("calibrate.kit_cli", "Pack evidence from a JOB for the developers."),
+}
+GROUPS = {
+    "Look": ("demo", "watch", "show", "stats", "trend"),
+    "Capture": ("record", "collect", "import", "sessions", "ledger", "gc"),
+    "Compare": ("diff", "baseline", "nightly"),
+    "Export": ("export",),
+    "Boards": ("deploy", "boards", "keys", "doctor", "aclconfig", "bundle"),
+    "Counters": ("calibrate", "redecode", "kit"),
 }
 
 
@@ -100,9 +113,10 @@ class LazyGroup(click.Group):
             return 0
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
-        """The list of verbs, from the table."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+        """The lists of verbs, from the tables."""
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb, VERBS[verb][1]) for verb in verbs])
 
 
 @click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})

@@ -75,9 +75,9 @@ def access(function: F) -> F:
         "--keys",
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIR",
-        help="This host's keys, for TLS with any board; for boards that are not local ~/.config/profagent/keys.",
+        help="This host's TLS keys (~/.config/profagent/keys).",
     )
-    @click.option("--insecure", is_flag=True, help="Speak plain text, with whoever answers.")
+    @click.option("--insecure", is_flag=True, help="Plain text, without any check of who answers.")
     @functools.wraps(function)
     def with_access(*args: Any, keys: Path | None, insecure: bool, **others: Any) -> Any:
         from profagent.link.boards_file import BoardsFile  # noqa: PLC0415 - verbs without boards start faster
@@ -96,7 +96,7 @@ def acl_json(function: F) -> F:
         "--acl-json",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="The acl.json that the JOB's program was given: its interval tells which samples were due.",
+        help="The acl.json of the JOB's program; its interval says which samples were due.",
     )(function)
 
 
@@ -110,14 +110,14 @@ def counter_map(function: F) -> F:
         "--counter-map",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="TOML file that says which word of a record is which PMU counter.",
+        help="A counter map: which word of a record is which PMU counter.",
     )
     @click.option(
         "--peak-memory-rate",
         type=click.FloatRange(min=0, min_open=True),
         metavar="GB/S",
         envvar=PEAK_VARIABLE,
-        help=f"The most that the board's memory moves, 34.1; counters above cannot be. ${PEAK_VARIABLE} is the same.",
+        help=f"Peak rate of the board's memory (34.1); higher counters are reported as wrong. Or ${PEAK_VARIABLE}.",
     )
     @functools.wraps(function)
     def with_maps(*args: Any, counter_map: Path | None, peak_memory_rate: float | None, **others: Any) -> Any:
@@ -151,7 +151,7 @@ def workspace(function: F) -> F:
         "--workspace",
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIR",
-        help="Where captures are kept; $PROFAGENT_WORKSPACE, else profagent in the user's data folder.",
+        help="Where captures are kept ($PROFAGENT_WORKSPACE, else ~/.local/share/profagent).",
     )(function)
 
 

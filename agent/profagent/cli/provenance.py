@@ -65,12 +65,12 @@ def share_text(sampled: int, due: int | None) -> str:
 
 
 def sampling_line(sampling: Mapping[str, Any]) -> str:
-    """`sampled 96 of 100 due (interval 10, from acl.json)`, with what came late."""
+    """`captured 96 of 100 due (interval 10, from acl.json)`, with what came late."""
     interval = UNKNOWN if sampling["interval"] is None else sampling["interval"]
     origin = sampling["interval_from"]
     source = "" if origin is None else f", from {FROM_FILE}" if origin == FROM_FILE else f", {origin}"
     late = f"; {sampling['late']:,} late" if sampling["late"] else ""
-    return f"sampled {share_text(sampling['sampled'], sampling['due'])} (interval {interval}{source}){late}"
+    return f"captured {share_text(sampling['sampled'], sampling['due'])} (interval {interval}{source}){late}"
 
 
 def keeping_line(sampling: Mapping[str, Any]) -> str | None:

@@ -25,7 +25,7 @@ def remarks(board: Board, role: str, host_wall_us: int) -> Iterator[str]:
     if board.insecure:
         yield (
             f"{name} is open (--insecure): whoever reaches it may follow it, and nothing proves that it is the board;"
-            " give its daemon certificates, see docs/security.md"
+            " give its daemon certificates, see docs/reference/security.md"
         )
     if role == "viewer" and board.deletes:
         yield (

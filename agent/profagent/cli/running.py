@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import shutil
 import signal
+import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -123,3 +125,8 @@ def run_to_the_end(work: Callable[[], Awaitable[T]]) -> T:
             stopping.cancel()
 
     return run_until_stopped(interruptible)
+
+
+def terminal_columns() -> int:
+    """How wide standard output's terminal is; 0 where it is none, and a table may be as wide as it is."""
+    return shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0

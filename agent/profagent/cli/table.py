@@ -94,6 +94,8 @@ def sparkline(values: Sequence[float | None]) -> str:
 
 
 GAP = "  "
+# So much of a word is shown where a terminal is too narrow for a table.
+LONGEST_WORD = 24
 WIDE = ("W", "F")
 # Marks that stand on the character before them, and format characters, take no column.
 ZERO_WIDTH = ("Mn", "Me", "Cf")
@@ -114,6 +116,36 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> It
         yield _line(cells, widths, to_right)
 
 
+def fitted_lines(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int, *, less: Sequence[str] = ()
+) -> Iterator[str]:
+    """The table in so many columns of a terminal (0: as wide as it is); a last line tells what was left out.
+
+    Long words are cut first, then the columns `less` go, in their order, then those on the right.
+    """
+    widest = max(map(text_width, table_lines(columns, rows)))
+    if not width or widest <= width:
+        yield from table_lines(columns, rows)
+        return
+    cut = [[_cut(cell) for cell in row] for row in rows]
+    places = list(range(len(columns)))
+    left_out: list[str] = []
+    for title in (*less, *(column.title for column in reversed(columns[1:]) if column.title not in less)):
+        if _table_width(columns, cut, places) <= width:
+            break
+        if any(columns[place].title == title for place in places):
+            places = [place for place in places if columns[place].title != title]
+            left_out.append(title)
+    yield from table_lines([columns[place] for place in places], [[row[place] for place in places] for row in cut])
+    if left_out:
+        yield f"(not shown in {width} columns: {', '.join(left_out)})"
+
+
+def _table_width(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], places: Sequence[int]) -> int:
+    chosen = [[row[place] for place in places] for row in rows]
+    return max(map(text_width, table_lines([columns[place] for place in places], chosen)))
+
+
 def text_width(text: str) -> int:
     """Columns of a terminal that a text takes."""
     return len(text) if text.isascii() else sum(map(_width, text))
@@ -122,6 +154,12 @@ def text_width(text: str) -> int:
 def printable(text: str) -> str:
     """A text that moves no cursor, whatever a board names its models."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _cut(cell: Cell) -> Cell:
+    if not isinstance(cell, str) or len(cell) <= LONGEST_WORD:
+        return cell
+    return f"{cell[: LONGEST_WORD - 1]}…"
 
 
 def _width(character: str) -> int:

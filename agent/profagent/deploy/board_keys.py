@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["BoardKeys", "board_keys", "workshop_certificate"]
+__all__ = ["BoardKeys", "board_keys", "ca_certificate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class BoardKeys:
 def board_keys(
     folder: Path, name: str, host: str, identity: str, installed: str | None, tell: Callable[[str], None]
 ) -> BoardKeys:
-    """Keys for the board that hosts call `host`; a workshop is made where there is none. Raises UsageError.
+    """Keys for the board that hosts call `host`; a CA is made where there is none. Raises UsageError.
 
     `installed` is the certificate (PEM) that the board has together with its key.
     """
     keys = Keys(folder)
     if not folder.is_dir() or not any(folder.iterdir()):
         keys.init()
-        tell(f"made a workshop for keys in {folder}; keep its ca.key secret, and a copy of it")
+        tell(f"made a CA for keys in {folder}; keep its ca.key secret, and a copy of it")
     files = {each: _content(folder / each) for each in (CA, REVOKED) if (folder / each).exists()}
     if CA not in files:
         raise UsageError(f"{folder} has no {CA}", hint="name the folder of `profagent keys init` with --keys")
@@ -48,13 +48,13 @@ def board_keys(
     return BoardKeys(Certificate.read(own[BOARD_CERT], handed_out).fingerprint, {**files, **own})
 
 
-def workshop_certificate(folder: Path) -> bytes | None:
-    """What boards know the workshop's hosts by (PEM); None where there is no workshop. Raises UsageError."""
+def ca_certificate(folder: Path) -> bytes | None:
+    """What boards know the CA's hosts by (PEM); None where there is no CA. Raises UsageError."""
     return _content(folder / CA) if (folder / CA).exists() else None
 
 
 def _fitting(keys: Keys, pem: bytes, host: str, identity: str) -> Certificate | None:
-    """The certificate, when the workshop's hosts take it of the board with that identity at that host."""
+    """The certificate, when the CA's hosts take it of the board with that identity at that host."""
     try:
         found = Certificate.read(pem, BOARD_CERT)
     except UsageError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -20,6 +20,9 @@ from profagent.deploy.settings import DEFAULT_LISTEN, Asked
 from profagent.deploy.units import INITS
 from profagent.errors import UsageError
 from profagent.link.credentials import default_keys
+
+if TYPE_CHECKING:
+    from profagent.link.boards_file import BoardEntry
 
 RETAIN = ("keep", "delivered", "min_free")
 # What says how a version is brought, and so does not go with leading back or removing.
@@ -61,14 +64,14 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
     "--keys",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="The workshop that issues the board's certificate; ~/.config/profagent/keys unless given.",
+    help="The CA that issues the board's certificate; ~/.config/profagent/keys unless given.",
 )
 @click.option("--dry-run", "is_dry", is_flag=True, help="Look, say what would be done, and write nothing there.")
 @click.option(
     "--replace",
     "may_replace",
     is_flag=True,
-    help="Agree that another workshop's keys, a copied identity or another prefix's service goes; else it is asked.",
+    help="Agree that another CA's keys, a copied identity or another prefix's service goes; else it is asked.",
 )
 @click.option("--upgrade", "is_upgrade", is_flag=True, help="Put this host's version in place of another one.")
 @click.option("--rollback", is_flag=True, help="Go back to the version that ran before.")
@@ -129,15 +132,21 @@ def _removal(was_there: bool, *, is_dry: bool) -> str:
 
 def _lines(done: Deployed) -> list[str]:
     entry = done.entry
-    where = f"{entry.address} of its own" if entry.is_behind_ssh else entry.address
     if done.board is None:
         return ["nothing was written (--dry-run)"]
     return [
         *([] if done.changes else ["nothing to do"]),
-        f"{entry.name} serves at {where}: profagentd {done.board.daemon_version}, identity {entry.uuid}",
+        _serving(entry) + f"; profagentd {done.board.daemon_version}, identity {entry.uuid}",
         f"{done.at_boot}",
         f"next: profagent watch --board {entry.name}",
     ]
+
+
+def _serving(entry: BoardEntry) -> str:
+    """How the board's daemon is reached."""
+    if entry.is_behind_ssh:
+        return f"{entry.name}: daemon running on the board itself ({entry.address}); profagent connects through SSH"
+    return f"{entry.name}: daemon running at {entry.address}"
 
 
 def _fields(done: Deployed) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.deploy.answering import answered, is_active
-from profagent.deploy.board_keys import BoardKeys, board_keys, workshop_certificate
+from profagent.deploy.board_keys import BoardKeys, board_keys, ca_certificate
 from profagent.deploy.board_version import chosen_version
 from profagent.deploy.installing import is_whole
 from profagent.deploy.layout import Layout
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 def replaced_keys(visit: Visit, keys: Path) -> Iterator[str]:
-    """The workshop whose keys the board has, when it is not that of `keys`."""
+    """The CA whose keys the board has, when it is not that of `keys`."""
     there = visit.facts.files.get(f"{visit.layout.keys}/{CA}")
-    if visit.settings.has_tls and there is not None and there.encode() != workshop_certificate(keys):
-        yield f"the keys of {_workshop(there)}: hosts that have keys of it will be refused"
+    if visit.settings.has_tls and there is not None and there.encode() != ca_certificate(keys):
+        yield f"the keys of {_ca_name(there)}: hosts that have keys of it will be refused"
 
 
 def replaced_identity(visit: Visit) -> Iterator[str]:
@@ -62,11 +62,11 @@ async def agreed(replaced: Sequence[str], hostname: str, asker: Asker) -> None:
         )
 
 
-def _workshop(pem: str) -> str:
+def _ca_name(pem: str) -> str:
     try:
-        return f"the workshop {Certificate.read(pem.encode(), CA).name}"
+        return f"the CA {Certificate.read(pem.encode(), CA).name}"
     except UsageError:
-        return "a workshop that cannot be told"
+        return "a CA that cannot be told"
 
 
 _KEY_MODES = {"board.key": 0o600}

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from profagent.deploy.layout import Layout
     from profagent.deploy.survey import BoardFacts
 
+# A board tells its time in whole seconds.
+CLOCK_RESOLUTION_S = 2
+
 __all__ = [
     "PYTHONS",
     "board_name",
@@ -165,4 +168,6 @@ def _clock(clock: datetime | None, now: datetime) -> str:
     if clock < EARLIEST:
         return f"{clock:%Y-%m-%d %H:%M} UTC: never set. Certificates hold since 1970, so it works; times will be odd"
     ahead_s = round((clock - now).total_seconds())
+    if abs(ahead_s) <= CLOCK_RESOLUTION_S:
+        return f"{clock:%Y-%m-%d %H:%M} UTC, as this host's to within {CLOCK_RESOLUTION_S} s"
     return f"{clock:%Y-%m-%d %H:%M} UTC, {ahead_s:+d} s from this host's"

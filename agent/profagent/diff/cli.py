@@ -48,7 +48,7 @@ BASELINE = "baseline:"
     default="1%,0.1us",
     show_default=True,
     callback=lambda _context, _option, text: floor_of(text),
-    help="A change must reach both to count.",
+    help="Ignore smaller changes: a change must reach both.",
 )
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
 @options.as_json
@@ -72,11 +72,11 @@ def command(  # noqa: PLR0913 - one parameter an option
     as_markdown: bool,
     junit: Path | None,
 ) -> int:
-    """Compare two runs: which layers are slower or faster by more than their noise, and which are others.
+    """Compare two runs: which layers are slower or faster by more than their noise, or new.
 
     BASE and NEW are each a session's number, a JOB directory, baseline:NAME, a table op_summary (CSV or JSON), or a
-    folder of such tables. Exit code 1: a condition of --fail-if holds; 4: a run is incomplete, or nobody can tell
-    whether a condition holds.
+    folder of such tables. Exit code 1: a condition of --fail-if holds; 4: a run is incomplete, or a condition cannot
+    be told.
 
     Example: profagent diff baseline:release-1.2 14 --fail-if 'layer.median>+5%'
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from profagent.link.credentials import Access
     from profagent.store.counter_maps import CounterMaps
 
-_MEANING = {Mark.GOOD: "fine", Mark.BAD: "to mend", Mark.UNKNOWN: "not known"}
+_MEANING = {Mark.GOOD: "ok", Mark.BAD: "to mend", Mark.UNKNOWN: "not known"}
 
 
 @click.command("doctor")
@@ -57,7 +57,7 @@ def command(
 ) -> int:
     """Find what is not as it should be: on this host, on a board, in a JOB directory, in an acl.json.
 
-    A line a check: ✓ fine, ✗ to mend, ? cannot be known; what it stands on, and the command that mends it. Nothing is
+    A line a check: ✓ ok, ✗ to mend, ? cannot be known; what it stands on, and the command that mends it. Nothing is
     changed. Exit code: 1 if anything is to mend, else 0.
 
     Example: profagent doctor --board 192.168.1.20; profagent doctor JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC

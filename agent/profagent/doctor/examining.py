@@ -176,7 +176,7 @@ _RENEW_BOARD = (
     "issue another one, and copy its folder to the board: profagent keys revoke NAME;"
     " profagent keys issue board NAME --address ADDRESS"
 )
-_RENEW_WORKSHOP = "make a workshop anew: profagent keys init --keys DIR, and issue every board and host a certificate"
+_RENEW_CA = "make a CA anew: profagent keys init --keys DIR, and issue every board and host a certificate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def _own_certificates(access: Access) -> Iterator[Finding]:
     if credentials is not None:
         now = datetime.now(UTC)
         yield from certificate_dates("this host's", credentials.own, now, None, _RENEW_HOST)
-        yield from certificate_dates("the workshop's", credentials.authority, now, None, _RENEW_WORKSHOP)
+        yield from certificate_dates("the CA's", credentials.authority, now, None, _RENEW_CA)
 
 
 async def _known_boards(options: DoctorOptions, answered: str) -> list[network.Known]:
@@ -323,7 +323,7 @@ def _board_certificates(examination: Examination, offset_us: int | None) -> Iter
         yield unknown("certificate", f"the board's: {why}")
     for whose, pem, renew in (
         ("the board's", examination.tls_cert, _RENEW_BOARD),
-        ("the board's authority's", examination.tls_ca, _RENEW_WORKSHOP),
+        ("the board's authority's", examination.tls_ca, _RENEW_CA),
     ):
         if not pem:
             continue

@@ -77,7 +77,7 @@ def listener(board: Board, daemon: DaemonFacts | None) -> Finding:
         return bad(
             "listener",
             "the daemon is insecure: whoever reaches it may do anything",
-            "profagent keys issue board NAME --address ADDRESS (docs/security.md); "
+            "profagent keys issue board NAME --address ADDRESS (docs/reference/security.md); "
             + given_at_start(daemon, "name these files in place of insecure", "these files in place of --insecure"),
         )
     return good("listener", "not open to others: it has TLS, or is not reached from outside")

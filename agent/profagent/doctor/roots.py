@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from profagent.doctor.finding import Finding
     from profagent.link.examination import DaemonFacts, Examination, Mount, RootFacts
 
-# A minute of a large model at 15 inferences a second (docs/daemon.md).
+# A minute of a large model at 15 inferences a second.
 LEAST_FREE_BYTES = 64_000_000
 # A root of some programs has that many directories; each JOB takes two watches more.
 LEAST_WATCHES = 1024
@@ -76,7 +76,9 @@ def free_space(root: RootFacts, daemon: DaemonFacts | None = None) -> Iterator[F
         "retain = 'delivered' and retain_for = ['record-HOST']",
         "--retain delivered --retain-for record-HOST",
     )
-    remedy = f"delete JOBs that are on the host, or have the daemon do it (docs/daemon.md): {retain}"
+    remedy = (
+        f"delete JOBs that are on the host, or have the daemon do it (docs/howto/free-the-boards-disk.md): {retain}"
+    )
     if not root.has_inodes:
         yield bad("space", f"{root.path}: no inodes are left", remedy)
     elif root.free_bytes < LEAST_FREE_BYTES:
@@ -103,7 +105,7 @@ def inotify(examination: Examination) -> Finding:
     check, limits = "inotify", examination.inotify
     if limits is None:
         why = examination.why_unknown("inotify") or "the board does not tell"
-        return unknown(check, f"{why}: a kernel without inotify is served too, by looking (docs/daemon.md)")
+        return unknown(check, f"{why}: a kernel without inotify is served too, by looking")
     told = f"the daemon has {limits.watches} of {limits.max_user_watches} watches"
     if limits.max_user_watches < LEAST_WATCHES or limits.watches >= 0.9 * limits.max_user_watches:
         return bad(

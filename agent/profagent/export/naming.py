@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ AGGREGATE = "aggregate"
 # File systems allow 255; the rest is for `.2`, `.3`… and the extension.
 LONGEST_STEM_BYTES = 240
 DIGEST_HEX = 10
+_REFUSED_CHARACTERS = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
 
 
 def task_time_name(inference: InferenceRow) -> str:
@@ -91,8 +93,8 @@ def _reload(inference: InferenceRow) -> str:
 
 def _with_model(before: str, model_name: str, after: str) -> str:
     """Put the three together; a model's name that is too long ends in `~` and a digest of the whole."""
-    # A name from a file cannot hold these; one that a board sends is not trusted to be from a file.
-    name = model_name.replace("/", "_").replace("\0", "_").encode()
+    # What some system refuses in a file name: exports are copied to others.
+    name = _REFUSED_CHARACTERS.sub("_", model_name).encode()
     room = LONGEST_STEM_BYTES - len(before.encode()) - len(after.encode())
     if len(name) > room:
         digest = hashlib.blake2b(name, digest_size=DIGEST_HEX // 2).hexdigest()

@@ -15,8 +15,8 @@ from profagent.cli.table import (
     UNKNOWN,
     Cell,
     Column,
+    fitted_lines,
     printable,
-    table_lines,
 )
 from profagent.export.layer_tables import inference_tables
 from profagent.export.naming import icache_miss_rate
@@ -66,6 +66,13 @@ class Shown:
     tables: list[ShownTable]
 
 
+# What a narrow terminal does without, first of all.
+LESS = (
+    *("Layer Id", "Ori Layer Name", "Layer Type", "Task ID", "Stream ID", "Process ID", "Thread ID"),
+    *("DDR Read(byte)", "DDR Write(byte)", "Mac Ppen Ratio", "Vec Ppen Ratio", "Dtrans Ratio", "Total Time Ratio(%)"),
+)
+
+
 def show(
     database: Path, *, session: int | None = None, job: str | None = None, choice: Choice = LAST_INFERENCE
 ) -> list[Shown]:
@@ -88,8 +95,8 @@ def shown_as_document(shown: Shown) -> dict[str, Any]:
     return {**shown.provenance, "known_inferences": shown.known_inferences, "tables": tables}
 
 
-def shown_as_text(shown: Shown) -> Iterator[str]:
-    """Lines for a terminal: a heading, the tables, the ledger, and what the PMU columns stand on."""
+def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
+    """Lines for a terminal of so many columns (0: any): a heading, tables, ledger, what the PMU columns stand on."""
     mark = "  *** simulated: these figures are invented ***" if shown.provenance["simulated"] else ""
     yield printable(f"{shown.provenance['job']}  session {shown.provenance['session']}{mark}")
     if shown.inferences < shown.known_inferences:
@@ -98,7 +105,7 @@ def shown_as_text(shown: Shown) -> Iterator[str]:
         about = ", ".join(f"{name} {UNKNOWN if value is None else value}" for name, value in table.about.items())
         yield ""
         yield printable(f"{table.kind}: {about}" if about else table.kind)
-        yield from table_lines(table.columns, table.rows)
+        yield from fitted_lines(table.columns, table.rows, columns, less=LESS)
     yield ""
     yield from provenance_lines(shown.provenance)
     yield shown.provenance["pmu"]

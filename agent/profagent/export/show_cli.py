@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.running import terminal_columns
 from profagent.export.export import export_timeline
 from profagent.export.show import LAST_INFERENCE, show, shown_as_document, shown_as_text
 from profagent.importing.job_folder import write_log
@@ -50,7 +51,7 @@ def command(
         click.echo(msgspec.json.encode([shown_as_document(each) for each in found]))
     else:
         for each in found:
-            for line in shown_as_text(each):
+            for line in shown_as_text(each, terminal_columns()):
                 click.echo(line)
     is_without = any(not each.known_inferences for each in found)
     return tell_unrecorded(target.database, target.session, target.job) if is_without else 0

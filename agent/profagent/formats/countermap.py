@@ -197,5 +197,5 @@ class _Reader:
 
     def _fault(self, key: str, expected: str, found: str) -> FormatError:
         offset = len(self._text[: max(self._text.find(key), 0)].encode("utf-8", "surrogatepass"))
-        hint = "correct the counter map; its keys are described with the SS928 formats"
+        hint = "correct the counter map: docs/reference/counter-maps.md has its keys"
         return FormatError(self._file, offset, expected, found[:80], hint=hint)

@@ -35,7 +35,7 @@ class Unrecorded(NamedTuple):
 def unrecorded_jobs(database: Path, session: int | None, job: str | None) -> tuple[list[Unrecorded], bool]:
     """The session's JOBs without layers, or the one that is named, and whether no JOB has any record. StoreError.
 
-    `session` None is the newest. Of one whose records `gc` let go of nothing is told.
+    `session` None is the newest. Of one whose records `gc` deleted nothing is told.
     """
     with open_reader(database) as connection:
         number = find_session(connection, session).session

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from profagent.ingest.changes import Entry
+from profagent.ingest import reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from profagent.formats.done import Done
+    from profagent.ingest.changes import Entry
 
 # The runtime's ring of calls: of the calls between two flushes the newest 511 survive (format page 3.3).
 RING_CALLS = 511
@@ -34,9 +35,9 @@ class Places:
         self.last = last
         self.count += count
 
-    def entry(self, grade: str, reason: str, detail: str) -> Entry:
+    def entry(self, reason: str, detail: str) -> Entry:
         """These places as a ledger entry."""
-        return Entry(grade, reason, detail, self.first, self.last, self.count)
+        return reasons.entry(reason, detail, self.first, self.last, self.count)
 
 
 @dataclass(slots=True)
@@ -72,9 +73,11 @@ def assess(
 def orphan_done(file_len: int | None) -> Entry:
     """A `.done` whose data is not there."""
     if not file_len:
-        return Entry("note", "done-without-data", "a .done without data that announces no bytes")
+        return reasons.entry(
+            reasons.DONE_WITHOUT_DATA, "a .done without data that announces no bytes", grade=reasons.NOTE
+        )
     detail = f"the .done announces {file_len} bytes, there is no data: it could not be written or was removed"
-    return Entry("loss", "done-without-data", detail, count=file_len)
+    return reasons.entry(reasons.DONE_WITHOUT_DATA, detail, count=file_len)
 
 
 def ring_entry(calls: int) -> Entry:
@@ -83,32 +86,34 @@ def ring_entry(calls: int) -> Entry:
         f"{calls} calls between flushes that are known: the runtime keeps the newest {RING_CALLS} of each flush,"
         " older ones may be missing"
     )
-    return Entry("note", "ring-full", detail, count=calls)
+    return reasons.entry(reasons.RING_FULL, detail, count=calls)
 
 
 def _of_records(facts: LogFacts) -> Iterator[Entry]:
     if facts.missing.count:
-        yield facts.missing.entry("note", "sequence-gap", "records missing from the sequence: the runtime's filter")
+        yield facts.missing.entry(reasons.SEQUENCE_GAP, "records missing from the sequence: the runtime's filter")
     if facts.jumped.count:
-        yield facts.jumped.entry("note", "sequence-jump", "records missing: more than the runtime's filter leaves out")
+        yield facts.jumped.entry(reasons.SEQUENCE_JUMP, "records missing: more than the runtime's filter leaves out")
     if facts.nameless.count:
-        yield facts.nameless.entry("note", "no-layer", "records without a known layer: shown without a name")
+        yield facts.nameless.entry(reasons.NO_LAYER, "records without a known layer: shown without a name")
     if facts.without_magic.count:
         yield facts.without_magic.entry(
-            "loss", "bad-record", "expected 0x00005A5A at the record's start: bytes kept, record not decoded"
+            reasons.BAD_RECORD, "expected 0x00005A5A at the record's start: bytes kept, record not decoded"
         )
     if facts.begun_before.count:
-        yield facts.begun_before.entry("note", "begin-unknown", "calls that began before profiling was started")
+        yield facts.begun_before.entry(reasons.BEGIN_UNKNOWN, "calls that began before profiling was started")
 
 
 def _unvouched(facts: LogFacts, *, is_done_empty: bool) -> Entry:
     """Data of an ended JOB without a `.done`. The runtime begins one only where there were bytes to announce."""
     if is_done_empty:
         missing = "may miss its end" if facts.size else "has no bytes"
-        return Entry("loss", "missing-data", f"the .done is empty, this data {missing}: the disk may have been full")
+        return reasons.entry(
+            reasons.MISSING_DATA, f"the .done is empty, this data {missing}: the disk may have been full"
+        )
     if facts.size:
-        return Entry("note", "no-done", "no .done vouches for this data: it may miss its end")
-    return Entry("note", "empty", "the log is empty and has no .done: nothing was recorded in it")
+        return reasons.entry(reasons.NO_DONE, "no .done vouches for this data: it may miss its end")
+    return reasons.entry(reasons.EMPTY, "the log is empty and has no .done: nothing was recorded in it")
 
 
 def _of_size(facts: LogFacts, done: Done | None) -> Iterator[Entry]:
@@ -116,16 +121,16 @@ def _of_size(facts: LogFacts, done: Done | None) -> Iterator[Entry]:
     if torn:
         start = facts.size - torn
         detail = f"the last record has {torn} of {facts.record_bytes} bytes"
-        yield Entry("loss", "torn-record", detail, start, facts.size)
+        yield reasons.entry(reasons.TORN_RECORD, detail, start, facts.size)
     if done is None:
         return
     if done.file_len > facts.size:
         announced = f"the .done announces {done.file_len} bytes, the file has {facts.size}"
         if facts.size == 0:
-            yield Entry("loss", "missing-data", f"{announced}: it could not be written", count=done.file_len)
+            yield reasons.entry(reasons.MISSING_DATA, f"{announced}: it could not be written", count=done.file_len)
         else:
             detail = f"{announced}: a short read, or bytes counted for an earlier inference"
-            yield Entry("note", "announced-length", detail, count=done.file_len - facts.size)
+            yield reasons.entry(reasons.ANNOUNCED_LENGTH, detail, count=done.file_len - facts.size)
     if facts.stretches > 1:
         detail = f"{facts.stretches} inferences in one file: the model was loaded again"
-        yield Entry("note", "appended", detail, facts.last_stretch_start, facts.size, facts.stretches)
+        yield reasons.entry(reasons.APPENDED, detail, facts.last_stretch_start, facts.size, facts.stretches)

@@ -16,6 +16,7 @@ from profagent.formats.layers import LayerTable, parse_layer_info
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.formats.net_info import parse_net_info
 from profagent.formats.schedule import step_of
+from profagent.ingest import reasons
 from profagent.ingest.assess import assess, orphan_done
 from profagent.ingest.changes import (
     ContentLedger,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 DEVICE_INFO = "info.json.0"
 # The simulated board puts this file into the JOBs that it makes; the runtime never does.
 SIMULATED_MARKER = "simulated"
-NO_FREQUENCY = Entry(
-    "note", "no-frequency", f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
+NO_FREQUENCY = reasons.entry(
+    reasons.NO_FREQUENCY, f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
 )
 REMEMBERED_LOGS = 1024
 REMEMBERED_TABLES = 1024
@@ -172,7 +173,9 @@ class JobDecoder:
             self._note_told(path)
             yield from self._marked()
         elif name is None:
-            yield ContentLedger(path, (Entry("note", "foreign-file", "not a file of the runtime: kept, not read"),))
+            yield ContentLedger(
+                path, (reasons.entry(reasons.FOREIGN_FILE, "not a file of the runtime: kept, not read"),)
+            )
         elif not self.keeps(path):
             yield PassedOver(path)
         else:
@@ -286,7 +289,7 @@ class JobDecoder:
         """A model's layers are known, or known better: records that came before are joined again."""
         disagreements = self._logs.joins.disagreements(name)
         if disagreements is not None:
-            entries = tuple(Entry("note", "layer-counts", text) for text in disagreements)
+            entries = tuple(reasons.entry(reasons.LAYER_COUNTS, text) for text in disagreements)
             yield ContentLedger(layer_info_path(name), entries)
         elif name.kind is LogKind.LAYER_INFO:
             yield LayersKnown(name.model or "", name.model_id or 0, LayerTable((), ()))
@@ -325,7 +328,7 @@ def _known(path: str, name: LogName, data: bytes) -> list[Change]:
 
 
 def _malformed(error: FormatError) -> Entry:
-    return Entry("note", "malformed", str(error), error.offset, error.offset)
+    return reasons.entry(reasons.MALFORMED, str(error), error.offset, error.offset)
 
 
 def _batches(done: Done | None) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from profagent.errors import UnsupportedBoardError, UsageError
 from profagent.files import content, required
 from profagent.formats.info_json import looks_like_hi3519
 from profagent.formats.names import LogKind, is_job_name, parse_log_name
+from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, LinkLedger
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
 from profagent.ingest.mirror import DIGEST_BYTES, LARGEST_CONTENT_BYTES
@@ -115,7 +116,7 @@ class LocalJob:
             else:
                 yield from self._snapshot(path)
         except OSError as error:
-            yield LinkLedger(path, Entry("loss", "unreadable", f"cannot be read: {error.strerror}"))
+            yield LinkLedger(path, reasons.entry(reasons.UNREADABLE, f"cannot be read: {error.strerror}"))
 
     def _data(self, path: str) -> Iterator[Change]:
         """A data log, then its `.done`: what the file says in the end is decoded once."""
@@ -147,7 +148,7 @@ class LocalJob:
 
 def not_a_file(path: str) -> Entry:
     """The note about something in a JOB that is no regular file."""
-    return Entry("note", "not-a-file", f"{path} is no regular file")
+    return reasons.entry(reasons.NOT_A_FILE, f"{path} is no regular file")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import UnsupportedBoardError
 from profagent.formats.names import display_text, is_job_name
+from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
 from profagent.ingest.mirror import checked_path
 
@@ -19,16 +20,11 @@ LONGEST_DETAIL = 1000
 # More than any board's disk holds; sums of what is lost stay numbers of the database.
 LARGEST_FIGURE = 2**48
 LARGEST_TIME_US = 2**62
-REMOVED_UNREAD = "removed-unread"  # before all of it was read
-REMOVED_OPEN = "removed-open"  # before its end was seen
-
-# Nothing that existed as bytes of a log is gone in these cases.
-_NOTES = frozenset({"not-a-file"})
 
 
 def loss_entry(reason: str, detail: str, lost_bytes: int) -> Entry:
     """An entry for a Loss of the wire; what took no byte of a log is a note."""
-    return Entry("note" if reason in _NOTES else "loss", reason, detail, count=_known(lost_bytes) or 1)
+    return Entry(reasons.grade_of(reason), reason, detail, count=_known(lost_bytes) or 1)
 
 
 def told_loss(happened: Happened, loss: Loss) -> tuple[str, Change]:
@@ -44,26 +40,28 @@ def removal_entry(sent: int, size: int) -> list[Entry]:
     if size <= sent:
         return []
     detail = f"removed from the board after {sent} of {size} bytes were sent"
-    return [Entry("loss", REMOVED_UNREAD, detail, sent, size, size - sent)]
+    return [reasons.entry(reasons.REMOVED_UNREAD, detail, sent, size, size - sent)]
 
 
 def unfollowed_removal(copied: int) -> Entry:
     """An entry for a log that was begun, and removed from the board while nobody followed it."""
     detail = f"removed from the board while nobody followed it: what was written after {copied} bytes is not here"
-    return Entry("loss", REMOVED_UNREAD, detail, copied, copied)
+    return reasons.entry(reasons.REMOVED_UNREAD, detail, copied, copied)
 
 
 def another_file(reason: str) -> Entry:
     """An entry for a file that is not the one that was copied before."""
     # Of a log that is not complete no digest is committed: which of the two was changed cannot be told.
-    what = "and its copy in the mirror differ" if reason == "different" else "is not the one that was copied before"
-    return Entry("note", reason, f"the board's file {what}: copied anew, the earlier one is set aside")
+    what = (
+        "and its copy in the mirror differ" if reason == reasons.DIFFERENT else "is not the one that was copied before"
+    )
+    return reasons.entry(reason, f"the board's file {what}: copied anew, the earlier one is set aside")
 
 
 def open_removal() -> Entry:
     """An entry for a JOB that was removed from the board before it was finished or quiet."""
     detail = "the JOB was removed from the board before it had ended: what its program wrote since then is not here"
-    return Entry("loss", REMOVED_OPEN, detail)
+    return reasons.entry(reasons.REMOVED_OPEN, detail)
 
 
 def unfollowed_job_removal(incomplete_logs: int) -> Entry:
@@ -72,13 +70,13 @@ def unfollowed_job_removal(incomplete_logs: int) -> Entry:
         f"the JOB was removed from the board while nobody followed it; {incomplete_logs} of its logs that were"
         " begun are not complete: what was not copied before is gone"
     )
-    return Entry("loss", REMOVED_OPEN, detail, count=max(incomplete_logs, 1))
+    return reasons.entry(reasons.REMOVED_OPEN, detail, count=max(incomplete_logs, 1))
 
 
 def refusal(job: str, error: UnsupportedBoardError) -> tuple[UnsupportedBoardError, Entry]:
     """The error and the entry for a JOB that is of another SoC."""
     named = UnsupportedBoardError(f"{job}: {error}", hint=error.hint)
-    return named, Entry("note", "unsupported-soc", f"{error}: not read any further")
+    return named, reasons.entry(reasons.UNSUPPORTED_SOC, f"{error}: not read any further")
 
 
 def _kept(loss: Loss) -> KeptLoss:

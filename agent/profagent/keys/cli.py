@@ -28,7 +28,7 @@ def keys_folder(function: Callable[..., Any]) -> Callable[..., Any]:
         "--keys",
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIR",
-        help="The workshop's folder; ~/.config/profagent/keys unless given.",
+        help="The CA's folder; ~/.config/profagent/keys unless given.",
     )(function)
 
 
@@ -54,19 +54,15 @@ def command() -> None:
 
 @command.command("init")
 @keys_folder
-@click.option(
-    "--name", default="", metavar="NAME", help="What the workshop is called; by this host's name if not given."
-)
+@click.option("--name", default="", metavar="NAME", help="What the CA is called; by this host's name if not given.")
 @days
 def init(*, keys: Path | None, name: str, days: int) -> None:
-    """Make a workshop: its authority, and an operator's certificate for this host. Nothing is overwritten.
+    """Make a CA, and an operator's certificate for this host. Nothing is overwritten.
 
     Example: profagent keys init --name lab-3
     """
     made = _keys(keys).init(name, days)
-    click.echo(
-        f"made the workshop {made.certificate.issuer} in {made.folder}; keep its ca.key secret, and a copy of it"
-    )
+    click.echo(f"made the CA {made.certificate.issuer} in {made.folder}; keep its ca.key secret, and a copy of it")
     click.echo(_sentence(made.certificate))
     click.echo("next: profagent keys issue board NAME --address IP")
 
@@ -121,7 +117,7 @@ def host(*, name: str, role: str, keys: Path | None, days: int, as_json: bool) -
 @keys_folder
 @options.as_json
 def list_(*, keys: Path | None, as_json: bool) -> None:
-    """List the workshop's certificates, and which are revoked or have expired.
+    """List the CA's certificates, and which are revoked or have expired.
 
     Example: profagent keys list --json
     """
@@ -141,11 +137,11 @@ def revoke(*, what: str, keys: Path | None) -> None:
 
     Example: profagent keys revoke ci
     """
-    workshop = _keys(keys)
-    for certificate in workshop.revoke(what):
+    issuer = _keys(keys)
+    for certificate in issuer.revoke(what):
         click.echo(f"revoked: {_sentence(certificate)}")
     click.echo(
-        f"now copy {workshop.folder / REVOKED} to each board's tls_revoked (read again within seconds), and to hosts"
+        f"now copy {issuer.folder / REVOKED} to each board's tls_revoked (read again within seconds), and to hosts"
     )
 
 

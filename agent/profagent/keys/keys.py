@@ -1,4 +1,4 @@
-"""`keys`: a workshop's folder of keys: its own authority, what it issued, and the list of what it revoked.
+"""`keys`: a CA's folder of keys: the CA, what it issued, and the list of what it revoked.
 
 ca.pem ca.key            the authority
 host.pem host.key        this host's own certificate
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # Boards without a battery wake up here.
 SINCE = datetime(1970, 1, 1, tzinfo=UTC)
-WORKSHOP_DAYS = 20 * 365
+CA_DAYS = 20 * 365
 _HOST_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
 
 
@@ -51,11 +51,11 @@ class Issued:
     key: bytes
 
 
-def new_workshop(name: str, now: datetime) -> Issued:
+def new_ca(name: str, now: datetime) -> Issued:
     """An authority of its own."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
-    builder = _builder(subject, subject, key.public_key(), now + timedelta(days=WORKSHOP_DAYS))
+    builder = _builder(subject, subject, key.public_key(), now + timedelta(days=CA_DAYS))
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
     return _issued(builder, key, key)
@@ -166,7 +166,7 @@ _LIST_HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A certificate of the workshop, and whether it is revoked, or its time is over."""
+    """A certificate of the CA, and whether it is revoked, or its time is over."""
 
     certificate: Certificate
     revoked: bool
@@ -182,7 +182,7 @@ class Made:
 
 
 class Keys:
-    """The folder of a workshop."""
+    """The folder of a CA."""
 
     def __init__(self, folder: Path, now: datetime | None = None) -> None:
         """`now` is the time from which validity counts; None: this host's clock."""
@@ -196,7 +196,7 @@ class Keys:
                 f"{self.folder} holds keys already", hint="nothing is overwritten: name another folder with --keys DIR"
             )
         host = _plain(socket.gethostname())
-        authority = new_workshop(_checked(name) if name else f"profagent-{host}"[:63], self._now)
+        authority = new_ca(_checked(name) if name else f"profagent-{host}"[:63], self._now)
         own = issue_host(authority, host, OPERATOR, days=days, now=self._now)
         certificate = Certificate.read(own.certificate, CERT)
         files = {CA: authority.certificate, CA_KEY: authority.key, CERT: own.certificate, KEY: own.key}
@@ -219,16 +219,16 @@ class Keys:
 
     def entries(self) -> list[Entry]:
         """The authority, and what it issued, by kind and name. Raises UsageError."""
-        self._need_workshop()
+        self._need_ca()
         revoked = self._revoked()
         files = [self.folder / CA, *sorted((self.folder / "certificates").glob("*.pem"))]
         found = [Certificate.read(_content(file), file) for file in files]
-        order = ("workshop", "board", "host", "unknown")
+        order = ("ca", "board", "host", "unknown")
         found.sort(key=lambda each: (order.index(each.kind), each.name, each.until))
         return [Entry(each, each.fingerprint in revoked, each.until < self._now) for each in found]
 
     def takes(self, certificate: Certificate) -> bool:
-        """Whether it is the workshop's, holds now, and is not revoked. Raises UsageError."""
+        """Whether it is the CA's, holds now, and is not revoked. Raises UsageError."""
         authority = Certificate.read(_content(self.folder / CA), CA)
         is_known = certificate.is_issued_by(authority) and certificate.fingerprint not in self._revoked()
         return is_known and self._now < certificate.until
@@ -246,7 +246,7 @@ class Keys:
         return chosen
 
     def _chosen(self, what: str) -> list[Certificate]:
-        issued = [entry for entry in self.entries() if entry.certificate.kind != "workshop"]
+        issued = [entry for entry in self.entries() if entry.certificate.kind != "ca"]
         prefix = plain_fingerprint(what)
         is_prefix = len(prefix) >= SHORTEST_PREFIX
         found = [
@@ -256,7 +256,7 @@ class Keys:
         ]
         fresh = [entry.certificate for entry in found if not entry.revoked]
         if not found:
-            raise UsageError(f"this workshop issued nothing that is called {what}", hint="see `profagent keys list`")
+            raise UsageError(f"this CA issued nothing that is called {what}", hint="see `profagent keys list`")
         if not fresh:
             raise UsageError(f"{what} is revoked already", hint="see `profagent keys list`")
         if len({certificate.kind for certificate in fresh}) > 1:
@@ -282,14 +282,14 @@ class Keys:
                     hint=f"`profagent keys revoke {name}` first, or take another name",
                 )
 
-    def _need_workshop(self) -> None:
+    def _need_ca(self) -> None:
         if not (self.folder / CA).exists():
             raise UsageError(
-                f"{self.folder} holds no keys", hint="make a workshop with `profagent keys init`, or name its --keys"
+                f"{self.folder} holds no keys", hint="make a CA with `profagent keys init`, or name its --keys"
             )
 
     def _authority(self) -> Issued:
-        self._need_workshop()
+        self._need_ca()
         certificate, key = (_content(self.folder / each) for each in (CA, CA_KEY))
         if stat.S_IMODE((self.folder / CA_KEY).stat().st_mode) & OTHERS:
             raise UsageError(
@@ -305,7 +305,7 @@ class Keys:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold off others that change the folder. Raises UsageError when there is none."""
-        self._need_workshop()
+        self._need_ca()
         with alone_in(self.folder):
             yield
 
@@ -326,7 +326,7 @@ def _replaced(folder: Path) -> Iterator[None]:
 
 
 def _record(certificate: Certificate) -> str:
-    """Where the workshop keeps a certificate that it issued."""
+    """Where the CA keeps a certificate that it issued."""
     return f"certificates/{certificate.fingerprint}.pem"
 
 
@@ -347,5 +347,5 @@ def _content(path: Path) -> bytes:
     except OSError as error:
         raise UsageError(
             f"cannot read {path}: {error.strerror}",
-            hint="make a workshop with `profagent keys init`, or name its --keys",
+            hint="make a CA with `profagent keys init`, or name its --keys",
         ) from error

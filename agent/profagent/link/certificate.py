@@ -29,7 +29,7 @@ LONGEST_TEXT = 253
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate. Kind: workshop, board, host or unknown; the role is a host's, else empty."""
+    """A certificate. Kind: CA, board, host or unknown; the role is a host's, else empty."""
 
     name: str
     kind: str
@@ -87,7 +87,7 @@ class Certificate:
 def _kind(parsed: x509.Certificate) -> str:
     constraints = _extension(parsed, x509.BasicConstraints)
     if constraints is not None and constraints.ca:
-        return "workshop"
+        return "ca"
     usages = _extension(parsed, x509.ExtendedKeyUsage) or ()
     if ExtendedKeyUsageOID.SERVER_AUTH in usages:
         return "board"

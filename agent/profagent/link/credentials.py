@@ -34,7 +34,7 @@ def default_keys() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A host's certificate and key, the workshop that issued the boards', and whom not to trust any more."""
+    """A host's certificate and key, the CA that issued the boards', and whom not to trust any more."""
 
     folder: Path
     authority: Certificate
@@ -65,7 +65,7 @@ class Credentials:
         )
 
     def context(self) -> ssl.SSLContext:
-        """TLS 1.3 with this host's certificate, for boards of the workshop. Raises UsageError."""
+        """TLS 1.3 with this host's certificate, for boards of the CA. Raises UsageError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.hostname_checks_common_name = False
@@ -123,7 +123,7 @@ class Access:
             raise UsageError(
                 f"no keys for the board at {board.place}: {default_keys() / CERT} is not there",
                 hint="--via ssh needs none (or is BOARD a name? `profagent boards` lists those); else make some with"
-                " `profagent keys init`, or name others with --keys DIR; --insecure goes without (docs/security.md)",
+                " `profagent keys init`, or name others with --keys DIR (docs/reference/security.md)",
             )
         return self._read(default_keys())
 
@@ -156,7 +156,7 @@ class Access:
         if (folder / REVOKED).exists():
             self._with_list.add(folder)
         elif folder in self._with_list:
-            raise UsageError(f"{folder / REVOKED} has vanished", hint="copy it anew from the workshop, or from a board")
+            raise UsageError(f"{folder / REVOKED} has vanished", hint="copy it anew from the CA, or from a board")
         return Credentials.read(folder)
 
 

@@ -33,8 +33,8 @@ def board_distrusted(
     whose = f"the certificate of the board at {board.place} ({shown.name or 'without a name'})"
     if not shown.is_issued_by(credentials.authority):
         return RefusedError(
-            f"{whose} was issued by {shown.issuer or 'nobody'}, not by the workshop of {credentials.folder}",
-            hint="name the keys of the workshop that issued it with --keys, or issue the board one of this workshop",
+            f"{whose} was issued by {shown.issuer or 'nobody'}, not by the CA of {credentials.folder}",
+            hint="name the keys of the CA that issued it with --keys, or issue the board one of this CA",
         )
     if now > shown.until:
         return RefusedError(
@@ -91,12 +91,12 @@ def host_distrusted(address: str, credentials: Credentials, now: datetime) -> Re
         )
     if not own.is_issued_by(credentials.authority):
         return RefusedError(
-            f"{told}: {mine} was not issued by the workshop of the board's, {credentials.authority.name}",
-            hint="have one issued by the workshop whose ca.pem stands beside it: `profagent keys issue host`",
+            f"{told}: {mine} was not issued by the CA of the board's, {credentials.authority.name}",
+            hint="have one issued by the CA whose ca.pem stands beside it: `profagent keys issue host`",
         )
     return RefusedError(
         f"{told}: {mine} is valid until {own.until:{_TIME}}, so either the board's clock is wrong (past that day), or"
-        " its tls_ca is not this workshop's",
+        " its tls_ca is not this CA's",
         hint="on the board: `date`, and `sha256sum` of its tls_ca against that of"
         f" {credentials.folder / 'ca.pem'}; put right what differs, and start profagentd again",
     )
@@ -106,8 +106,8 @@ def no_tls(address: str) -> RefusedError:
     """What answers there does not speak TLS."""
     return RefusedError(
         f"what answers at {address} does not speak TLS",
-        hint="start profagentd with --tls-cert, --tls-key and --tls-ca (docs/security.md), or leave --keys out for a"
-        " tunnel; --insecure speaks plain text",
+        hint="start profagentd with --tls-cert, --tls-key and --tls-ca (docs/reference/security.md), or leave"
+        " --keys out for a tunnel; --insecure speaks plain text",
     )
 
 
@@ -126,7 +126,7 @@ def system_time() -> datetime:
 async def proven_certificate(
     board: KnownBoard, credentials: Credentials, clock: Callable[[], datetime] = system_time
 ) -> bytes:
-    """The certificate of the board at its address, as PEM. It is the workshop's, not revoked, and the board takes ours.
+    """The certificate of the board at its address, as PEM. It is the CA's, not revoked, and the board takes ours.
 
     gRPC says little about a handshake that fails, and asks nobody whether a certificate is revoked. So this one comes
     first, and gRPC is given the certificate that was proven here as the only one to accept. Raises RefusedError,

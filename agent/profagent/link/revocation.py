@@ -22,7 +22,7 @@ def revoked_fingerprints(text: str, source: object) -> frozenset[str]:
     if not text.strip():
         raise UsageError(
             f"{source} is empty, without even its first line",
-            hint="copy it anew from the workshop, or from a board; one that revokes nobody has a line with #",
+            hint="copy it anew from the CA, or from a board; one that revokes nobody has a line with #",
         )
     found = set()
     for number, line in enumerate(text.splitlines(), 1):

@@ -169,4 +169,4 @@ def _cleared(workspace: Workspace, settings: Nightly, rules: Rules, staying: Seq
         sessions = cleared_after_night(workspace, rules, conditions, staying, now_us=time.time_ns() // 1000, tell=tell)
     except ProfagentError as error:
         return [f"clearing up failed: {error}"]
-    return [f"let go of the records of sessions {', '.join(map(str, sessions))}"] if sessions else []
+    return [f"deleted the records of sessions {', '.join(map(str, sessions))}"] if sessions else []

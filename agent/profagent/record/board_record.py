@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from profagent.cli.provenance import keeping_line, kept_loss_fields, kept_loss_line
 from profagent.cli.remarks import LinkRemarks, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError
-from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss
+from profagent.ingest import reasons
+from profagent.ingest.changes import InferenceTimed, KeptLoss
 from profagent.link.credentials import BY_ADDRESS, own_consumer
 from profagent.link.pulse import US_PER_S
 from profagent.record.backlog import Backlog, not_copied_text
@@ -21,7 +22,6 @@ from profagent.record.made_jobs import RunRecording
 from profagent.record.recording import Recording
 from profagent.record.recording_options import RecordingOptions
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
-from profagent.store.summaries import STOPPED_EARLY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,8 +40,6 @@ GATHER_S = 0.1
 # A daemon keeps no more.
 TOLD_LOSSES = 1_000
 TELL_KEPT_S = 5.0
-# The ledger's reason for a JOB of another SoC.
-_REFUSED = "unsupported-soc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class RecordOptions:
 
 def exit_code_of(summary: Mapping[str, Any]) -> int:
     """What a script is told of a session."""
-    if _REFUSED in summary["ledger"]["note"]:
+    if reasons.UNSUPPORTED_SOC in summary["ledger"]["note"]:
         return UnsupportedBoardError.exit_code
     return 0 if summary["complete"] else IncompleteError.exit_code
 
@@ -286,7 +284,7 @@ class BoardRecord:
         self._tell(f"stopped early: {text}")
         if not self._view.has_all_asked:
             detail = f"the capture was stopped before all that the board held had come: {text}"
-            self._recording.note(job, Entry("note", STOPPED_EARLY, detail, first=left))
+            self._recording.note(job, reasons.entry(reasons.STOPPED_EARLY, detail, first=left))
 
     async def _copied_bytes(self, job: str) -> int:
         return await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0

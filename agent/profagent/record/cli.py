@@ -72,13 +72,13 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
     "for_s",
     metavar="DURATION",
     callback=_read_by(duration_s),
-    help="Stop after so long, all boards: 90s, 10m, 1h30m.",
+    help="Stop after this time: 90s, 10m, 1h30m.",
 )
-@click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop at N or more, of each board.")
+@click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop after N inferences of each board.")
 @click.option("--until-finished", is_flag=True, help="Stop when every JOB seen is finished or quiet, on each board.")
-@click.option("--backlog", is_flag=True, help="Take JOBs that are finished already, too.")
-@click.option("--from-now", is_flag=True, help="Of a JOB that stands already, take only what begins from now on.")
-@click.option("--new", is_flag=True, help="Begin a new session even when one of this board is unfinished.")
+@click.option("--backlog", is_flag=True, help="Also copy JOBs that had ended before.")
+@click.option("--from-now", is_flag=True, help="Of a JOB that exists already, take only new inferences.")
+@click.option("--new", is_flag=True, help="Begin a new session; do not continue an unfinished one.")
 @click.option(
     "--label",
     "labels",
@@ -91,7 +91,7 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
     "--consumer",
     metavar="NAME",
     callback=_read_by(_consumer),
-    help="Count deliveries on the board under this name (record-HOSTNAME).",
+    help="Name under which the board counts what this host has (record-HOSTNAME).",
 )
 @_keeping
 @options.counter_map

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from profagent.ingest.changes import LinkLedger
-from profagent.ingest.loss import REMOVED_OPEN
+from profagent.ingest.reasons import REMOVED_OPEN
 from profagent.link.following import is_over
 from profagent.link.messages import REMOVED
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.errors import ProtocolError, UnsupportedBoardError
-from profagent.ingest.changes import Entry, LinkLedger, LogAdvanced, LogRemoved, PassedOver
+from profagent.ingest import reasons
+from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.local_stream import growing_kind
 from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
 from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of, logs_set_aside
@@ -65,7 +66,7 @@ class VouchedLogs:
 
 NOTHING_HELD = HeldLog(0, 0, complete=False)
 # A file that was copied before is not the one that is there now.
-_ANOTHER_FILE = frozenset({"different", "recreated"})
+_ANOTHER_FILE = frozenset({reasons.DIFFERENT, reasons.RECREATED})
 
 
 class BoardMirrors:
@@ -161,7 +162,7 @@ class BoardMirrors:
     def _lose(self, handle: int, path: str) -> Change:
         self._changed.add(handle)
         detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
-        return LinkLedger(None, Entry("note", "mirror-changed", detail))
+        return LinkLedger(None, reasons.entry(reasons.MIRROR_CHANGED, detail))
 
     def begin_stream(self) -> None:
         """A stream begins: its logs come with handles of their own."""
@@ -240,7 +241,7 @@ class BoardMirrors:
         if log.snapshot or is_known:
             return []
         changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
-        if event.reason in _ANOTHER_FILE and not (event.reason == "different" and log.handle in self._changed):
+        if event.reason in _ANOTHER_FILE and not (event.reason == reasons.DIFFERENT and log.handle in self._changed):
             changes.append(LinkLedger(path, another_file(event.reason)))
         return changes
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.files import has_room, to_the_end
 from profagent.formats.names import LogKind, is_job_name, parse_log_name
+from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.commit import commit
 from profagent.ingest.loss import open_removal, unfollowed_job_removal, unfollowed_removal
@@ -179,7 +180,7 @@ class Recording:
             try:
                 path = checked_path(log.path)
             except FormatError as error:
-                self._jobs.note(log.job, Entry("loss", "bad-path", str(error)))
+                self._jobs.note(log.job, reasons.entry(reasons.BAD_PATH, str(error)))
                 answers.append(Holding(log.handle, skip=True))
             else:
                 wanted.setdefault(log.job, {})[path] = log

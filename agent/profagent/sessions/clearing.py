@@ -45,7 +45,7 @@ def fitting_sessions(workspace: Workspace, conditions: Sequence[Condition]) -> s
 def chosen_sessions(
     workspace: Workspace, rules: Rules, *, baselines: Mapping[int, str], asked: Collection[int] | None = None
 ) -> Chosen:
-    """What the rules let go of, of the sessions that are asked for, or of all. Raises StoreError."""
+    """What the rules delete, of the sessions that are asked for, or of all. Raises StoreError."""
     with open_reader(workspace.readable_database()) as connection:
         held = held_sessions(connection)
     those = {each.session for each in held} if asked is None else asked
@@ -67,7 +67,7 @@ def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Callable[[
             _shrink(connection, workspace.root, tell)
     except (sqlite3.Error, OSError) as error:
         raise StoreError(
-            f"cannot let go of what {workspace.root} holds: {error}",
+            f"cannot delete what {workspace.root} holds: {error}",
             hint="check the permissions and the free space; what was done so far is done, call it again for the rest",
         ) from error
 

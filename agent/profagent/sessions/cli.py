@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import keeping_line, kept_loss_line, share_text
-from profagent.cli.table import Cell, Column, printable, table_lines
+from profagent.cli.running import terminal_columns
+from profagent.cli.table import Cell, Column, fitted_lines, printable
 from profagent.store.labels import condition_of, fits
 from profagent.store.queries import open_reader
 from profagent.store.summaries import all_sessions
@@ -22,9 +24,11 @@ if TYPE_CHECKING:
     from profagent.store.labels import Condition
 
 TITLES = (
-    *("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "sampled", "losses", "notes"),
+    *("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "captured", "losses", "notes"),
     "labels",
 )
+# What a narrow terminal does without, first of all.
+LESS = ("source", "JOBs", "notes", "captured")
 SESSION_COLUMNS = tuple(Column(title) for title in TITLES)
 
 
@@ -54,7 +58,7 @@ def command(*, workspace: Path | None, conditions: list[Condition], as_json: boo
     if not sessions:
         click.echo(f"no sessions {'that fit ' if conditions else ''}in {chosen.root}")
         return
-    for line in table_lines(SESSION_COLUMNS, [session_cells(session) for session in sessions]):
+    for line in fitted_lines(SESSION_COLUMNS, _rows(sessions), terminal_columns(), less=LESS):
         click.echo(line)
     for session in sessions:
         if (kept := keeping_line(session["sampling"])) is not None:
@@ -63,6 +67,19 @@ def command(*, workspace: Path | None, conditions: list[Condition], as_json: boo
             click.echo(f"session {session['session']}: {printable(kept_loss_line(loss))}")
         for line in session["implausible"]:
             click.echo(f"session {session['session']}: {printable(line)}")
+
+
+def _rows(sessions: list[dict[str, Any]]) -> list[tuple[Cell, ...]]:
+    """The rows; where boards share a host name, their identities tell them apart."""
+    boards = {(session["hostname"], session["board"]) for session in sessions}
+    names = Counter(hostname for hostname, _ in boards)
+    shown = (
+        {**session, "hostname": f"{session['hostname']} {session['board'][:8]}"}
+        if session["hostname"] and names[session["hostname"]] > 1
+        else session
+        for session in sessions
+    )
+    return [session_cells(session) for session in shown]
 
 
 def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:

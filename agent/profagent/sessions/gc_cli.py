@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @click.command("gc")
 @options.workspace
-@click.option("--older-than", metavar="AGE", help="Only sessions begun so long ago: 36h, 30d, 8w.")
-@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Not the last N of any board.")
-@click.option("--max-size", metavar="SIZE", help="Only the oldest, until the workspace takes no more: 500M, 20G.")
+@click.option("--older-than", metavar="AGE", help="Only sessions older than this: 36h, 30d, 8w.")
+@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the last N of each board.")
+@click.option("--max-size", metavar="SIZE", help="Delete the oldest until the workspace is no larger: 500M, 20G.")
 @click.option(
     "--where", multiple=True, metavar="COND", help="Only sessions with this, as in `sessions --where`; all must hold."
 )
-@click.option("--dry-run", is_flag=True, help="Say what would go, and let it stay.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
 @options.as_json
 def command(
     *,
@@ -45,7 +45,7 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Let go of the records of old sessions, and of their mirrored files.
+    """Delete the records of old sessions and their mirrored files; keep their statistics.
 
     What `stats` tells of them stays, and the ledger, labels and layers. Never touched: a session that is not over, a
     baseline, one that shares a JOB with a session that stays. Folders of JOBs outside of the workspace are not touched.
@@ -85,7 +85,7 @@ def _run(
 
 def _print(chosen: Chosen, before: int, after: int | None) -> None:
     sessions = sorted(each.session for group in chosen.groups for each in group)
-    verb = "would let go of" if after is None else "let go of"
+    verb = "would delete" if after is None else "deleted"
     named = ", ".join(map(str, sessions)) or "none"
     click.echo(f"{verb} the records of {len(sessions)} sessions: {named}")
     for session, why in sorted(chosen.staying.items()):

@@ -10,8 +10,9 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import doubt_line, likely_counters, provenance_lines
+from profagent.cli.running import terminal_columns
 from profagent.cli.sheets import sheet_pieces
-from profagent.cli.table import printable, table_lines
+from profagent.cli.table import fitted_lines, printable
 from profagent.errors import UsageError
 from profagent.importing.targets import named_target, tell_unrecorded
 from profagent.stats.sheet import left_out_lines, sorted_rows, stats_cells, stats_columns, stats_object
@@ -28,6 +29,12 @@ BY = [name for part in get_args(StatsBy) for name in (get_args(part) or (part,))
 
 # What of acl.json has it recorded.
 SWITCHES = {"api": "acl_api", "aicpu": "aicpu"}
+
+
+# What a narrow terminal does without, first of all.
+LESS = tuple(
+    f"{name}{unit}" for name in ("mad", "mean", "max", "total", "type", "p95") for unit in ("", "(us)", "(ticks)")
+)
 
 
 @click.command("stats")
@@ -54,9 +61,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     as_json: bool,
     as_csv: bool,
 ) -> int:
-    """Tell what takes the time, over all inferences of a session or of a JOB directory.
+    """Show what takes the time, over all inferences of a session or of a JOB directory.
 
-    What takes longer at the beginning of a load, its warm-up, is left out, and said.
+    The slower first inferences of each load (warm-up) are left out.
 
     Example: profagent stats 3 --by type --sort median
     """
@@ -81,7 +88,7 @@ def _print(answer: Stats, rows: Sequence[Row], skip: int | None, *, as_csv: bool
             click.echo(piece, nl=False)
     else:
         click.echo(printable(_heading(answer)))
-        for line in table_lines(columns, cells):
+        for line in fitted_lines(columns, cells, terminal_columns(), less=LESS):
             click.echo(line)
         click.echo()
     for line in _remarks(answer, rows, skip):

@@ -89,7 +89,7 @@ def _kept(
     """The figures that stayed of a session."""
     if job is not None or skip is not None:
         raise UsageError(
-            f"session {session.session} has its figures only: `profagent gc` let go of its records",
+            f"session {session.session} has its figures only: `profagent gc` deleted its records",
             hint="leave --job and --skip out",
         )
     kept = figures_of_session(connection, session.session, by)

@@ -47,7 +47,7 @@ def command(
     where: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Tell how a model's time went, session by session, and from which on its level is another.
+    """Show a model's time, session by session, and from which session on its level changed.
 
     Example: profagent trend --model yolov5s --since 30d
     """

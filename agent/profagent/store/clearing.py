@@ -100,16 +100,16 @@ def cleared_jobs(connection: sqlite3.Connection) -> list[JobMirrored]:
 
 
 def is_cleared(connection: sqlite3.Connection, session: int) -> bool:
-    """Whether the session's records were let go of."""
+    """Whether the session's records were deleted."""
     row = connection.execute("SELECT 1 FROM cleared_session WHERE session = ?", (session,)).fetchone()
     return row is not None
 
 
 def require_records(connection: sqlite3.Connection, session: int) -> None:
-    """Raise UsageError when the session's records were let go of."""
+    """Raise UsageError when the session's records were deleted."""
     if is_cleared(connection, session):
         raise UsageError(
-            f"session {session} has its figures only: `profagent gc` let go of its records",
+            f"session {session} has its figures only: `profagent gc` deleted its records",
             hint=f"`profagent stats {session}` tells them; name another session for everything else",
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.names import display_text, parse_log_name
 from profagent.formats.plausible import TICKS, CounterRows, Place, Tally, checked, merged, told, without
+from profagent.ingest import reasons
 from profagent.store.logs import path_from_sql
 from profagent.store.parts import RECORDS_PER_PART
 
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 
     from profagent.store.logs import Part
 
-__all__ = ["REASON", "CounterCheckRows", "first_place", "implausible_of", "write_check"]
+__all__ = ["CounterCheckRows", "first_place", "implausible_of", "write_check"]
 
-REASON = "implausible-counter"
 ROWS_PER_PAGE = 20_000
 LARGEST_INTEGER = 2**63 - 1
 
@@ -190,7 +190,7 @@ def _write_entry(connection: sqlite3.Connection, session: int, job: int, detail:
     cursor = connection.execute(
         "INSERT INTO ledger_entry (session, job, origin, grade, reason, detail, count)"
         " VALUES (?, ?, 'counters', 'note', ?, ?, 1)",
-        (session, job, REASON, detail),
+        (session, job, reasons.IMPLAUSIBLE_COUNTER, detail),
     )
     return int(cursor.lastrowid or 0)
 
@@ -207,7 +207,7 @@ def implausible_of(connection: sqlite3.Connection, session: int, job: int | None
     rows = connection.execute(
         "SELECT j.name, detail FROM ledger_entry JOIN job j USING (job)"
         " WHERE session = ?1 AND reason = ?2 AND (?3 IS NULL OR job = ?3) ORDER BY entry",
-        (session, REASON, job),
+        (session, reasons.IMPLAUSIBLE_COUNTER, job),
     )
     return [f"implausible: {name}: {detail}" for name, detail in rows]
 

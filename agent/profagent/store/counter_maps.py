@@ -26,9 +26,11 @@ def simulated_map() -> CounterMap:
 
 
 def read_map(file: Path) -> CounterMap:
-    """The map in a file; UsageError when it cannot be read, FormatError when it is none."""
+    """The map in a file; UsageError when it cannot be read, or is none."""
     try:
         return parse_counter_map(file.read_text("utf-8"), str(file))
+    except FormatError as error:
+        raise UsageError(str(error), hint=error.hint) from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"cannot read the counter map {file}: {error}", hint="name a TOML file with [counters.NAME] tables"
@@ -108,7 +110,7 @@ class CounterMaps:
         for file in sorted(folder.glob("*.toml")):
             try:
                 yield file, read_map(file)
-            except (UsageError, FormatError) as error:
+            except UsageError as error:
                 self._tell_once(f"not a counter map, and passed over: {error}")
 
     def _tell_once(self, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from profagent.ingest.changes import Entry
+from profagent.ingest import reasons
 
 if TYPE_CHECKING:
     import sqlite3
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 # A daemon keeps its newest 1,000; a board that tells ever more would fill the database.
 LARGEST_NUMBER = 2_000
-TOO_MANY = Entry("note", "too-many-losses", f"the board has told of {LARGEST_NUMBER:,} losses: others are not listed")
+TOO_MANY = reasons.entry(
+    reasons.TOO_MANY_LOSSES, f"the board has told of {LARGEST_NUMBER:,} losses: others are not listed"
+)
 _FIGURES = ("job_name", "lost_logs", "lost_bytes", "from_us", "to_us")
 
 

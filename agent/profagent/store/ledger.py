@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.formats.names import display_text
+from profagent.ingest import reasons
 from profagent.ingest.changes import Entry
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ LARGEST_COUNT = 2**48
 # counted.
 MOST_TOLD = 1000
 MOST_TOLD_OF_A_LOG = 100
-MORE = "more"
 
 _INSERT = (
     "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, first, last, count)"
@@ -104,11 +104,13 @@ class LedgerRows:
             known = self._connection.execute(
                 "SELECT entry FROM ledger_entry"
                 " WHERE session = ? AND log IS NULL AND job IS ? AND reason = ? AND grade = ?",
-                (self._session, self._job, MORE, entry.grade),
+                (self._session, self._job, reasons.MORE, entry.grade),
             ).fetchone()
             detail = "beyond those that are told one by one; count is the sum of theirs"
             self._more[entry.grade] = (
-                known[0] if known else self._add(None, "link", Entry(entry.grade, MORE, detail, count=0))
+                known[0]
+                if known
+                else self._add(None, "link", reasons.entry(reasons.MORE, detail, count=0, grade=entry.grade))
             )
         self._connection.execute(
             "UPDATE ledger_entry SET count = min(count + ?, ?) WHERE entry = ?",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import StoreError, UsageError
 from profagent.formats.names import parse_log_name
@@ -36,6 +36,7 @@ __all__ = [
     "has_records",
     "jobs_of",
     "layers_of",
+    "ledger_entries",
     "ledger_of",
     "log_sizes",
     "open_reader",
@@ -261,6 +262,20 @@ def ledger_of(connection: sqlite3.Connection, scope: Scope) -> list[LedgerRow]:
         (scope.session.session, scope.job.job),
     )
     return list(map(LedgerRow._make, rows))
+
+
+def ledger_entries(connection: sqlite3.Connection, session: int | None, job: str | None = None) -> list[dict[str, Any]]:
+    """The rows of the view `ledger` of a session (None: the newest), by column name; UsageError without such a one."""
+    number = find_session(connection, session).session
+    if job is not None:
+        jobs_of(connection, number, job)
+    cursor = connection.execute(
+        "SELECT * FROM ledger WHERE session = ?1 AND (?2 IS NULL OR ifnull(job, ?2) = ?2)"
+        " ORDER BY grade, reason, job, log, first",
+        (number, job),
+    )
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 def _begun(file: Path, count: int) -> list[sqlite3.Connection]:

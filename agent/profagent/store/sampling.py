@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from profagent.formats.sampling import FROM_FILE, Figures, SampleTally, figures_of, gap_of, sum_of, tally_of
+from profagent.ingest import reasons
 from profagent.store.samples import is_model_loaded_again, samples_of_loads, stored_tally, write_figures
 from profagent.store.transaction import transaction
 
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
 
-LATE = "sample-late"
-NEVER_CAME = "sample-never-came"
-MISMATCH = "interval-mismatch"
 # Of each reason and model; one more entry counts the rest, and the view `sample_gaps` has each of them.
 MOST_NOTES = 1_000
 NAMED_PICTURES = 4
@@ -144,7 +142,7 @@ def _notes(connection: sqlite3.Connection, job: int, models: list[tuple[int, str
             yield from _of_model(samples, name, figures, tally.pictures or 1)
         elif distances is not None and figures.origin == FROM_FILE and distances.figures(figures.interval).due is None:
             detail = f"{name}: its picture counts do not fit the interval {figures.interval} of its acl.json"
-            yield MISMATCH, detail, 1
+            yield reasons.INTERVAL_MISMATCH, detail, 1
 
 
 def _named_gaps(connection: sqlite3.Connection, model: int, name: str) -> Iterator[_Gap]:
@@ -169,21 +167,25 @@ def _of_model(samples: Iterable[_Gap], model: str, figures: Figures, pictures: i
         if gap.late_by:
             late += 1
             if late <= MOST_NOTES:
-                yield LATE, f"{name}: the sample at picture {count} came {gap.late_by} inferences late", 1
+                yield (
+                    reasons.SAMPLE_LATE,
+                    f"{name}: the sample at picture {count} came {gap.late_by} inferences late",
+                    1,
+                )
         if gap.never_came:
             missing += 1
             if missing <= MOST_NOTES:
                 missing_told += gap.never_came
                 yield (
-                    NEVER_CAME,
+                    reasons.SAMPLE_NEVER_CAME,
                     f"{name}: {_missed(count - distance, gap.never_came, figures, pictures)}",
                     gap.never_came,
                 )
     if late > MOST_NOTES:
-        yield LATE, f"{model}: {late - MOST_NOTES} more samples came late", late - MOST_NOTES
+        yield reasons.SAMPLE_LATE, f"{model}: {late - MOST_NOTES} more samples came late", late - MOST_NOTES
     if missing > MOST_NOTES:
         rest = (figures.never_came or 0) - missing_told
-        yield NEVER_CAME, f"{model}: {rest} more samples that were due never came", rest
+        yield reasons.SAMPLE_NEVER_CAME, f"{model}: {rest} more samples that were due never came", rest
 
 
 def _missed(before: int, missing: int, figures: Figures, pictures: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from profagent.ingest import reasons
 from profagent.store.counter_checks import implausible_of
 from profagent.store.kept_losses import kept_losses_of
 from profagent.store.parts import RECORDS_PER_PART
@@ -32,8 +33,6 @@ def inferences_in(connection: sqlite3.Connection, job: int) -> int:
     return int(count)
 
 
-# The ledger's reason for a JOB of which not all had come when its capture was stopped.
-STOPPED_EARLY = "stopped-early"
 _UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 
 
@@ -71,7 +70,7 @@ def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, A
         "ledger": ledger,
         "kept_losses": kept_losses_of(connection, session),
         "implausible": implausible_of(connection, session),
-        "complete": not ledger["loss"] and STOPPED_EARLY not in ledger["note"],
+        "complete": not ledger["loss"] and reasons.STOPPED_EARLY not in ledger["note"],
         "not_copied": not_copied(connection, session),
         "not_final": _not_final(connection, session),
     }
@@ -81,7 +80,7 @@ def not_copied(connection: sqlite3.Connection, session: int) -> dict[str, int | 
     """How many inferences the board held that were not copied when the capture was stopped, by JOB; None: not known."""
     rows = connection.execute(
         "SELECT name, first FROM ledger_entry JOIN job USING (job) WHERE session = ? AND reason = ?",
-        (session, STOPPED_EARLY),
+        (session, reasons.STOPPED_EARLY),
     )
     return dict(rows.fetchall())
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,7 @@ import msgspec
 
 from profagent.boards.reaching import run_on_boards, via
 from profagent.cli import options
-from profagent.cli.running import tell
+from profagent.cli.running import tell, terminal_columns
 from profagent.store.workspace import Workspace
 from profagent.watch.live_text import folded, line_of
 from profagent.watch.watch import WatchOptions, watch
@@ -79,5 +77,5 @@ def show_json(event: dict[str, Any]) -> None:
 
 def show_text(event: dict[str, Any]) -> None:
     """One line of text; a terminal that is too narrow for it gets it in several."""
-    columns = shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
+    columns = terminal_columns()
     click.echo(folded(line_of(event), columns) if columns else line_of(event))

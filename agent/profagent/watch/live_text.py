@@ -62,12 +62,12 @@ def _inference(event: Event) -> str:
         f"{_short(layer['layer_name'])} {_ms(layer['duration_us'])} {_percent(layer['share'])}{_bound(layer, event)}"
         for layer in event["slowest"]
     )
-    who = f"{event['model']}.{event['model_id']} picture {event['current_pic_count']}"
+    who = f"{event['model']}.{event['model_id']} inference {event['current_pic_count']}"
     ledger = "".join(f"  {entry['grade']}: {entry['reason']} ({entry['count']})" for entry in event["ledger"])
     if event["figures"] != FigureState.FINAL:
         slowest = f"figures are {event['figures']}: {event['why']}"
     is_less = event["due"] is not None and event["sampled"] < event["due"]
-    share = f"  sampled {share_text(event['sampled'], event['due'])}" if is_less else ""
+    share = f"  captured {share_text(event['sampled'], event['due'])}" if is_less else ""
     parts = (_clock(event["start_us"]), who, _ms(event["total_us"]), f"{event['records']} records", slowest)
     return "  ".join(part for part in parts if part) + share + ledger
 
@@ -75,7 +75,7 @@ def _inference(event: Event) -> str:
 def _record(event: Event) -> str:
     if event["unit"] == "acl_api":
         return f"{_clock(event['begin_us'])}  {event['name']}  {_us(event['duration_us'])}  thread {event['tid']}"
-    who = f"{event['model']}.{event['model_id']} picture {event['current_pic_count']}"
+    who = f"{event['model']}.{event['model_id']} inference {event['current_pic_count']}"
     layer = f"{event['layer_name'] or UNKNOWN} ({event['layer_type'] or UNKNOWN})"
     busy = "".join(
         f"  {label} {_percent(event[name])}{DOUBT if name in event.get('likely', ()) else ''}"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, StoreError, UnsupportedBoardError
 from profagent.formats.names import LogKind, parse_log_name
-from profagent.ingest.changes import ApiRecords, Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved
+from profagent.ingest import reasons
+from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
 from profagent.ingest.loss import refusal, removal_entry, told_loss
 from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of
@@ -137,9 +138,8 @@ REMEMBERED_JOBS = 16
 REMEMBERED_BYTES_OF_ALL = 2 * REMEMBERED_BYTES
 # Files of calls of which it is known how far they were shown.
 REMEMBERED_CALLS = 4_096
-FORGOTTEN = Entry(
-    "note",
-    "too-large",
+FORGOTTEN = reasons.entry(
+    reasons.TOO_LARGE,
     "more JOBs, or more of them, than are remembered while watching: should this one go on, layers have no names, and"
     " what began before is not shown",
 )
@@ -311,7 +311,7 @@ class Watching:
         try:
             return list(self._snapshot(job, log, path, event) if log.snapshot else _data(job, path, event))
         except StoreError as error:
-            return [LinkLedger(path, Entry("note", "too-large", f"not decoded again: {error}"))]
+            return [LinkLedger(path, reasons.entry(reasons.TOO_LARGE, f"not decoded again: {error}"))]
 
     def _snapshot(self, job: _Job, log: FollowedLog, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
         if isinstance(event, Started):
@@ -321,7 +321,9 @@ class Watching:
             if self._arriving.append(log.handle, event.data):
                 return ()
             return [
-                LinkLedger(path, Entry("note", "too-large", "more than is read of small files: 4 MiB, or 64 in all"))
+                LinkLedger(
+                    path, reasons.entry(reasons.TOO_LARGE, "more than is read of small files: 4 MiB, or 64 in all")
+                )
             ]
         data = self._arriving.take(log.handle)
         if data is None:

@@ -1,4 +1,4 @@
-"""Networks from TOML files: the built-in ones and a user's own (docs/simulated-board.md)."""
+"""Networks from TOML files: the built-in ones and a user's own (docs/reference/simulated-board.md)."""
 
 from __future__ import annotations
 

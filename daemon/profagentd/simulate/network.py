@@ -19,7 +19,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_HINT = "docs/simulated-board.md describes the file of a simulated network"
+_HINT = "docs/reference/simulated-board.md describes the file of a simulated network"
 
 
 def read_toml(path: Path) -> dict[str, Any]:

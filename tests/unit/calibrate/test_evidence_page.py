@@ -8,8 +8,8 @@ from pathlib import Path
 from profagent.calibrate.kit import FIRST_INFERENCES, MOST_BYTES
 from profagent.calibrate.kit_cli import command
 
-DOCS = Path(__file__).parents[3] / "docs"
-PAGES = [(DOCS / name).read_text("utf-8") for name in ("evidence.md", "evidence.zh.md")]
+DOCS = Path(__file__).parents[3] / "docs" / "howto"
+PAGES = [(DOCS / name).read_text("utf-8") for name in ("send-evidence.md", "send-evidence.zh.md")]
 
 
 def test_both_pages_have_the_same_commands() -> None:

@@ -77,7 +77,7 @@ def test_figures_ledger_and_layers_stay_and_the_rest_goes(workspace: Path, capsy
     for session in (1, 2, 3):
         (workspace / "exports" / f"session-{session}").mkdir(parents=True)
     assert gc(workspace, "--keep-last", "1") == 0
-    assert "let go of the records of 2 sessions: 1, 2" in capsys.readouterr().out
+    assert "deleted the records of 2 sessions: 1, 2" in capsys.readouterr().out
     for by in BYS:
         after = stats(workspace, 2, by, capsys)
         assert after["rows"] == before[by]["rows"]
@@ -109,7 +109,7 @@ def test_the_disk_has_the_room(workspace: Path, capsys: pytest.CaptureFixture[st
 def test_a_dry_run_lets_everything_stay(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file() and "db-" not in path.name}
     assert gc(workspace, "--keep-last", "1", "--dry-run") == 0
-    assert "would let go of the records of 2 sessions: 1, 2" in capsys.readouterr().out
+    assert "would delete the records of 2 sessions: 1, 2" in capsys.readouterr().out
     after = {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file() and "db-" not in path.name}
     assert after == before
 
@@ -118,7 +118,7 @@ def test_what_stays_is_said(workspace: Path, capsys: pytest.CaptureFixture[str])
     assert run(["baseline", "set", "good", "1", "--workspace", str(workspace)]) == 0
     assert gc(workspace, "--where", "source=import") == 0
     said = capsys.readouterr().out
-    assert "let go of the records of 2 sessions: 2, 3" in said
+    assert "deleted the records of 2 sessions: 2, 3" in said
     assert "session 1 stays: it is the baseline good" in said
 
 

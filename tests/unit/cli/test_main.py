@@ -73,7 +73,7 @@ def test_the_help_lists_verbs_and_exit_codes(capsys: pytest.CaptureFixture[str])
     for verb, (_, about) in VERBS.items():
         assert f"  {verb} " in text
         assert about.split()[0] in text
-    for meaning in ("0 fine", "2 usage", "3 the board cannot be reached", "4 data is incomplete"):
+    for meaning in ("0 ok", "2 usage", "3 the board cannot be reached", "4 data is incomplete"):
         assert meaning in " ".join(text.split())
 
 

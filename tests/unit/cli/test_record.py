@@ -43,7 +43,7 @@ def test_a_summary_in_lines() -> None:
         "session 4 of board-1: complete",
         "  JOBs:     JOBA JOBB",
         "  records:  5 aicore, 0 aicpu, 2 acl_api; 1234 bytes",
-        "  sampling: sampled 96 of 100 due (interval 10, from acl.json); kept 32 of 96 inferences (every 3)",
+        "  sampling: captured 96 of 100 due (interval 10, from acl.json); kept 32 of 96 inferences (every 3)",
         "  ledger:   note: sequence-gap (3)",
         "  database: /w/profagent.db",
         "  mirror:   /w/mirror/board-1",

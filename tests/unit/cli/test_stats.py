@@ -24,7 +24,7 @@ yolo   pool0  pool     12     24.000     66.67     2.000       2.000    0.000   
 yolo   conv0  conv     12     12.000     33.33     1.000       1.000    0.000    1.000    1.000  cube
 
 left out as warm-up: 2 of 14 inferences of yolo (--skip 0 keeps them)
-sampled 0 of N/A due (interval N/A)
+captured 0 of N/A due (interval N/A)
 loss: torn-record x 2
 """
 
@@ -127,3 +127,13 @@ def test_what_cannot_be_is_refused_with_a_hint(
 ) -> None:
     assert run([*arguments, "--workspace", str(workspace)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_a_counter_map_that_is_broken_is_a_usage_error_as_a_missing_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("x = [", "ascii")
+    for file in (broken, tmp_path / "missing.toml"):
+        assert run(["stats", str(SMALL), "--counter-map", str(file)]) == 2
+        assert file.name in capsys.readouterr().err

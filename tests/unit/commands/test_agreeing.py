@@ -8,7 +8,7 @@ from profagent.deploy.deploying import agreed
 from profagent.errors import UsageError
 from tests.board.askers import Nobody, Ready
 
-KEYS = "the keys of the workshop lab"
+KEYS = "the keys of the CA lab"
 
 
 async def test_nobody_is_asked_about_nothing() -> None:

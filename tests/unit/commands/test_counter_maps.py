@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from profagent.errors import FormatError, UsageError
+from profagent.errors import UsageError
 from profagent.store.counter_maps import CounterMaps, read_map, simulated_map
 from profagentd.simulate.encode import load_counters
 
@@ -59,7 +59,7 @@ def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_map_is_a_format_error(tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text("[tool]\n", "ascii")
-    with pytest.raises(FormatError, match=r"other\.toml"):
+    with pytest.raises(UsageError, match=r"other\.toml"):
         read_map(tmp_path / "other.toml")
 
 

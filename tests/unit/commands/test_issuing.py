@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from profagent.errors import UsageError
-from profagent.keys.keys import Issued, issue_board, issue_host, new_workshop
+from profagent.keys.keys import Issued, issue_board, issue_host, new_ca
 from profagent.link.certificate import Certificate
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -20,7 +20,7 @@ BIRTH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def workshop() -> Issued:
-    return new_workshop("lab", NOW)
+    return new_ca("lab", NOW)
 
 
 def read(issued: Issued) -> Certificate:
@@ -29,7 +29,7 @@ def read(issued: Issued) -> Certificate:
 
 def test_a_workshop_issues_and_does_nothing_else(workshop: Issued) -> None:
     read_back = read(workshop)
-    assert (read_back.name, read_back.kind, read_back.role, read_back.issuer) == ("lab", "workshop", "", "lab")
+    assert (read_back.name, read_back.kind, read_back.role, read_back.issuer) == ("lab", "ca", "", "lab")
     assert read_back.since == BIRTH
     assert read_back.until == NOW + timedelta(days=7300)
     assert read_back.is_issued_by(read_back)
@@ -41,7 +41,7 @@ def test_a_board_is_known_by_its_addresses(workshop: Issued) -> None:
     assert board.addresses == ("euler.local", "192.168.1.20", "fe80::1")
     assert (board.since, board.until) == (BIRTH, NOW + timedelta(days=10))
     assert board.is_issued_by(read(workshop))
-    assert not board.is_issued_by(read(new_workshop("lab", NOW)))
+    assert not board.is_issued_by(read(new_ca("lab", NOW)))
     assert board.identity == ""
 
 

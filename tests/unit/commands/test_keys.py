@@ -1,4 +1,4 @@
-"""A workshop's folder: what is made, what is handed out, what is revoked, and what is never overwritten."""
+"""A CA's folder: what is made, what is handed out, what is revoked, and what is never overwritten."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_init_makes_an_authority_and_this_hosts_own_certificate(keys: Keys) -> N
     assert credentials.authority.name == "lab"
     assert (credentials.own.kind, credentials.own.role) == ("host", "operator")
     assert credentials.own.until == NOW + timedelta(days=730)
-    assert [entry.certificate.kind for entry in keys.entries()] == ["workshop", "host"]
+    assert [entry.certificate.kind for entry in keys.entries()] == ["ca", "host"]
 
 
 def test_keys_are_their_owners_alone(keys: Keys) -> None:
@@ -205,7 +205,7 @@ def test_the_command_from_a_workshop_to_a_revoked_host(tmp_path: Path, capsys: p
     )
     assert run(["keys", "list", *folder, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert [entry["kind"] for entry in listed] == ["workshop", "board", "host", "host"]
+    assert [entry["kind"] for entry in listed] == ["ca", "board", "host", "host"]
     assert [entry["name"] for entry in listed if entry["revoked"]] == ["ci"]
     assert run(["keys", "list", *folder]) == 0
     text = capsys.readouterr().out

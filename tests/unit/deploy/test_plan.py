@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -164,3 +164,10 @@ def test_the_service_of_another_prefix_is_none_of_this_one(init: str) -> None:
     assert is_deployed(facts, USUAL)
     assert not is_deployed(facts, other)
     assert is_deployed(replace(facts, versions=("1.0-0123abcd.part",)), other)
+
+
+@pytest.mark.parametrize("ahead_s", [-2, 0, 1])
+def test_a_clock_that_agrees_within_what_a_board_tells_is_not_called_off(ahead_s: int) -> None:
+    now = datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC)
+    told = list(fact_lines(replace(AIFLY, clock=now + timedelta(seconds=ahead_s)), now))
+    assert "clock    2026-01-01 12:00 UTC, as this host's to within 2 s" in told

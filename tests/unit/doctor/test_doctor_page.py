@@ -16,7 +16,7 @@ def test_the_page_has_every_check() -> None:
     code = "\n".join(path.read_text("utf-8") for path in sources)
     named = re.findall(rf'\b(?:good|bad|unknown)\(\s*"({CHECK})"', code)
     assigned = re.findall(rf'\bcheck(?:, \w+)? = "({CHECK})"', code)
-    page = (ROOT / "docs/doctor.md").read_text("utf-8")
+    page = (ROOT / "docs/reference/doctor.md").read_text("utf-8")
     told = re.findall(rf"^\| `({CHECK})` \|", page, re.MULTILINE)
     assert {"npu-stack", "umask", "certificate"} <= set(told)
     facts = {fact.name for fact in FACTS}

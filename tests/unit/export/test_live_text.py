@@ -45,7 +45,7 @@ RECORD: dict[str, Any] = {
 
 def test_an_inference_is_one_line() -> None:
     assert line_of(INFERENCE) == (
-        "03:06:22.123  yolo.2 picture 6  3.412 ms  83 records  conv+2 0.202 ms 6.4%  N/A 0.100 ms N/A"
+        "03:06:22.123  yolo.2 inference 6  3.412 ms  83 records  conv+2 0.202 ms 6.4%  N/A 0.100 ms N/A"
         "  note: sequence-gap (2)"
     )
 
@@ -53,7 +53,7 @@ def test_an_inference_is_one_line() -> None:
 @pytest.mark.parametrize("start_us", [None, 2**62])
 def test_a_time_that_is_none_or_none_of_this_world_is_shown_as_unknown(start_us: int | None) -> None:
     line = line_of({**INFERENCE, "start_us": start_us, "total_us": None, "slowest": [], "ledger": []})
-    assert line == "--:--:--.---  yolo.2 picture 6  N/A  83 records"
+    assert line == "--:--:--.---  yolo.2 inference 6  N/A  83 records"
 
 
 @pytest.mark.parametrize("state", ["pending", "partial"])
@@ -66,17 +66,18 @@ def test_an_inference_says_why_its_figures_are_not_known(state: str) -> None:
         "why": "the log is torn",
     }
     assert line_of({**INFERENCE, **unknown}) == (
-        f"--:--:--.---  yolo.2 picture 6  N/A  83 records  figures are {state}: the log is torn  note: sequence-gap (2)"
+        f"--:--:--.---  yolo.2 inference 6  N/A  83 records  figures are {state}: the log is torn"
+        "  note: sequence-gap (2)"
     )
 
 
 def test_an_inference_says_when_samples_before_it_never_came() -> None:
-    assert "N/A  sampled 96 of 100 due  note:" in line_of({**INFERENCE, "sampled": 96, "due": 100})
+    assert "N/A  captured 96 of 100 due  note:" in line_of({**INFERENCE, "sampled": 96, "due": 100})
     assert "due" not in line_of({**INFERENCE, "due": None})
 
 
 def test_a_record_is_one_line() -> None:
-    assert line_of(RECORD) == "yolo.0 picture 1  aicore 2.5  conv (Convolution)  12.500 us"
+    assert line_of(RECORD) == "yolo.0 inference 1  aicore 2.5  conv (Convolution)  12.500 us"
 
 
 def test_a_record_with_counters_shows_how_busy_the_unit_was() -> None:
@@ -101,9 +102,9 @@ def test_what_rests_on_a_counter_that_is_not_certain_is_marked() -> None:
 def test_a_line_is_folded_at_its_gaps_for_a_narrow_terminal() -> None:
     line = line_of(INFERENCE)
     assert folded(line, 200) == line
-    lines = folded(line, 40).splitlines()
+    lines = folded(line, 42).splitlines()
     assert lines == [
-        "03:06:22.123  yolo.2 picture 6  3.412 ms",
+        "03:06:22.123  yolo.2 inference 6  3.412 ms",
         "    83 records  conv+2 0.202 ms 6.4%",
         "    N/A 0.100 ms N/A",
         "    note: sequence-gap (2)",
@@ -148,6 +149,6 @@ def test_states_and_the_summary() -> None:
         "ledger": {"loss": 0, "note": 1},
     }
     assert line_of({**summary, "simulated": True}) == (
-        "2 inferences, sampled 2 of 3 due (interval 10, inferred); records: 3 aicore, 0 aicpu;"
+        "2 inferences, captured 2 of 3 due (interval 10, inferred); records: 3 aicore, 0 aicpu;"
         " ledger: 0 loss, 1 note [simulated]"
     )

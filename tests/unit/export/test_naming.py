@@ -81,3 +81,7 @@ def test_tables_that_would_share_a_name_are_numbered() -> None:
     taken = [names.take("op_statistic_0_0_0_0", "csv") for _ in range(3)]
     assert taken == ["op_statistic_0_0_0_0.csv", "op_statistic_0_0_0_0.2.csv", "op_statistic_0_0_0_0.3.csv"]
     assert names.take("op_statistic_0_0_0_0", "json") == "op_statistic_0_0_0_0.json"
+
+
+def test_a_models_name_keeps_nothing_that_some_system_refuses_in_a_file_name() -> None:
+    assert acl_name(0, 'a:b*c?<d>"e"|f\\g', 1, 2) == "acl_0.a_b_c__d__e__f_g.1.2"

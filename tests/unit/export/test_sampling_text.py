@@ -24,10 +24,10 @@ SAMPLING: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
-        ({}, "sampled 1,096 of 1,100 due (interval 10, from acl.json)"),
-        ({"interval_from": "inferred", "late": 2}, "sampled 1,096 of 1,100 due (interval 10, inferred); 2 late"),
-        ({"interval": None, "interval_from": None, "due": None}, "sampled 1,096 of N/A due (interval N/A)"),
-        ({"interval": 0, "sampled": 1, "due": 1}, "sampled 1 of 1 due (interval 0, from acl.json)"),
+        ({}, "captured 1,096 of 1,100 due (interval 10, from acl.json)"),
+        ({"interval_from": "inferred", "late": 2}, "captured 1,096 of 1,100 due (interval 10, inferred); 2 late"),
+        ({"interval": None, "interval_from": None, "due": None}, "captured 1,096 of N/A due (interval N/A)"),
+        ({"interval": 0, "sampled": 1, "due": 1}, "captured 1 of 1 due (interval 0, from acl.json)"),
     ],
 )
 def test_the_share_of_samples_with_the_interval_and_where_it_is_from(changed: dict[str, Any], line: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from profagent.cli.table import Column, printable, table_lines, text_width
+from profagent.cli.table import Column, fitted_lines, printable, table_lines, text_width
 
 COLUMNS = (Column("Name"), Column("Time(us)", 3))
 
@@ -47,3 +47,25 @@ def test_a_name_cannot_move_the_cursor() -> None:
     assert "\x1b" not in line
     assert "\n" not in line
     assert printable("plain name") == "plain name"
+
+
+LAYERS = [Column("name"), Column("type"), Column("total", 1), Column("mad", 1)]
+ROWS = [("conv" * 10, "Convolution", 12.0, 1.0), ("pool", "Pooling", 3.0, 0.5)]
+
+
+def test_a_table_that_fits_its_terminal_is_whole() -> None:
+    assert list(fitted_lines(LAYERS, ROWS, 80)) == list(table_lines(LAYERS, ROWS))
+    assert list(fitted_lines(LAYERS, ROWS, 0)) == list(table_lines(LAYERS, ROWS))
+
+
+def test_in_a_narrow_terminal_long_words_are_cut_before_columns_go() -> None:
+    lines = list(fitted_lines(LAYERS, ROWS, 60))
+    assert max(map(len, lines)) <= 60
+    assert lines[0].split() == ["name", "type", "total", "mad"]
+    assert lines[2].startswith("convconvconvconvconvcon…  Convolution")
+
+
+def test_columns_that_are_wanted_least_go_first_and_are_named() -> None:
+    lines = list(fitted_lines(LAYERS, ROWS, 40, less=["mad", "type"]))
+    assert lines[0].split() == ["name", "total"]
+    assert lines[-1] == "(not shown in 40 columns: mad, type)"

@@ -25,7 +25,7 @@ def test_places_keep_the_first_and_the_last() -> None:
     places = Places()
     places.add(256, 256, 1)
     places.add(512, 1024, 3)
-    assert places.entry("note", "why", "what") == Entry("note", "why", "what", 256, 1024, 4)
+    assert places.entry("no-layer", "what") == Entry("note", "no-layer", "what", 256, 1024, 4)
 
 
 def test_a_log_that_is_as_announced_has_nothing_odd() -> None:

@@ -92,7 +92,6 @@ def test_without_keys_a_board_that_is_not_local_is_not_reached(tmp_path: Path, m
     assert error.value.hint.startswith("--via ssh")
     assert "`profagent boards`" in error.value.hint
     assert "profagent keys init" in error.value.hint
-    assert "--insecure" in error.value.hint
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:99999", "euler:0", "euler:", "euler:ssh", "[::1]:-1", "fe80::abcd"])

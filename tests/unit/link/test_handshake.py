@@ -27,7 +27,7 @@ Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Non
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    """A workshop with two boards at one address."""
+    """A CA with two boards at one address."""
     workshop = Keys(tmp_path_factory.mktemp("keys") / "keys")
     workshop.init("lab")
     for name in ("euler", "gauss"):

@@ -16,7 +16,8 @@ from profagent.ingest.changes import (
     Redecoded,
     SegmentRecords,
 )
-from profagent.store.counter_checks import REASON, implausible_of
+from profagent.ingest.reasons import IMPLAUSIBLE_COUNTER
+from profagent.store.counter_checks import implausible_of
 from profagent.store.stored_session import note_ticks
 from profagent.store.writer import Writer
 from tests.unit.store.rows import AICORE, JOB, Rows, aicore
@@ -40,7 +41,7 @@ def test_a_session_is_marked_once_with_the_latest_numbers(rows: Rows) -> None:
     assert rows.query(CHECKS) == [("dld <= 1", 5, 3, 3.0, 0, AICORE, 1)]
     detail = f"dld is above 1 in 3 of 5 records, at worst 3; first record 1 of {AICORE}"
     query = "SELECT grade, reason, detail, count FROM ledger"
-    assert rows.query(query) == [("note", REASON, detail, 1)]
+    assert rows.query(query) == [("note", IMPLAUSIBLE_COUNTER, detail, 1)]
     assert implausible_of(rows.connection, 1) == [f"implausible: {JOB}: {detail}"]
 
 

@@ -19,7 +19,8 @@ from profagent.ingest.changes import (
     PassedOver,
     ProfilingKnown,
 )
-from profagent.store.sampling import LATE, MISMATCH, MOST_NOTES, NEVER_CAME, note_samples, sampling_of
+from profagent.ingest.reasons import INTERVAL_MISMATCH, SAMPLE_LATE, SAMPLE_NEVER_CAME
+from profagent.store.sampling import MOST_NOTES, note_samples, sampling_of
 from profagent.store.writer import Writer
 from tests.unit.store.rows import JOB, Rows, aicore
 
@@ -70,9 +71,9 @@ def test_figures_and_notes_do_not_depend_on_the_order_of_files(rows: Rows, seed:
     come(rows, [path(count) for count in counts])
     assert figures(rows) == (10, "acl.json", 6, 8, 2, 2)
     assert noted(rows) == [
-        (LATE, "m.0: the sample at picture 23 came 3 inferences late", 1),
-        (LATE, "m.0: the sample at picture 70 came 7 inferences late", 1),
-        (NEVER_CAME, "m.0: due at picture 43, 53, never came", 2),
+        (SAMPLE_LATE, "m.0: the sample at picture 23 came 3 inferences late", 1),
+        (SAMPLE_LATE, "m.0: the sample at picture 70 came 7 inferences late", 1),
+        (SAMPLE_NEVER_CAME, "m.0: due at picture 43, 53, never came", 2),
     ]
 
 
@@ -80,7 +81,7 @@ def test_pictures_are_not_inferences(rows: Rows) -> None:
     rows.apply(ProfilingKnown(3, "x"))
     come(rows, [path(count, pictures=4) for count in (0, 12, 24, 48)])
     assert figures(rows) == (3, "acl.json", 4, 5, 0, 1)
-    assert noted(rows) == [(NEVER_CAME, "m.0: due at picture 36, never came", 1)]
+    assert noted(rows) == [(SAMPLE_NEVER_CAME, "m.0: due at picture 36, never came", 1)]
     assert rows.query(
         "SELECT pic_count_before, current_pic_count, inferences, late_by, never_came FROM sample_gaps"
     ) == [(24, 48, 6, 0, 1)]
@@ -147,8 +148,8 @@ def test_each_load_of_a_model_has_samples_of_its_own_which_the_end_of_the_job_te
     loaded_again(rows, (0, (100, 200)), (10, (110,)), (12, (212,)), (32, (232,)), (20, (120,)))
     assert figures(rows) == (10, "acl.json", 5, None, None, None)
     assert noted(rows) == [
-        (LATE, "m.0, load 2: the sample at picture 12 came 2 inferences late", 1),
-        (NEVER_CAME, "m.0, load 2: due at picture 22, never came", 1),
+        (SAMPLE_LATE, "m.0, load 2: the sample at picture 12 came 2 inferences late", 1),
+        (SAMPLE_NEVER_CAME, "m.0, load 2: due at picture 22, never came", 1),
     ]
     assert figures(rows) == (10, "acl.json", 6, 7, 1, 1)
     assert rows.query("SELECT sampled, due FROM sampling_by_model") == [(6, 7)]
@@ -176,7 +177,7 @@ def test_picture_counts_that_do_not_fit_the_acl_json_are_noted(rows: Rows) -> No
     rows.apply(TOLD)
     come(rows, [path(0), path(4)])
     assert figures(rows) == (10, "acl.json", 2, None, None, None)
-    assert noted(rows) == [(MISMATCH, "m.0: its picture counts do not fit the interval 10 of its acl.json", 1)]
+    assert noted(rows) == [(INTERVAL_MISMATCH, "m.0: its picture counts do not fit the interval 10 of its acl.json", 1)]
 
 
 def test_inferences_of_several_sizes_are_not_counted(rows: Rows) -> None:
@@ -213,10 +214,10 @@ def test_very_many_notes_are_told_together(rows: Rows) -> None:
     notes = noted(rows)
     assert len(notes) == 2 * MOST_NOTES + 2
     assert notes[-2:] == [
-        (LATE, "m.0: 3 more samples came late", 3),
-        (NEVER_CAME, "m.0: 3 more samples that were due never came", 3),
+        (SAMPLE_LATE, "m.0: 3 more samples came late", 3),
+        (SAMPLE_NEVER_CAME, "m.0: 3 more samples that were due never came", 3),
     ]
-    assert sum(note[2] for note in notes if note[0] == NEVER_CAME) == figures(rows)[5]
+    assert sum(note[2] for note in notes if note[0] == SAMPLE_NEVER_CAME) == figures(rows)[5]
 
 
 def test_what_is_passed_over_on_purpose_was_sampled_and_has_no_rows(rows: Rows) -> None:

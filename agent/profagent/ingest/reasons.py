@@ -1,0 +1,228 @@
+"""The registry of the ledger: every reason with its grade, what it means, and what to do about it.
+
+Code names a reason by its constant and makes the entry with `entry`. The command `ledger` and the reference page are
+made from this table.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from profagent.ingest.changes import Entry
+
+LOSS = "loss"
+NOTE = "note"
+
+
+class Reason(NamedTuple):
+    """What the ledger says of one reason. `otherwise`: when an entry has the other grade; empty where it never has."""
+
+    name: str
+    grade: str
+    text: str
+    remedy: str
+    otherwise: str = ""
+
+
+REASONS: dict[str, Reason] = {}
+_NOTHING = "Nothing."
+_COPY_AGAIN = "Copy the JOB again if the board still has it, and import it with `profagent import --workspace`."
+
+
+def _reason(name: str, grade: str, text: str, remedy: str = _NOTHING, *, otherwise: str = "") -> str:
+    assert name not in REASONS, name
+    REASONS[name] = Reason(name, grade, text, remedy, otherwise)
+    return name
+
+
+def grade_of(reason: str) -> str:
+    """The grade of a reason that a board tells; one that is not known here is a loss, as the wire calls it."""
+    known = REASONS.get(reason)
+    return LOSS if known is None else known.grade
+
+
+def entry(
+    reason: str,
+    detail: str,
+    first: int | None = None,
+    last: int | None = None,
+    count: int = 1,
+    *,
+    grade: str | None = None,
+) -> Entry:
+    """A ledger entry for a reason of this table, with the table's grade unless the case has the other one."""
+    return Entry(grade or REASONS[reason].grade, reason, detail, first, last, count)
+
+
+# What a board or the way to it lost.
+REMOVED_UNREAD = _reason(
+    "removed-unread",
+    LOSS,
+    "A log was removed, or replaced by another file, before all of it was read.",
+    "Keep JOBs on the board until `record` has ended.",
+)
+REMOVED_OPEN = _reason(
+    "removed-open",
+    LOSS,
+    "A JOB was removed before its end was seen. What was not copied before is gone.",
+    "Let `record` run until the program has ended; then remove the JOB.",
+)
+DELETED_UNDELIVERED = _reason(
+    "deleted-undelivered",
+    LOSS,
+    "The daemon deleted logs to make room before their consumer had fetched them.",
+    "Run `record` more often, or lower `min_free` on the board.",
+)
+DISK_FULL = _reason(
+    "disk-full",
+    LOSS,
+    "The board's disk was full. What the runtime wanted to write is gone.",
+    "Free the board's disk, or run the daemon with `--retain delivered`.",
+)
+UNREADABLE = _reason(
+    "unreadable",
+    LOSS,
+    "The daemon, or an import, could not read a file.",
+    "Check the file's owner and mode, and the disk.",
+)
+BAD_PATH = _reason(
+    "bad-path",
+    LOSS,
+    "The board named a file whose path could lead out of the mirror. It was not copied.",
+    "Find out who made that file on the board.",
+)
+# What the bytes of a log show.
+TORN_RECORD = _reason("torn-record", LOSS, "The last record of a log is not whole.", _COPY_AGAIN)
+BAD_RECORD = _reason(
+    "bad-record",
+    LOSS,
+    "An acl_api record does not begin with its magic number. Its bytes are kept and not decoded.",
+    "Run `profagent doctor JOB`; send a kit if it comes again.",
+)
+MISSING_DATA = _reason(
+    "missing-data",
+    LOSS,
+    "A log has no bytes, or may miss some, though its .done file was begun.",
+    "Check whether the board's disk was full.",
+)
+DONE_WITHOUT_DATA = _reason(
+    "done-without-data",
+    LOSS,
+    "A .done file announces bytes, and there is no data file.",
+    "Check whether the board's disk was full, or somebody removed the file.",
+    otherwise="it announces no bytes",
+)
+# What the runtime does by itself.
+SEQUENCE_GAP = _reason(
+    "sequence-gap", NOTE, "Sequence numbers are missing: the runtime leaves out records of some layers by itself."
+)
+SEQUENCE_JUMP = _reason(
+    "sequence-jump",
+    NOTE,
+    "More sequence numbers are missing than the runtime leaves out by itself.",
+    "Send a kit: `profagent kit`.",
+)
+NO_LAYER = _reason(
+    "no-layer",
+    NOTE,
+    "Records for which no layer is known. They are shown without a name.",
+    "Copy the JOB whole; the model's .info files may be missing.",
+)
+LAYER_COUNTS = _reason(
+    "layer-counts",
+    NOTE,
+    "The layer table and the segments of the model disagree about the number of layers.",
+    "Run `profagent doctor JOB`; send a kit.",
+)
+ANNOUNCED_LENGTH = _reason("announced-length", NOTE, "A .done file announces more bytes than the log has.")
+APPENDED = _reason("appended", NOTE, "Several inferences are in one file: the model was loaded again.")
+NO_DONE = _reason("no-done", NOTE, "The JOB has ended, and a log has no .done file. Its end may be missing.")
+EMPTY = _reason("empty", NOTE, "The JOB has ended, and a log is empty and has no .done file.")
+RING_FULL = _reason(
+    "ring-full",
+    NOTE,
+    "The runtime's buffer of API calls was full between two flushes. Older calls may be missing.",
+    "Use a smaller interval in acl.json: the buffer is flushed at each sample.",
+)
+BEGIN_UNKNOWN = _reason("begin-unknown", NOTE, "API calls that began before profiling was started.")
+MALFORMED = _reason(
+    "malformed",
+    NOTE,
+    "A small file is not what its format says, or is larger than 4 MiB. It is kept and not used.",
+    "Run `profagent doctor JOB`; send a kit.",
+)
+FOREIGN_FILE = _reason("foreign-file", NOTE, "A file that the runtime did not make. It is copied and not read.")
+NOT_A_FILE = _reason("not-a-file", NOTE, "A directory, a link or a device where a file should be. It is not followed.")
+NO_FREQUENCY = _reason(
+    "no-frequency",
+    NOTE,
+    "The JOB has no info.json.0, which has the NPU's clock. Times of layers are not known.",
+    "Copy the JOB directory whole.",
+)
+UNSUPPORTED_SOC = _reason(
+    "unsupported-soc",
+    NOTE,
+    "A JOB of another SoC (Hi3519DV500). It is not read.",
+    "Use the vendor's tool for that SoC.",
+)
+SAMPLE_LATE = _reason(
+    "sample-late",
+    NOTE,
+    "A sample came some inferences after it was due: the runtime was still writing an earlier one.",
+    "Use a larger interval, or a faster disk on the board.",
+)
+SAMPLE_NEVER_CAME = _reason(
+    "sample-never-came",
+    NOTE,
+    "Samples that were due and never came.",
+    "Use a larger interval, or a faster disk on the board.",
+)
+INTERVAL_MISMATCH = _reason(
+    "interval-mismatch",
+    NOTE,
+    "The samples do not fit the interval of the acl.json.",
+    "Name the acl.json that the program read: `--acl-json FILE`.",
+)
+IMPLAUSIBLE_COUNTER = _reason(
+    "implausible-counter",
+    NOTE,
+    "Counters have values that cannot be: the counter map may be wrong.",
+    "Learn a map with `profagent calibrate`, then `profagent redecode`.",
+)
+# What happened to the capture itself.
+DIFFERENT = _reason(
+    "different",
+    NOTE,
+    "The board's file is not the one that was copied before. It is copied again, the earlier copy is kept.",
+)
+RECREATED = _reason(
+    "recreated",
+    NOTE,
+    "Another file was made under the log's name. It is copied, the earlier copy is kept.",
+)
+MIRROR_CHANGED = _reason(
+    "mirror-changed",
+    NOTE,
+    "The mirror lost bytes, or a file in it was edited. What the board still has is copied again.",
+    "Do not edit the mirror; check the host's disk.",
+)
+STOPPED_EARLY = _reason(
+    "stopped-early",
+    NOTE,
+    "`record` was stopped before all that the board held was copied. The exit code is 4.",
+    "Run `record` again: it continues.",
+)
+TOO_MANY_LOSSES = _reason("too-many-losses", NOTE, "The board told more than 2,000 losses. The rest is not listed.")
+MORE = _reason(
+    "more",
+    NOTE,
+    "More entries than are listed one by one: 1,000 for a JOB or board, 100 for a log. The rest is counted here.",
+    "Look at the entries that are listed.",
+    otherwise="the entries that it counts are losses",
+)
+TOO_LARGE = _reason(
+    "too-large",
+    NOTE,
+    "`watch` only: a file or a JOB is larger than `watch` keeps in memory.",
+    "Use `record`, which keeps all.",
+)
