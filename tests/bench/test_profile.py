@@ -36,7 +36,7 @@ PARTS = {
     "profagent/formats/": "decoding",
     "profagent/link/": "messages",
     "profagent/record/capture.py": "messages",
-    "profagent/commands/": "between the parts",
+    "profagent/record/": "between the parts",
     "profagentd/": "the daemon's own modules",
     "grpc/": "gRPC's own Python",
     "asyncio/": "the event loop",

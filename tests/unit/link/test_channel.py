@@ -202,13 +202,17 @@ class RefusingBoard(ScriptedBoard):
 async def test_why_a_stream_is_refused_is_found_out_though_grpc_forgot_it(after: int) -> None:
     board = RefusingBoard(after)
     async with serving(board) as address, connected(address) as channel, channel.follow() as stream:
-        await stream.ready()
-        for _ in range(after):
-            await stream.send(Open("me", "test"))
-        await board.refused.wait()
-        await asyncio.sleep(0.2)  # the refusal comes, and gRPC takes nothing more
-        with pytest.raises(UnreachableError, match="it is so"):
+
+        async def talk() -> None:
+            await stream.ready()
+            for _ in range(after):
+                await stream.send(Open("me", "test"))
+            await board.refused.wait()
+            await asyncio.sleep(0.2)  # the refusal comes, and gRPC takes nothing more
             await until_it_fails(stream)
+
+        with pytest.raises(UnreachableError, match="it is so"):
+            await talk()
 
 
 NONE_OF_ALL = "failed to connect to all addresses; last error: UNKNOWN:"
