@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from profagent.aclconfig.steps import MISSING, directory_state, read_file, write_file
 from profagent.errors import ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.link.boards_file import BoardsFile
@@ -20,7 +20,33 @@ if TYPE_CHECKING:
 
     from profagent.ssh.remote import Remote
 
-__all__ = ["AclFile", "opened_acl_json"]
+
+# The exit status that says that there is no such file.
+MISSING = 3
+
+
+def read_file(path: str) -> str:
+    """Prints the file; exit status MISSING where there is none."""
+    name = shlex.quote(path)
+    return f"[ -e {name} ] || exit {MISSING}; cat {name}"
+
+
+def write_file(path: str) -> str:
+    """Writes standard input into the file, whole or not at all: owner and mode stay, and a link leads on to it."""
+    return (
+        f"target=$(readlink -f {shlex.quote(path)}) && part=$target.part"
+        ' && { [ ! -e "$target" ] || cp -p "$target" "$part"; } && { cat >"$part" && mv -f "$part" "$target"; }'
+        ' || { rm -f "$part"; exit 1; }'
+    )
+
+
+def directory_state(path: str) -> str:
+    """Prints `directory`, `not a directory` or `missing`."""
+    name = shlex.quote(path)
+    return (
+        f"if [ -d {name} ]; then echo directory; elif [ -e {name} ]; then echo not a directory; else echo missing; fi"
+    )
+
 
 DEFAULT_MODE = 0o644
 

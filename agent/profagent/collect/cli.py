@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import configparser
 import stat
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.table import printable
 from profagent.collect.collecting import CollectOptions, collect
 from profagent.collect.place import plain_name
-from profagent.collect.vendor_ini import read_ini
 from profagent.deploy.layout import DEFAULT_PREFIX, Layout
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
@@ -31,6 +31,38 @@ if TYPE_CHECKING:
 
     from profagent.collect.collecting import Collected
     from profagent.ssh.passwords import Asker
+
+
+_SECTION = "ssh_config"
+_PORT = 22
+_HINT = "write [ssh_config] and, a line each, ip = …, username = …, pwd = …, port = 22; or use --board"
+
+
+@dataclass(frozen=True, slots=True)
+class IniLogin:
+    """`target` as Target.parse takes it; the password is empty where none stands there."""
+
+    target: str
+    password: str = field(repr=False)
+
+
+def read_ini(text: str, file: str) -> IniLogin:
+    """What the file says. Raises UsageError."""
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(text.removeprefix("\ufeff"), file)
+    except configparser.Error as error:
+        # Its own words may quote a line, and a line may be the password's.
+        raise UsageError(f"{file} is no ini file: {type(error).__name__}", hint=_HINT) from None
+    if not parser.has_section(_SECTION):
+        raise UsageError(f"{file} has no section [{_SECTION}]", hint=_HINT)
+    told = {key: value.strip() for key, value in parser.items(_SECTION)}
+    for key in ("ip", "username"):
+        if not told.get(key):
+            raise UsageError(f"{file} has no {key} in [{_SECTION}]", hint=_HINT)
+    host = f"[{told['ip']}]" if ":" in told["ip"] else told["ip"]
+    return IniLogin(f"ssh://{told['username']}@{host}:{told.get('port') or _PORT}", told.get("pwd", ""))
+
 
 OPEN_MODE = 0o077
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from profagent.boards.tunnel import OverSsh, reached
-from profagent.collect.roots_steps import registered, unregistered
 from profagent.errors import ProfagentError, UnreachableError
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, full_address, is_local
@@ -23,7 +23,29 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board
     from profagent.ssh.passwords import Asker
 
-__all__ = ["CollectDaemon"]
+
+_NAME = "profagent-collect.conf"
+
+
+def registered(prefix: str, roots_d: str, output: str) -> str:
+    """Names the directory in roots.d and has the daemon read that; exit status 3 where one may not, or none runs."""
+    file, text = f"{roots_d}/{_NAME}", f"# of a `profagent collect`, which takes it away at its end\n{output}"
+    own, usual = f"{prefix}/profagentd.init", "/etc/init.d/profagentd"
+    return f"""[ -d {roots_d} ] && [ -w {roots_d} ] || exit 3
+echo {shlex.quote(text)} >{file} || exit 3
+if [ -x {own} ]; then {own} reload
+elif [ -d /run/systemd/system ]; then systemctl reload profagentd
+elif [ -x {usual} ]; then {usual} reload
+else false
+fi >/dev/null 2>&1 && exit
+rm -f {file}
+exit 3"""
+
+
+def unregistered(roots_d: str) -> str:
+    """Takes the name away; the daemon serves the directory until it is started again."""
+    return f"rm -f {roots_d}/{_NAME}"
+
 
 # A daemon that is told of a root serves it at once; it may be busy.
 _ROOT_S = 15.0

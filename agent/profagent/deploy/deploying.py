@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.deploy.answering import answered, is_active
-from profagent.deploy.board_keys import BoardKeys, board_keys, ca_certificate
 from profagent.deploy.board_version import chosen_version
 from profagent.deploy.installing import is_whole
 from profagent.deploy.layout import Layout
@@ -16,20 +15,73 @@ from profagent.deploy.settings import Asked
 from profagent.deploy.units import check_drop_in, other_prefix
 from profagent.deploy.visiting import visited
 from profagent.errors import UsageError
-from profagent.keys.keys import BOARD_CERT
+from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from profagent.link.certificate import Certificate
-from profagent.link.credentials import CA, default_keys
+from profagent.link.credentials import CA, REVOKED, default_keys
 from profagent.ssh.passwords import Person
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from profagent.deploy.daemon_tree import DaemonTree
     from profagent.deploy.visiting import Visit
     from profagent.link.messages import Board
     from profagent.ssh.passwords import Asker
+
+
+@dataclass(frozen=True, slots=True)
+class BoardKeys:
+    """Files by their names in the board's keys/, with `board.key` where the board needs another."""
+
+    fingerprint: str
+    files: Mapping[str, bytes]
+
+
+def board_keys(
+    folder: Path, name: str, host: str, identity: str, installed: str | None, tell: Callable[[str], None]
+) -> BoardKeys:
+    """Keys for the board that hosts call `host`; a CA is made where there is none. Raises UsageError.
+
+    `installed` is the certificate (PEM) that the board has together with its key.
+    """
+    keys = Keys(folder)
+    if not folder.is_dir() or not any(folder.iterdir()):
+        keys.init()
+        tell(f"made a CA for keys in {folder}; keep its ca.key secret, and a copy of it")
+    files = {each: _content(folder / each) for each in (CA, REVOKED) if (folder / each).exists()}
+    if CA not in files:
+        raise UsageError(f"{folder} has no {CA}", hint="name the folder of `profagent keys init` with --keys")
+    if installed is not None and (found := _fitting(keys, installed.encode(), host, identity)):
+        return BoardKeys(found.fingerprint, {**files, BOARD_CERT: installed.encode()})
+    handed_out = folder / "boards" / name
+    if not (handed_out / BOARD_KEY).exists() or not _fitting(keys, _content(handed_out / BOARD_CERT), host, identity):
+        keys.issue_board(name, (host,), identity=identity)
+    own = {each: _content(handed_out / each) for each in (BOARD_CERT, BOARD_KEY)}
+    return BoardKeys(Certificate.read(own[BOARD_CERT], handed_out).fingerprint, {**files, **own})
+
+
+def ca_certificate(folder: Path) -> bytes | None:
+    """What boards know the CA's hosts by (PEM); None where there is no CA. Raises UsageError."""
+    return _content(folder / CA) if (folder / CA).exists() else None
+
+
+def _fitting(keys: Keys, pem: bytes, host: str, identity: str) -> Certificate | None:
+    """The certificate, when the CA's hosts take it of the board with that identity at that host."""
+    try:
+        found = Certificate.read(pem, BOARD_CERT)
+    except UsageError:
+        return None
+    is_its = host in found.addresses and found.identity in ("", identity)
+    return found if is_its and keys.takes(found) else None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint="check its owner and mode") from error
 
 
 def replaced_keys(visit: Visit, keys: Path) -> Iterator[str]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from profagent.deploy.installing import Installation, Target
 from profagent.deploy.lock import LOST_S, held
-from profagent.deploy.machine import is_another_machine
 from profagent.deploy.plan import board_name, choose_init, fact_lines
 from profagent.deploy.settings import BoardSettings, board_settings
 from profagent.deploy.steps import named_roots
@@ -33,6 +32,28 @@ if TYPE_CHECKING:
     from profagent.deploy.layout import Layout
     from profagent.deploy.survey import BoardFacts
     from profagent.ssh.remote import Program, Remote
+
+
+# Each board's own, the surest first.
+_HARDWARE = ("mac", "serial")
+# An image's, made anew at a first boot if its maker saw to that.
+_IMAGE = ("machine-id", "host-key")
+
+
+def is_another_machine(before: Collection[str], now: Collection[str], *, by_image: bool) -> bool:
+    """Whether these are not the marks of one machine; False where nothing tells.
+
+    `by_image`: where no hardware tells, all marks of the image being others does, too.
+    """
+    for kind in _HARDWARE:
+        if (old := _of(before, (kind,))) and (new := _of(now, (kind,))):
+            return not old & new
+    shared = [kind for kind in _IMAGE if _of(before, (kind,)) and _of(now, (kind,))] if by_image else []
+    return bool(shared) and not _of(before, shared) & _of(now, shared)
+
+
+def _of(marks: Iterable[str], kinds: Collection[str]) -> set[str]:
+    return {mark for mark in marks if mark.partition(":")[0] in kinds}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,10 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.diff.comparing import Floor
 from profagent.diff.conditions import parse_condition
 from profagent.diff.diff import DiffOptions, Operand, diff
 from profagent.diff.exported_run import exported_files
-from profagent.diff.floors import floor_of
 from profagent.diff.junit import junit_xml
 from profagent.diff.report import diff_document, junit_cases, report_lines
 from profagent.errors import IncompleteError, ProfagentError, UsageError
@@ -22,9 +23,20 @@ from profagent.sessions.baselines import Baselines
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
-    from profagent.diff.comparing import Floor
     from profagent.diff.conditions import Condition
     from profagent.store.counter_maps import CounterMaps
+
+
+_FLOOR = re.compile(r"(?P<percent>\d+(?:\.\d+)?)%(?:,(?P<us>\d+(?:\.\d+)?)us)?")
+
+
+def floor_of(text: str) -> Floor:
+    """A floor from `1%,0.1us`, or `1%` alone; UsageError for what is none."""
+    found = _FLOOR.fullmatch(text.replace(" ", ""))
+    if found is None:
+        raise UsageError(f"{text!r} is no floor", hint="write it as 1%,0.1us: percent of the base, then microseconds")
+    return Floor(float(found["percent"]), float(found["us"] or 0.0))
+
 
 BASELINE = "baseline:"
 

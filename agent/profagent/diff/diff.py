@@ -10,7 +10,6 @@ import numpy as np
 from profagent.cli.provenance import provenance_of
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
 from profagent.diff.exported_run import read_exported
-from profagent.diff.fairness import Facts, facts_of, unfair
 from profagent.diff.model_runs import ModelRun, joined_runs, model_runs, on_unit
 from profagent.errors import UsageError
 from profagent.stats.figures import Figures
@@ -20,14 +19,85 @@ from profagent.store.queries import Scope, find_session, jobs_of, open_readers
 from profagent.store.series import READERS, call_series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from profagent.diff.conditions import Condition
+    from profagent.diff.model_runs import ModelRun
 
-__all__ = ["Diff", "DiffOptions", "Operand", "Outcome", "diff"]
+
+Known = frozenset[str]
+
+
+class Facts(NamedTuple):
+    """What is known of a run, each a set of the values that its JOBs have; empty where nothing is known."""
+
+    figures: Known
+    board: Known
+    frequency: Known
+    interval: Known
+    sdk: Known
+    counter_map: Known
+    losses: int
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any of its figures are invented."""
+        return "simulated" in self.figures
+
+
+def facts_of(provenance: Sequence[Mapping[str, Any]]) -> Facts:
+    """The facts in the provenance of a run's JOBs."""
+    return Facts(
+        _known("simulated" if job["simulated"] else "measured" for job in provenance),
+        _known(job["hostname"] or job["board"] for job in provenance if job["board"] != "import"),
+        _known(f"{job['frequency_mhz']} MHz" for job in provenance if job["frequency_mhz"]),
+        _known(job["sampling"]["interval"] for job in provenance if job["sampling"]["interval"] is not None),
+        _known(job["sdk_version"] for job in provenance if job["sdk_version"]),
+        _known(job["counter_map"] or "none" for job in provenance),
+        sum(sum(job["ledger"]["loss"].values()) for job in provenance),
+    )
+
+
+def unfair(base: Facts, new: Facts, models: Iterable[tuple[ModelRun, ModelRun]]) -> list[str]:
+    """A line for each thing that differs or is missing."""
+    return [*_different(base, new), *_incomplete(base, new), *_pictures(models)]
+
+
+def _different(base: Facts, new: Facts) -> Iterator[str]:
+    for name in ("figures", "board", "frequency", "interval", "sdk", "counter_map"):
+        one, other = getattr(base, name), getattr(new, name)
+        if one and other and one != other:
+            yield f"{name.replace('_', ' ')}: {_text(one)} in BASE, {_text(other)} in NEW"
+
+
+def _incomplete(base: Facts, new: Facts) -> Iterator[str]:
+    for name, facts in (("BASE", base), ("NEW", new)):
+        if facts.losses:
+            yield f"{name} is incomplete: its ledger has losses of {facts.losses:,}"
+        missing = [field for field in ("figures", "frequency", "interval") if not getattr(facts, field)]
+        if missing:
+            yield f"{name} does not tell: {', '.join(missing)}"
+
+
+def _pictures(models: Iterable[tuple[ModelRun, ModelRun]]) -> Iterator[str]:
+    for base, new in models:
+        if base.pictures and new.pictures and base.pictures != new.pictures:
+            yield f"batch and pictures of {new.name}: {_pairs(base)} in BASE, {_pairs(new)} in NEW"
+
+
+def _pairs(run: ModelRun) -> str:
+    return ", ".join(f"{batch} and {pictures}" for batch, pictures in sorted(run.pictures))
+
+
+def _known(values: Iterable[Any]) -> Known:
+    return frozenset(map(str, values))
+
+
+def _text(values: Known) -> str:
+    return ", ".join(sorted(values))
 
 
 class Operand(NamedTuple):
@@ -103,7 +173,7 @@ def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
     if bool(base.tables) != bool(new.tables):
         one, other = (replace(run, models=[on_unit(model, UNITS[0]) for model in run.models]) for run in (one, other))
         remarks.append("tables op_summary have no layers on the CPU: those of the other run are left out")
-    pairs = _pairs(one.models, other.models)
+    pairs = _run_pairs(one.models, other.models)
     if not pairs:
         names = [", ".join(sorted({model.name for model in run.models})) or "none" for run in (one, other)]
         raise UsageError(
@@ -163,7 +233,7 @@ def _read(operand: Operand, skip: int | None) -> Run:
     return Run(operand.called, models, joined, provenance, facts_of(provenance))
 
 
-def _pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[ModelRun, ModelRun]]:
+def _run_pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[ModelRun, ModelRun]]:
     """Models of one name, of each the layers with the most inferences; else the only ones that there are."""
     ones, others = _largest(base), _largest(new)
     if len(ones) == len(others) == 1:

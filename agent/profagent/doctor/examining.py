@@ -18,15 +18,19 @@ from profagent import __version__
 from profagent.boards.tunnel import reached
 from profagent.doctor import network
 from profagent.doctor.acl_json import acl_json_section
-from profagent.doctor.clock import clock
-from profagent.doctor.counters import CheckedCounters, counters_section
+from profagent.doctor.checks import (
+    CheckedCounters,
+    WorkspaceFacts,
+    certificate_dates,
+    clock,
+    counters_section,
+    workspace_checks,
+)
 from profagent.doctor.finding import Section, bad, unknown
 from profagent.doctor.job_examining import acl_json_file, job_facts, job_sections
 from profagent.doctor.network import Resolved
 from profagent.doctor.npu import npu_checks
 from profagent.doctor.roots import roots_checks
-from profagent.doctor.tls import certificate_dates
-from profagent.doctor.workspace import WorkspaceFacts, workspace_checks
 from profagent.errors import ProfagentError, StoreError, UnreachableError, UsageError
 from profagent.formats.names import display_text
 from profagent.formats.plausible import CounterRows, Tally, checked, merged

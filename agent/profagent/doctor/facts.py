@@ -7,7 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.doctor.fact import Alternative, Fact, cannot_tell, settled
+from profagent.doctor.fact import Alternative, Fact, Verdict, cannot_tell, settled
+from profagent.doctor.finding import Section, bad, good, unknown
 from profagent.doctor.numbering import BATCH_NUMBER, LOOP_NUMBER, check_batches, check_loops
 from profagent.doctor.ticks import TICK_UNIT, check_ticks
 from profagent.errors import FormatError
@@ -19,9 +20,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from profagent.doctor.fact import Answer
+    from profagent.doctor.finding import Finding
     from profagent.doctor.numbering import Numbered
     from profagent.doctor.ticks import Timed
     from profagent.formats.tlv import Item
+
+
+_SIMULATED = " [simulated: it proves nothing about hardware]"
+_SEND = "send it, for what depends on it is not read right: profagent kit -o evidence.tar.gz JOB"
+
+
+def facts_section(job: str, answers: Sequence[Answer], *, is_simulated: bool) -> Section:
+    """A finding for each fact."""
+    mark = _SIMULATED if is_simulated else ""
+    return Section(f"{job}: facts that nobody knows{mark}", tuple(map(_finding, answers)))
+
+
+def _finding(answer: Answer) -> Finding:
+    if answer.is_misread:
+        return bad(answer.fact.name, str(answer), _SEND)
+    return (good if answer.verdict is Verdict.CONFIRMS else unknown)(answer.fact.name, str(answer))
 
 
 NAME_NUL = Fact(

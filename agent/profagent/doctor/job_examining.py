@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profagent.doctor.acl_json import LARGEST_BYTES, acl_json_section
-from profagent.doctor.fact_findings import facts_section
-from profagent.doctor.facts import Shown, answers
+from profagent.doctor.facts import Shown, answers, facts_section
 from profagent.doctor.finding import Section
 from profagent.doctor.job import Measured, job_clock, job_data, job_ticks, measure
 from profagent.doctor.numbering import Numbered

@@ -2,22 +2,168 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.provenance import provenance_lines, provenance_of
 from profagent.cli.running import terminal_columns
+from profagent.cli.sheets import as_object
+from profagent.cli.table import (
+    ACL_STATISTIC,
+    FREQUENCY,
+    OP_STATISTIC,
+    OP_SUMMARY,
+    UNKNOWN,
+    Cell,
+    Column,
+    fitted_lines,
+    printable,
+)
 from profagent.export.export import export_timeline
-from profagent.export.show import LAST_INFERENCE, show, shown_as_document, shown_as_text
+from profagent.export.layer_tables import inference_tables
+from profagent.export.naming import icache_miss_rate
+from profagent.export.statistic import acl_statistic_rows
 from profagent.importing.job_folder import write_log
 from profagent.importing.targets import choice_options, chosen_inferences, find_target, target_options, tell_unrecorded
+from profagent.store.clearing import require_records
+from profagent.store.queries import (
+    Scope,
+    call_logs,
+    calls,
+    count_inferences,
+    find_session,
+    jobs_of,
+    open_reader,
+)
+from profagent.store.selection import Choice, Selection
 
 if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from profagent.store.counter_maps import CounterMaps
+    from profagent.store.queries import CallLog
+    from profagent.store.selection import InferenceRow
+
+
+LAST_INFERENCE = Choice(last=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTable:
+    """One table: which of the four it is, what it is about, and its rows."""
+
+    kind: str
+    about: dict[str, Cell]
+    columns: Sequence[Column]
+    rows: list[tuple[Cell, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The tables of one JOB; `inferences` of `known_inferences` have tables of layers."""
+
+    provenance: dict[str, Any]
+    known_inferences: int
+    inferences: int
+    tables: list[ShownTable]
+
+
+# What a narrow terminal does without, first of all.
+LESS = (
+    *("Layer Id", "Ori Layer Name", "Layer Type", "Task ID", "Stream ID", "Process ID", "Thread ID"),
+    *("DDR Read(byte)", "DDR Write(byte)", "Mac Ppen Ratio", "Vec Ppen Ratio", "Dtrans Ratio", "Total Time Ratio(%)"),
+)
+
+
+def show(
+    database: Path, *, session: int | None = None, job: str | None = None, choice: Choice = LAST_INFERENCE
+) -> list[Shown]:
+    """The tables of each of the session's JOBs, or of one; of layers for the chosen inferences (each model's last).
+
+    `session` None is the newest one. Raises UsageError and StoreError.
+    """
+    with open_reader(database) as connection:
+        found = find_session(connection, session)
+        require_records(connection, found.session)
+        return [_show_job(connection, Scope(found, row), choice) for row in jobs_of(connection, found.session, job)]
+
+
+def shown_as_document(shown: Shown) -> dict[str, Any]:
+    """What `--json` prints for a JOB: where it comes from, and the tables as arrays of objects."""
+    tables = [
+        {"table": table.kind, **table.about, "rows": [as_object(table.columns, row) for row in table.rows]}
+        for table in shown.tables
+    ]
+    return {**shown.provenance, "known_inferences": shown.known_inferences, "tables": tables}
+
+
+def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
+    """Lines for a terminal of so many columns (0: any): a heading, tables, ledger, what the PMU columns stand on."""
+    mark = "  *** simulated: these figures are invented ***" if shown.provenance["simulated"] else ""
+    yield printable(f"{shown.provenance['job']}  session {shown.provenance['session']}{mark}")
+    if shown.inferences < shown.known_inferences:
+        yield f"{shown.inferences} of {shown.known_inferences} inferences shown; --last N shows more"
+    for table in shown.tables:
+        about = ", ".join(f"{name} {UNKNOWN if value is None else value}" for name, value in table.about.items())
+        yield ""
+        yield printable(f"{table.kind}: {about}" if about else table.kind)
+        yield from fitted_lines(table.columns, table.rows, columns, less=LESS)
+    yield ""
+    yield from provenance_lines(shown.provenance)
+    yield shown.provenance["pmu"]
+
+
+def _show_job(connection: sqlite3.Connection, scope: Scope, choice: Choice) -> Shown:
+    selection = Selection(connection, scope, choice)
+    logs = call_logs(connection, scope)
+    inferences = list(selection.inferences())
+    devices = sorted({row.device_id for row in inferences} | {log.device_id for log in logs})
+    frequency = ShownTable("Frequency", {}, FREQUENCY, [(device, scope.job.frequency_mhz) for device in devices])
+    tables = [
+        *_layer_tables(connection, scope, selection),
+        *(_call_table(connection, scope, log) for log in logs),
+        frequency,
+    ]
+    return Shown(
+        provenance_of(connection, scope),
+        count_inferences(connection, scope),
+        len(inferences),
+        [table for table in tables if table.rows],
+    )
+
+
+def _layer_tables(connection: sqlite3.Connection, scope: Scope, selection: Selection) -> list[ShownTable]:
+    """Both tables of each inference, all of the first kind before those of the second."""
+    metrics, statistics = [], []
+    for tables in inference_tables(connection, scope, selection):
+        about = _about(tables.inference)
+        metrics.append(ShownTable("AA core metric", about, OP_SUMMARY, list(tables.op_summary)))
+        statistics.append(ShownTable("Op statistic", about, OP_STATISTIC, tables.op_statistic()))
+    return metrics + statistics
+
+
+def _call_table(connection: sqlite3.Connection, scope: Scope, log: CallLog) -> ShownTable:
+    about: dict[str, Cell] = {"model": log.model_name, "model id": log.model_id, "device": log.device_id}
+    return ShownTable("Acl statistic", about, ACL_STATISTIC, acl_statistic_rows(calls(connection, scope, log.log)))
+
+
+def _about(inference: InferenceRow) -> dict[str, Cell]:
+    return {
+        "model": inference.model_name,
+        "model id": inference.model_id,
+        "device": inference.device_id,
+        "stream": inference.stream_id,
+        "batch": inference.batch_num,
+        "input pictures": inference.input_pic_num,
+        "pictures before": inference.current_pic_count,
+        "icache miss rate": icache_miss_rate(inference),
+    }
 
 
 @click.command("show")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,17 +11,132 @@ import msgspec
 
 from profagent.boards.reaching import run_on_boards, via
 from profagent.cli import options
+from profagent.cli.provenance import kept_loss_line, sampling_line, share_text
 from profagent.cli.running import tell, terminal_columns
+from profagent.cli.table import text_width
+from profagent.formats.bound import bound_mark
+from profagent.formats.figure_states import FigureState
 from profagent.store.workspace import Workspace
-from profagent.watch.live_text import folded, line_of
 from profagent.watch.watch import WatchOptions, watch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from profagent.boards.tunnel import OverSsh
     from profagent.link.credentials import Access
     from profagent.store.counter_maps import CounterMaps
+    from profagent.watch.live import Event
+
+
+UNKNOWN = "N/A"
+US_PER_MS = 1000.0
+LONGEST_NAME = 24
+# Stands after what rests on a counter that the map is not certain of.
+DOUBT = "?"
+GAP = "  "
+INDENT = "    "
+
+
+def line_of(event: Event) -> str:
+    """One line for an event, without the line's end."""
+    mark = " [simulated]" if event["simulated"] else ""
+    match event["event"]:
+        case "inference":
+            return _inference(event) + mark
+        case "record":
+            return _record(event) + mark
+        case "ledger":
+            where = event["log"] or event["job"] or "board"
+            return f"{event['grade']}: {where}: {event['reason']}: {event['detail']} (count {event['count']}){mark}"
+        case "kept_loss":
+            return kept_loss_line(event) + mark
+        case "job":
+            return f"{event['job']} is {event['state']}{mark}"
+    records = ", ".join(f"{count} {kind}" for kind, count in event["records"].items())
+    ledger = ", ".join(f"{count} {grade}" for grade, count in event["ledger"].items())
+    sampling = sampling_line(event["sampling"])
+    return f"{event['inferences']} inferences, {sampling}; records: {records}; ledger: {ledger}{mark}"
+
+
+def folded(line: str, columns: int) -> str:
+    """A line in as many as a terminal of so many columns needs, broken where it has gaps."""
+    lines = [""]
+    for part in line.split(GAP):
+        gap = GAP if lines[-1].strip() else ""
+        if gap and text_width(lines[-1] + gap + part) > columns:
+            lines.append(INDENT + part)
+        else:
+            lines[-1] += gap + part
+    return "\n".join(lines)
+
+
+def _inference(event: Event) -> str:
+    slowest = "  ".join(
+        f"{_short(layer['layer_name'])} {_ms(layer['duration_us'])} {_percent(layer['share'])}{_bound(layer, event)}"
+        for layer in event["slowest"]
+    )
+    who = f"{event['model']}.{event['model_id']} inference {event['current_pic_count']}"
+    ledger = "".join(f"  {entry['grade']}: {entry['reason']} ({entry['count']})" for entry in event["ledger"])
+    if event["figures"] != FigureState.FINAL:
+        slowest = f"figures are {event['figures']}: {event['why']}"
+    is_less = event["due"] is not None and event["sampled"] < event["due"]
+    share = f"  captured {share_text(event['sampled'], event['due'])}" if is_less else ""
+    parts = (_clock(event["start_us"]), who, _ms(event["total_us"]), f"{event['records']} records", slowest)
+    return "  ".join(part for part in parts if part) + share + ledger
+
+
+def _record(event: Event) -> str:
+    if event["unit"] == "acl_api":
+        return f"{_clock(event['begin_us'])}  {event['name']}  {_us(event['duration_us'])}  thread {event['tid']}"
+    who = f"{event['model']}.{event['model_id']} inference {event['current_pic_count']}"
+    layer = f"{event['layer_name'] or UNKNOWN} ({event['layer_type'] or UNKNOWN})"
+    busy = "".join(
+        f"  {label} {_percent(event[name])}{DOUBT if name in event.get('likely', ()) else ''}"
+        for label, name in (("mac", "mac_busy"), ("vec", "vec_busy"))
+        if name in event
+    )
+    bound = f"  bound by{word}" if (word := _bound(event, event)) else ""
+    where = f"{event['unit']} {event['segment']}.{event['sequence']}"
+    return f"{who}  {where}  {layer}  {_us(event['duration_us'])}{busy}{bound}"
+
+
+def _bound(layer: Mapping[str, Any], event: Event) -> str:
+    """What bounds a layer, after a blank; nothing without a counter map. It rests on all ratios, certain or not."""
+    if "bound_by" not in layer:
+        return ""
+    word = layer["bound_by"]
+    return f" {UNKNOWN}" if word is None else f" {word}{bound_mark(event.get('likely', ()))}"
+
+
+def _short(layer_name: str | None) -> str:
+    """A layer's name for a line that has several; of fused ones the first, and how many there are more."""
+    first, *others = (layer_name or UNKNOWN).split("+")
+    name = first if len(first) <= LONGEST_NAME else first[: LONGEST_NAME - 1] + "…"
+    return f"{name}+{len(others)}" if others else name
+
+
+def _clock(time_us: int | None) -> str:
+    """Board time of day, UTC."""
+    if time_us is None:
+        return "--:--:--.---"
+    try:
+        moment = datetime.fromtimestamp(time_us / 1e6, UTC)
+    except (ValueError, OverflowError, OSError):
+        return "--:--:--.---"
+    return moment.strftime("%H:%M:%S.") + f"{moment.microsecond // 1000:03}"
+
+
+def _ms(duration_us: float | None) -> str:
+    return UNKNOWN if duration_us is None else f"{duration_us / US_PER_MS:.3f} ms"
+
+
+def _us(duration_us: float | None) -> str:
+    return UNKNOWN if duration_us is None else f"{duration_us:.3f} us"
+
+
+def _percent(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{share:.1%}"
 
 
 @click.command("watch")

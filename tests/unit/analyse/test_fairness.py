@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from profagent.diff.fairness import Facts, facts_of, unfair
+from profagent.diff.diff import Facts, facts_of, unfair
 from profagent.diff.model_runs import ModelRun
 
 JOB: dict[str, Any] = {

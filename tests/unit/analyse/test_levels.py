@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.stats.levels import level_changes
+from profagent.stats.trend import level_changes
 
 
 def places(values: list[float], spread: float = 0.1) -> list[tuple[int, bool]]:

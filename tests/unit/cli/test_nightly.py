@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.cli.main import run
+from profagent.nightly.cli import NAMES, units
 from profagent.nightly.settings import EXAMPLE, read_settings
-from profagent.nightly.timer import NAMES, units
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.collect.vendor_ini import read_ini
+from profagent.collect.cli import read_ini
 from profagent.errors import UsageError
 from profagent.ssh.connection import Target
 

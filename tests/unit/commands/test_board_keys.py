@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.board_keys import BoardKeys, board_keys
+from profagent.deploy.deploying import BoardKeys, board_keys
 from profagent.errors import UsageError
 from profagent.keys.keys import Keys
 

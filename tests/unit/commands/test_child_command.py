@@ -6,8 +6,8 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from profagent.nightly import child_command
-from profagent.nightly.child_command import Ended, run_command
+from profagent.nightly import run as child_command
+from profagent.nightly.run import Ended, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

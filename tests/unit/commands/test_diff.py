@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from profagent.diff.cli import floor_of
 from profagent.diff.comparing import Floor
 from profagent.diff.conditions import parse_condition
 from profagent.diff.diff import Diff, DiffOptions, Operand, diff
-from profagent.diff.floors import floor_of
 from profagent.diff.report import diff_document, junit_cases, report_lines
 from profagent.errors import UsageError
 from tests.unit.store.database import START_US, DatabaseBuilder

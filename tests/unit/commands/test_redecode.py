@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.calibrate.redecode import redecode_job, redecode_session
+from profagent.calibrate.redecode_cli import redecode_job, redecode_session
 from profagent.cli.main import run
 from profagent.errors import UsageError, WorkspaceBusyError
 from profagent.importing.importing import import_job
@@ -32,7 +32,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from profagent.store.counter_maps import CounterMaps, simulated_map
-from profagent.calibrate.redecode import redecode_session
+from profagent.calibrate.redecode_cli import redecode_session
 from profagent.store.workspace import Workspace
 from profagent.store import counters
 

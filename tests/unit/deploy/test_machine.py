@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.deploy.machine import is_another_machine
+from profagent.deploy.visiting import is_another_machine
 
 IMAGE = ("machine-id:1", "host-key:1")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.doctor.clock import clock
+from profagent.doctor.checks import clock
 from profagent.doctor.finding import Mark
 
 NOW_US = 1_800_000_000_000_000

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from profagent.doctor.checks import RENEW_BEFORE, certificate_dates
 from profagent.doctor.finding import Mark
-from profagent.doctor.tls import RENEW_BEFORE, certificate_dates
 from profagent.keys.keys import Keys
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from profagent.doctor.checks import WorkspaceFacts, workspace_checks
 from profagent.doctor.finding import Mark
-from profagent.doctor.workspace import WorkspaceFacts, workspace_checks
 
 FACTS = WorkspaceFacts(
     "/home/me/ws",

@@ -6,7 +6,7 @@ import pytest
 
 from profagent.formats.done import Done
 from profagent.ingest.changes import InferenceTimed, LogAdvanced
-from profagent.watch.live_samples import REMEMBERED_SAMPLES, LiveSamples
+from profagent.watch.live import REMEMBERED_SAMPLES, LiveSamples
 from tests.unit.store.rows import JOB, aicore, name_of
 
 
@@ -78,7 +78,7 @@ def test_a_model_that_was_loaded_again_is_not_judged_by_a_part_of_its_samples(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts = {0: (100, 200), 10: (110,), 20: (120,)}
-    monkeypatch.setattr("profagent.watch.live_samples.REMEMBERED_TIMES", 2 if why == "no room" else 3)
+    monkeypatch.setattr("profagent.watch.live.REMEMBERED_TIMES", 2 if why == "no room" else 3)
     samples = loaded_again(seen(*starts, *([30] if why == "no record" else [])), starts)
     if why == "passed over":
         samples.miss(JOB)
@@ -99,7 +99,7 @@ def test_other_files_are_no_samples() -> None:
 
 
 def test_figures_of_models_that_are_compared_no_longer_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.watch.live_samples.REMEMBERED_MODELS", 2)
+    monkeypatch.setattr("profagent.watch.live.REMEMBERED_MODELS", 2)
     samples = seen()
     for model in "abcd":
         for count in (0, 20):

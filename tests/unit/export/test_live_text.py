@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from profagent.watch.live_text import folded, line_of
+from profagent.watch.cli import folded, line_of
 
 INFERENCE: dict[str, Any] = {
     "event": "inference",

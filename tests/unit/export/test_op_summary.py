@@ -8,7 +8,7 @@ import pytest
 
 from profagent.cli.sheets import as_object
 from profagent.cli.table import OP_SUMMARY, Cell
-from profagent.export.op_summary import memory_bound, op_summary_rows
+from profagent.export.layer_tables import memory_bound, op_summary_rows
 from profagent.store.queries import LayerRow
 from tests.unit.export.rows import aicore_row
 

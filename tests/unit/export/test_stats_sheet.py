@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import UsageError
-from profagent.stats.figures import Figures
-from profagent.stats.gathering import KEYS, LeftOut
-from profagent.stats.rows import Row
-from profagent.stats.sheet import (
+from profagent.stats.cli import (
     column_names,
     left_out_lines,
     sorted_rows,
@@ -16,6 +13,9 @@ from profagent.stats.sheet import (
     stats_columns,
     stats_object,
 )
+from profagent.stats.figures import Figures
+from profagent.stats.gathering import KEYS, LeftOut
+from profagent.stats.rows import Row
 
 ROWS = [
     Row(("m", "b", "T"), Figures(2, 30.0, 15.0, 15.0, 5.0, 20.0, 20.0), 75.0, "cube"),
