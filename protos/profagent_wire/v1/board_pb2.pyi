@@ -14,7 +14,7 @@ arbitrary. Digests are BLAKE2b of 16 bytes, without key, salt or personalisation
 
 Compatibility. The protocol has a version major.minor. A different major is refused with FAILED_PRECONDITION and
 both versions in the text; a different minor never is: receivers ignore fields, messages and enum values that they
-do not know.
+do not know. What a peer may use beyond version 1.0 is named in Description.capabilities.
 
 Limits, for both sides. A message of the server is at most 4 MiB, one of a client 256 KiB. A log's path is at most
 1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings, Acknowledge, Select and Released hold at most 1,000
@@ -245,6 +245,7 @@ class Description(google.protobuf.message.Message):
     MODEL_FIELD_NUMBER: builtins.int
     DAEMON_VERSION_FIELD_NUMBER: builtins.int
     PROTOCOL_FIELD_NUMBER: builtins.int
+    CAPABILITIES_FIELD_NUMBER: builtins.int
     SIMULATED_FIELD_NUMBER: builtins.int
     SDK_VERSION_FIELD_NUMBER: builtins.int
     CLOCKS_FIELD_NUMBER: builtins.int
@@ -273,6 +274,12 @@ class Description(google.protobuf.message.Message):
     @property
     def protocol(self) -> global___ProtocolVersion: ...
     @property
+    def capabilities(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of optional parts that this daemon has beyond protocol 1.0; there are none yet. A client ignores names that it
+        does not know.
+        """
+
+    @property
     def clocks(self) -> global___Clocks: ...
     @property
     def roots(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -292,6 +299,7 @@ class Description(google.protobuf.message.Message):
         model: builtins.str = ...,
         daemon_version: builtins.str = ...,
         protocol: global___ProtocolVersion | None = ...,
+        capabilities: collections.abc.Iterable[builtins.str] | None = ...,
         simulated: builtins.bool = ...,
         sdk_version: builtins.str = ...,
         clocks: global___Clocks | None = ...,
@@ -301,7 +309,7 @@ class Description(google.protobuf.message.Message):
         insecure: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["clocks", b"clocks", "protocol", b"protocol", "retention", b"retention"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "clocks", b"clocks", "daemon_version", b"daemon_version", "hostname", b"hostname", "identity", b"identity", "identity_source", b"identity_source", "insecure", b"insecure", "model", b"model", "protocol", b"protocol", "quiet_after_us", b"quiet_after_us", "retention", b"retention", "roots", b"roots", "sdk_version", b"sdk_version", "simulated", b"simulated"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "capabilities", b"capabilities", "clocks", b"clocks", "daemon_version", b"daemon_version", "hostname", b"hostname", "identity", b"identity", "identity_source", b"identity_source", "insecure", b"insecure", "model", b"model", "protocol", b"protocol", "quiet_after_us", b"quiet_after_us", "retention", b"retention", "roots", b"roots", "sdk_version", b"sdk_version", "simulated", b"simulated"]) -> None: ...
 
 global___Description = Description
 

@@ -14,7 +14,7 @@ arbitrary. Digests are BLAKE2b of 16 bytes, without key, salt or personalisation
 
 Compatibility. The protocol has a version major.minor. A different major is refused with FAILED_PRECONDITION and
 both versions in the text; a different minor never is: receivers ignore fields, messages and enum values that they
-do not know.
+do not know. What a peer may use beyond version 1.0 is named in Description.capabilities.
 
 Limits, for both sides. A message of the server is at most 4 MiB, one of a client 256 KiB. A log's path is at most
 1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings, Acknowledge, Select and Released hold at most 1,000
