@@ -37,12 +37,17 @@ def complete_job(root: Path) -> Path:
     return job
 
 
+def names(job: Path) -> set[bytes]:
+    """The files of a JOB; what is listed may be gone before it could be read."""
+    return {os.fsencode(path.relative_to(job)) for path in job.rglob("*") if not path.is_dir()}
+
+
 async def until_gone(job: Path) -> None:
     for _ in range(400):
-        if set(content(job)) == TABLES:
+        if names(job) == TABLES:
             return
         await asyncio.sleep(0.05)
-    raise AssertionError(content(job).keys())
+    raise AssertionError(names(job))
 
 
 async def until_written(file: Path) -> None:
