@@ -17,7 +17,8 @@ from profagentd.follow.messages import text
 from profagentd.loop import in_time
 from profagentd.retention.space import space_of
 from profagentd.sources.acl_json import candidates, is_text, load_json
-from profagentd.sources.job import DATA_DIRECTORY, Place, is_remote_kind, kind_at, open_directory, remote_mounts
+from profagentd.sources.files import Place, is_remote_kind, kind_at, open_directory, remote_mounts
+from profagentd.sources.job import DATA_DIRECTORY
 from profagentd.sources.state import JobState, npu_processes
 from profagentd.sources.walk import find_jobs
 

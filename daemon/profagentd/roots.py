@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from profagentd.errors import ARGUMENTS, Mistake, not_utf8
 from profagentd.loop import until_first
-from profagentd.sources.job import is_remote
+from profagentd.sources.files import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator

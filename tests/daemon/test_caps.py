@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
@@ -13,19 +12,15 @@ import grpc
 import grpc.aio
 import pytest
 
-from profagent_wire.health.v1.health_pb2 import HealthCheckRequest
-from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd.follow import discovery, reading, server, session, table
-from tests.daemon.certificates import Authority
+from profagentd.follow import messages, server, session, table
 from tests.daemon.daemon_process import Daemon, make_job, running
-from tests.daemon.wire_client import PATIENCE_S, Client, message, open_message
+from tests.daemon.wire_client import Client, message, open_message
 from tests.daemon.wire_client import following as connected
 from tests.fakes.misbehaving import FOLLOW, OPTIONS, from_address
 
 if TYPE_CHECKING:
-    from profagent_wire.health.v1.health_pb2_grpc import HealthAsyncStub
     from profagent_wire.v1.board_pb2_grpc import BoardAsyncStub
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "wire.md"
@@ -114,66 +109,6 @@ async def test_there_are_sixty_four_streams_in_all_whoever_has_them(daemon: Daem
         assert (code, text) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "64 streams are open already")
 
 
-async def test_connections_are_counted_and_those_that_close_make_room(daemon: Daemon) -> None:
-    async with AsyncExitStack() as stack:
-        channels = []
-        for _ in range(server.CONNECTIONS):
-            channels.append(await stack.enter_async_context(grpc.aio.insecure_channel(daemon.address, options=OPTIONS)))
-            await _stub(channels[-1]).Describe(wire.DescribeRequest(), timeout=20)
-        one_more = await stack.enter_async_context(grpc.aio.insecure_channel(daemon.address, options=OPTIONS))
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await _stub(one_more).Describe(wire.DescribeRequest(), timeout=20)
-        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
-        await channels.pop().close()
-        await _stub(one_more).Describe(wire.DescribeRequest(), timeout=20, wait_for_ready=True)
-
-
-async def test_a_connection_has_thirty_two_calls_at_a_time_and_others_wait(daemon: Daemon) -> None:
-    async with grpc.aio.insecure_channel(daemon.address, options=OPTIONS) as channel:
-        health = cast("HealthAsyncStub", HealthStub(channel))
-        watches = [health.Watch(HealthCheckRequest()) for _ in range(server.STREAMS_OF_A_CONNECTION)]
-        for watch in watches:
-            assert await watch.read() is not grpc.aio.EOF
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await _stub(channel).Describe(wire.DescribeRequest(), timeout=1)
-        assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        watches.pop().cancel()
-        await _stub(channel).Describe(wire.DescribeRequest(), timeout=20)
-        for watch in watches:
-            watch.cancel()
-
-
-@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain text", "TLS"])
-async def test_a_connection_that_does_not_say_what_it_speaks_is_closed(tmp_path: Path, is_encrypted: bool) -> None:
-    """As the daemon's options say, all in less time."""
-    options = [(name, value // HURRY if name.endswith("_ms") else value) for name, value in server._OPTIONS]
-    served = grpc.aio.server(options=options)
-    if is_encrypted:
-        board = Authority(tmp_path / "authority").board()
-        credentials = grpc.ssl_server_credentials([(board.key.read_bytes(), board.cert.read_bytes())])
-        port = served.add_secure_port("127.0.0.1:0", credentials)
-    else:
-        port = served.add_insecure_port("127.0.0.1:0")
-    await served.start()
-    try:
-        assert await held_s(f"127.0.0.1:{port}") >= server.HANDSHAKE_MS / HURRY / 1000 / 2
-    finally:
-        await served.stop(None)
-
-
-async def held_s(address: str) -> float:
-    """For how long a daemon holds a connection over which nothing is said."""
-    loop = asyncio.get_running_loop()
-    reader, writer = await asyncio.open_connection(*address.split(":"))
-    begun = loop.time()
-    try:
-        with suppress(ConnectionError):
-            await asyncio.wait_for(reader.read(), PATIENCE_S)
-        return loop.time() - begun
-    finally:
-        writer.transport.abort()
-
-
 async def test_a_clients_message_is_of_256_kib_and_no_more(daemon: Daemon) -> None:
     async with grpc.aio.insecure_channel(daemon.address) as channel:
         call: Raw = channel.stream_stream(FOLLOW)()
@@ -217,39 +152,21 @@ async def test_a_clients_name_can_stand_in_the_log(daemon: Daemon, client: str, 
             assert "256" in text
 
 
-async def test_a_job_that_is_followed_again_and_again_takes_its_time(daemon: Daemon) -> None:
-    async with connected(daemon.address) as client:
-        await client.start()
-        await client.until(lambda: any(job.caught_up for job in client.jobs.values()))
-        begun = asyncio.get_running_loop().time()
-        for _ in range(2):
-            await client.say(message(select=wire.Select(unfollow=[1])))
-            await client.say(message(select=wire.Select(follow=[1])))
-        seen = len(client.states)
-        await client.until(lambda: len(client.states) > seen)
-        await client.say(message(select=wire.Select(follow=[99])))
-        client.is_mute = True
-        assert await client.until_ended() is grpc.StatusCode.INVALID_ARGUMENT
-        assert asyncio.get_running_loop().time() - begun >= 2.0
-
-
 def test_the_page_about_the_wire_has_every_cap() -> None:
     rows = re.findall(r"^\| ([^|]+?) \| \*\*([\d,]+)(?: (KiB|MiB|/s))?\*\* \|", PAGE.read_text("utf-8"), re.MULTILINE)
     scale = {"": 1, "/s": 1, "KiB": KIB, "MiB": KIB * KIB}
     assert {name: int(number.replace(",", "")) * scale[unit] for name, number, unit in rows} == {
         "a message of the server": server.MAX_MESSAGE_BYTES,
         "a message of a client": server.MAX_CLIENT_MESSAGE_BYTES,
-        "a chunk's data": reading.CHUNK_BYTES,
-        "entries of a message": discovery.PAGE_ENTRIES,
+        "a chunk's data": table.CHUNK_BYTES,
+        "entries of a message": session.PAGE_ENTRIES,
         "characters of a consumer's name": 64,
-        "characters of a client's name": session.MAX_CLIENT_NAME,
+        "characters of a client's name": messages.MAX_CLIENT_NAME,
         "bytes of a log's path": 1024,
         "logs of a stream, announced and not over": table.WINDOW_LOGS,
         "such logs of all streams": table.COMMON_LOGS,
         "streams of a client": server.STREAMS_OF_A_CLIENT,
         "streams": server.STREAMS,
-        "streams that open": server.OPENINGS_PER_S,
-        "calls of `Examine` and `MeasureJob` at a time": server.CALLS,
         "connections": server.CONNECTIONS,
         "calls of a connection at a time": server.STREAMS_OF_A_CONNECTION,
     }

@@ -10,7 +10,7 @@ import pytest
 from profagentd.follow.log import FileEvent
 from profagentd.follow.registry import Job, JobRegistry
 from profagentd.retention.acks import SETTLE_S, AckTracker, KeptAcks
-from profagentd.sources.job import Fingerprint, Place
+from profagentd.sources.files import Fingerprint, Place
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import make_job
 

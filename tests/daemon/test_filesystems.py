@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources import job as filesystems
-from profagentd.sources.job import is_local, is_remote, kind_at
+from profagentd.sources import files as filesystems
+from profagentd.sources.files import is_local, is_remote, kind_at
 
 MOUNTS = b"""\
 22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/root rw

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.job import Place
-from profagentd.sources.walk import find_jobs, is_job_name, job_times
+from profagentd.sources import source_of
+from profagentd.sources.files import Place
+from profagentd.sources.walk import find_jobs, job_times
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.privileges import public_directory, without_privileges
 
@@ -29,7 +30,7 @@ def path(job: Path, tmp_path: Path) -> bytes:
 
 @pytest.mark.parametrize("name", [b"JOB" + b"A" * 29, job_name(5).encode()])
 def test_a_job_has_its_name(name: bytes) -> None:
-    assert is_job_name(name)
+    assert source_of(name)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_a_job_has_its_name(name: bytes) -> None:
     ],
 )
 def test_other_names_are_no_jobs(name: bytes) -> None:
-    assert not is_job_name(name)
+    assert not source_of(name)
 
 
 @pytest.mark.parametrize("below", ["", "a", "a/b", "a/b/c"])

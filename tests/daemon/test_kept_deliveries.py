@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from profagentd.follow.log import FileEvent
-from profagentd.follow.registry import Job
+from profagentd.follow.registry import Job, JobStateTracker
 from profagentd.retention import acks as delivery
 from profagentd.retention import acks as kept_deliveries
 from profagentd.retention.acks import DIRECTORY_NAME, RECORD_BYTES, SETTLE_S, AckTracker, KeptAcks
-from profagentd.sources.job import Fingerprint, Place
-from profagentd.sources.state import JobStateTracker
+from profagentd.sources.files import Fingerprint, Place
 from tests.daemon.daemon_process import job_name
 
 PLACE = Place(b"/r", job_name().encode())

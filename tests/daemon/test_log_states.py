@@ -7,11 +7,12 @@ import itertools
 import pytest
 
 from profagentd.follow.log import TRANSITIONS, Log, LogState
-from profagentd.sources.job import LogKind
+from profagentd.sources.source import LogKind
+from profagentd.sources.walk import Sighting
 
 
 def log_in(state: LogState) -> Log:
-    log = Log(1, 1, b"data/aicore.0.m.3.0.1.1.0", LogKind.DATA, 0, 0.0)
+    log = Log(1, 1, Sighting(b"data/aicore.0.m.3.0.1.1.0", LogKind.DATA, 0, 0), 0.0)
     log.state = state
     return log
 

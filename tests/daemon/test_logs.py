@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from profagentd.sources.job import (
-    LogKind,
     api_model,
     done_length,
     done_of,
@@ -15,9 +14,9 @@ from profagentd.sources.job import (
     group_of,
     is_table,
     kind_of,
-    profiled_model,
     tables_of,
 )
+from profagentd.sources.source import LogKind
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"
 AICORE = b"data/aicore.0.model.3.0.1.1.0"
@@ -131,13 +130,6 @@ def test_every_done_of_the_runtime_parses() -> None:
 )
 def test_an_acl_api_log_names_its_model(path: bytes, model: bytes | None) -> None:
     assert api_model(path) == model
-
-
-@pytest.mark.parametrize(
-    ("path", "model"), [(b"data/a.b.3.net.info", b"a.b.3"), (b"m.0.layer.info", None), (b"net.info", None)]
-)
-def test_a_net_info_names_its_model(path: bytes, model: bytes | None) -> None:
-    assert profiled_model(path) == model
 
 
 @pytest.mark.parametrize(

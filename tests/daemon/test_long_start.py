@@ -11,7 +11,7 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.access import Caller, Role
 from profagentd.follow.client import SILENCE_S, ClientStream
-from profagentd.follow.table import Quotas
+from profagentd.follow.table import Quota
 from tests.daemon.clocks import FakeClock
 from tests.daemon.wire_client import open_message
 
@@ -46,7 +46,7 @@ class SlowSite:
 
     def __init__(self) -> None:
         self.clock = SharedClock()
-        self.quotas = Quotas()
+        self.quota = Quota()
         self.heartbeats = 0
         self.has_beaten = asyncio.Event()
 

@@ -10,13 +10,16 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.examine import IdentitySource
 from profagentd.follow import messages
-from profagentd.follow.client import Usage
 from profagentd.follow.log import Chunk, Completed, Event, Log, Loss, LossReason, Removed, Started, StartReason
-from profagentd.follow.reading import LARGE_BYTES, SMALL_BYTES
-from profagentd.follow.registry import Job
+from profagentd.follow.registry import Job, JobStateTracker
+from profagentd.follow.session import Following
+from profagentd.follow.table import CHUNK_BYTES as LARGE_BYTES
+from profagentd.follow.table import PIECE_BYTES as SMALL_BYTES
 from profagentd.loop import Moment
-from profagentd.sources.job import LogKind, Place
-from profagentd.sources.state import JobState, JobStateTracker
+from profagentd.sources.files import Place
+from profagentd.sources.source import LogKind
+from profagentd.sources.state import JobState
+from profagentd.sources.walk import Sighting
 from tests.daemon.daemon_process import job_name
 
 
@@ -49,22 +52,23 @@ def test_clocks_are_in_microseconds() -> None:
 
 def test_a_jobs_status_says_where_it_is_and_what_it_does() -> None:
     job = Job(Place(b"/r\xff", job_name().encode()), 1, 2, JobStateTracker(0.0, 60.0), is_scanned=False)
-    status = messages.job_status(job, handle=3, caught_up=True)
+    status = messages.job_status(Following(3, job), caught_up=True).job_status
     assert (status.handle, status.name, status.caught_up, status.changed_wall_us) == (3, job_name(), True, 2)
     assert status.directory == f"/r\\xff/{job_name()}"
-    assert status.state == wire.JOB_STATE_OPEN
+    assert (status.state, status.source) == (wire.JOB_STATE_OPEN, "job")
 
 
 def test_an_announced_log_has_its_bytes_for_a_name() -> None:
-    (log,) = messages.announced([Log(5, 2, b"data/\xff", LogKind.SNAPSHOT, 9, 0.0)]).announced.logs
+    (said,) = messages.announced([Log(5, 2, Sighting(b"data/\xff", LogKind.SNAPSHOT, 9, 0), 0.0)])
+    (log,) = said.announced.logs
     assert log == wire.AnnouncedLog(handle=5, job=2, path=b"data/\xff", kind=wire.LOG_KIND_SNAPSHOT, size=9)
 
 
 def test_a_heartbeat_has_everything() -> None:
-    heartbeat = messages.heartbeat(Usage(1, 2, (3, 4)), Moment(1.0, 5), 6)
-    assert heartbeat == wire.Heartbeat(
-        clocks=wire.Clocks(wall_us=5, monotonic_us=1_000_000), cpu_us=1, rss_bytes=2, free_bytes=[3, 4], lag_bytes=6
-    )
+    beat = messages.heartbeat(Moment(1.0, 5), (3, 4), 6).heartbeat
+    assert (beat.clocks, list(beat.free_bytes), beat.lag_bytes) == (messages.clocks(Moment(1.0, 5)), [3, 4], 6)
+    assert beat.cpu_us > 0
+    assert beat.rss_bytes > 1024 * 1024
 
 
 def test_a_chunk_says_where_it_belongs() -> None:

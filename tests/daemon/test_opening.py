@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.job import Gone, NotAFile, OpenJob, Place, Unreadable, open_directory
+from profagentd.sources.files import Gone, NotAFile, OpenJob, Place, Unreadable, open_directory
+from profagentd.sources.job import JobSource
 from tests.daemon.daemon_process import AICORE_DONE, make_job
 from tests.daemon.privileges import without_privileges
 
@@ -116,7 +117,7 @@ def test_a_file_that_may_not_be_read_says_why(files: OpenJob, job: Path) -> None
 def test_a_done_counts_when_it_parses(files: OpenJob, job: Path, text: bytes | None, length: int | None) -> None:
     if text is not None:
         (job / os.fsdecode(NAME + b".done")).write_bytes(text)
-    assert files.done_length(NAME) == length
+    assert files.told_length(JobSource(), NAME) == length
 
 
 def test_descriptors_are_closed(job: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from profagentd.sources.acl_json import FRESH_US, LARGEST_BYTES, find_profiling
-from profagentd.sources.job import Place
+from profagentd.sources.files import Place
 
 JOB = "JOB" + "A" * 29
 MADE_US = 1_767_225_600_000_000

@@ -10,8 +10,8 @@ import pytest
 
 from profagentd.retention import reaper as removal
 from profagentd.retention.reaper import NotOurs, check, remove, remove_directories
-from profagentd.sources import job as filesystems
-from profagentd.sources.job import Fingerprint, Place, fingerprint
+from profagentd.sources import files as filesystems
+from profagentd.sources.files import Fingerprint, Place, fingerprint
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job
 
 DATA = b"data/aicore.0.model.3.0.1.1.0"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profagentd.retention.policy import UNSEEN_REST_S, Deletion, JobFacts, Part, Policy, Retain, Stored, is_over, plan
-from profagentd.sources.job import Fingerprint, Place
+from profagentd.sources.files import Fingerprint, Place
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:

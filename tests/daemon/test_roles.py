@@ -12,7 +12,7 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.access import Caller, Role, caller_of
 from profagentd.follow.client import ClientStream
-from profagentd.follow.table import Quotas
+from profagentd.follow.table import Quota
 from tests.daemon.clocks import FakeClock
 
 DER = b"any bytes"
@@ -35,7 +35,7 @@ class Site:
     """What a conversation takes of the daemon to begin."""
 
     clock = FakeClock()
-    quotas = Quotas()
+    quota = Quota()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from profagentd.follow.registry import JobRegistry
 from profagentd.retention.losses import KeptLoss, KeptLosses
 from profagentd.retention.space import MERGE_S, TELL_S, Space, SpaceWatch
 from profagentd.roots import Roots
-from profagentd.sources.job import Place
+from profagentd.sources.files import Place
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import make_job
 from tests.fakes.small_disk import small_disk

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profagentd.sources.state import FINISHED_AFTER_S, NPU_LOOK_S, JobState, JobStateTracker
+from profagentd.follow.registry import FINISHED_AFTER_S, NPU_LOOK_S, JobStateTracker
+from profagentd.sources.state import JobState
 
 QUIET_S = 60.0
 

@@ -11,7 +11,7 @@ import pytest
 from profagentd.retention import reaper as module
 from profagentd.retention.policy import JobFacts, Part
 from profagentd.retention.reaper import Look, part_of
-from profagentd.sources.job import Fingerprint, Place
+from profagentd.sources.files import Fingerprint, Place
 from tests.daemon.daemon_process import AICORE_DONE, make_job
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"

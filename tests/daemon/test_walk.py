@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.job import LogKind, OpenJob, Place, directory_id, group_of
+from profagentd.sources.files import OpenJob, Place, directory_id
+from profagentd.sources.job import JobSource, group_of
+from profagentd.sources.source import LogKind
 from profagentd.sources.walk import Page, Walk, look
 from tests.daemon.daemon_process import make_job
 from tests.daemon.privileges import public_directory, without_privileges
 from tests.daemon.test_opening import open_descriptors
+
+JOB = JobSource()
 
 
 @pytest.fixture
@@ -45,7 +49,7 @@ def fill(job: Path, files: int) -> set[bytes]:
 @pytest.mark.parametrize("limit", [1, 3, 7, 1000])
 def test_every_file_comes_once(job: Path, limit: int) -> None:
     expected = fill(job, 10)
-    found = pages(Walk(place(job)), limit)
+    found = pages(Walk(place(job), JOB), limit)
     assert sorted(paths(found)) == sorted(expected)
     assert all(len(page.logs) <= limit + 3 for page in found)
 
@@ -55,7 +59,7 @@ def test_the_files_of_an_inference_come_together_and_data_first(job: Path, limit
     names = [f"{unit}.0.m.3.0.1.1.{number}" for number in range(8) for unit in ("aicore", "aicpu")]
     for name in (*names, *(f"{name}.done" for name in names[:-2])):
         (job / "data" / name).write_bytes(b"")
-    found = [page for page in pages(Walk(place(job)), limit) if page.logs[-1:] and b"aic" in page.logs[-1].path]
+    found = [page for page in pages(Walk(place(job), JOB), limit) if page.logs[-1:] and b"aic" in page.logs[-1].path]
     groups = [[path for path in paths([page]) if b"aic" in path] for page in found]
     for path in (path for group in groups for path in group if path.endswith(b".done")):
         (group,) = (group for group in groups if path in group)
@@ -79,12 +83,12 @@ def test_data_that_is_made_before_its_done_while_both_are_looked_at_comes_first(
 
     seen: list[bytes] = []
     monkeypatch.setattr(OpenJob, "status", made_before)
-    found = [path.decode() for path in paths([look(place(job), [f"{core}.done".encode()])]) if b"aic" in path]
+    found = [path.decode() for path in paths([look(place(job), JOB, [f"{core}.done".encode()])]) if b"aic" in path]
     assert f"{core}.done" not in found or found == [core, cpu, f"{core}.done"]
 
 
 def test_tables_that_are_made_behind_the_walks_back_come_before_their_data(job: Path) -> None:
-    walk = Walk(place(job))
+    walk = Walk(place(job), JOB)
     assert paths([walk.page(1)]) == [b"info.json.0"]
     for name in ("m.0.net.info", "m.0.layer.info", "aicore.0.m.3.0.1.1.0"):
         (job / "data" / name).write_bytes(b"x")
@@ -97,17 +101,16 @@ def test_a_look_brings_what_must_be_announced_before(job: Path) -> None:
     core, cpu = (f"data/{unit}.0.m.3.0.1.1.0".encode() for unit in ("aicore", "aicpu"))
     for path in (core, cpu, core + b".done"):
         (job / path.decode()).write_bytes(b"")
-    page = look(place(job), [core + b".done"])
+    page = look(place(job), JOB, [core + b".done"])
     assert paths([page]) == [b"info.json.0", core, cpu, core + b".done"]
-    assert page.brought >= {b"info.json.0", core, cpu}
-    assert paths([look(place(job), [core + b".done"], None, {core + b".done"})]) == [core + b".done"]
-    assert paths([look(place(job), [core], None, {b"info.json.0"})]) == [core]
+    assert paths([look(place(job), JOB, [core + b".done"], told=None)]) == [core + b".done"]
+    assert paths([look(place(job), JOB, [core + b".done"], told={core, b"info.json.0"})]) == [cpu, core + b".done"]
 
 
 def test_a_done_comes_right_after_its_data(job: Path) -> None:
     fill(job, 30)
     (job / "data" / "aicpu.0.m.3.0.1.1.9.done").write_bytes(b"")
-    found = paths(pages(Walk(place(job)), 1000))
+    found = paths(pages(Walk(place(job), JOB), 1000))
     data = [path for path in found if path.startswith(b"data/aicore") and not path.endswith(b".done")]
     assert len(data) == 30
     assert all(found[found.index(path) + 1] == path + b".done" for path in data)
@@ -118,7 +121,7 @@ def test_what_explains_the_data_comes_before_it(job: Path) -> None:
     fill(job, 30)
     for name in ("m.0.net.info", "m.0.layer.info", "notes"):
         (job / "data" / name).write_bytes(b"x")
-    first = paths(pages(Walk(place(job)), 5))[:4]
+    first = paths(pages(Walk(place(job), JOB), 5))[:4]
     assert set(first) == {b"info.json.0", b"data/m.0.net.info", b"data/m.0.layer.info", b"data/notes"}
 
 
@@ -126,7 +129,7 @@ def test_a_sighting_has_kind_size_and_time(job: Path) -> None:
     path = job / "data" / "aicore.0.m.3.0.1.1.0"
     path.write_bytes(b"abc")
     os.utime(path, ns=(5_000_000, 5_000_000))
-    (found,) = look(place(job), [b"data/aicore.0.m.3.0.1.1.0"], None, [b"info.json.0"]).logs
+    (found,) = look(place(job), JOB, [b"data/aicore.0.m.3.0.1.1.0"], None, [b"info.json.0"]).logs
     assert (found.kind, found.size, found.changed_wall_us) == (LogKind.DATA, 3, 5_000)
 
 
@@ -135,26 +138,26 @@ def test_what_is_no_file_wants_look_and_the_data_directory_is_not(job: Path) -> 
     (job / "data" / "deeper").mkdir()
     (job / "data" / "data").mkdir()
     (job / "data" / "link").symlink_to("/etc/passwd")
-    (page,) = pages(Walk(place(job)), 100)
+    (page,) = pages(Walk(place(job), JOB), 100)
     assert sorted(page.odd) == [b"data/data", b"data/deeper", b"data/link", b"deeper"]
 
 
 def test_a_link_in_the_place_of_the_data_directory_wants_look(job: Path) -> None:
     (job / "data").rmdir()
     (job / "data").symlink_to("/etc")
-    (page,) = pages(Walk(place(job)), 100)
+    (page,) = pages(Walk(place(job), JOB), 100)
     assert page.odd == [b"data"]
     assert [each.path for each in page.logs] == [b"info.json.0"]
 
 
 def test_a_job_without_data_yet_is_walked(job: Path) -> None:
     (job / "data").rmdir()
-    assert paths(pages(Walk(place(job)), 100)) == [b"info.json.0"]
+    assert paths(pages(Walk(place(job), JOB), 100)) == [b"info.json.0"]
 
 
 def test_of_a_job_that_is_gone_nothing_is_known(job: Path) -> None:
     fill(job, 10)
-    walk = Walk(place(job))
+    walk = Walk(place(job), JOB)
     walk.page(2)
     job.rename(job.parent / "elsewhere")
     assert walk.page(2).is_job_gone
@@ -162,10 +165,10 @@ def test_of_a_job_that_is_gone_nothing_is_known(job: Path) -> None:
 
 def test_another_directory_in_the_place_of_a_job_is_not_walked(job: Path) -> None:
     known = directory_id(job.stat())
-    assert paths(pages(Walk(place(job), known), 10)) == [b"info.json.0"]
+    assert paths(pages(Walk(place(job), JOB, known), 10)) == [b"info.json.0"]
     job.rename(job.parent / "elsewhere")
     make_job(job.parent)
-    assert pages(Walk(place(job), known), 10) == [Page(is_job_gone=True)]
+    assert pages(Walk(place(job), JOB, known), 10) == [Page(is_job_gone=True)]
 
 
 def test_a_job_that_may_not_be_read_says_so() -> None:
@@ -173,7 +176,7 @@ def test_a_job_that_may_not_be_read_says_so() -> None:
         job = make_job(root)
         job.chmod(0)
         with without_privileges():
-            (page,) = pages(Walk(place(job)), 10)
+            (page,) = pages(Walk(place(job), JOB), 10)
         job.chmod(0o700)
     assert page.unreadable == "Permission denied"
     assert page.is_last
@@ -182,7 +185,7 @@ def test_a_job_that_may_not_be_read_says_so() -> None:
 def test_a_walk_that_is_given_up_leaves_nothing_open(job: Path) -> None:
     fill(job, 10)
     before = open_descriptors()
-    walk = Walk(place(job))
+    walk = Walk(place(job), JOB)
     walk.page(2)
     assert open_descriptors() > before
     del walk

@@ -9,7 +9,7 @@ import gc
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagentd.follow import watcher as module
-from profagentd.follow.inotify import Inotify
+from profagentd.follow.inotify import InotifyWatcher
 from profagentd.follow.watcher import Watch
 from profagentd.loop import SystemClock
 from profagentd.roots import Roots
-from profagentd.sources.job import Place, directory_id
+from profagentd.sources.files import Place, directory_id
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from profagentd.follow.log import FileEvent
     from profagentd.sources.acl_json import Profiling
-    from profagentd.sources.job import DirectoryId
+    from profagentd.sources.files import DirectoryId
 
 
 class Told:
@@ -37,7 +37,6 @@ class Told:
     def __init__(self) -> None:
         self.jobs: dict[Place, bool] = {}  # whether it is scanned
         self.touches: dict[bytes, FileEvent] = {}
-        self.on_missed: Callable[[Place], None] | None = None
         self.doubts: list[Place] = []
         self.directories: dict[Place, DirectoryId] = {}
         self.found_places: list[Place] = []  # again
@@ -69,13 +68,12 @@ class Told:
     def changed(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
         self.touches.update(touches)
 
-    def unsure(self, place: Place) -> None:
+    def unsure(self, place: Place, directory: DirectoryId | None = None) -> None:
         self.doubts.append(place)
-
-    def found_again(self, place: Place, directory: DirectoryId) -> None:
-        assert place in self.jobs
-        self.directories[place] = directory
-        self.found_places.append(place)
+        if directory:
+            assert place in self.jobs
+            self.directories[place] = directory
+            self.found_places.append(place)
 
     def names_removed(self, place: Place) -> None:
         pass
@@ -179,22 +177,6 @@ async def test_a_root_that_goes_takes_its_jobs_and_may_come_back(tmp_path: Path)
         await until(lambda: told.paths == {job.name.encode()})
 
 
-async def test_a_job_that_somebody_missed_is_found_again_or_told_as_gone(tmp_path: Path) -> None:
-    """At once, and not with the next search."""
-    told, root = Told(), Place(os.fsencode(tmp_path), b"")
-    job = make_job(tmp_path / "a")
-    async with watching(told, tmp_path) as watch:
-        watch.look_in(root)  # a search that follows upon the first
-        place = Place(root.root, path_of(job, tmp_path))
-        assert not told.found_places
-        assert told.on_missed
-        told.on_missed(place)
-        await until(lambda: told.found_places == [place])
-        job.rename(tmp_path / "elsewhere")
-        told.on_missed(place)
-        await until(lambda: told.gone_jobs == [place])
-
-
 async def test_another_directory_in_the_place_of_a_job_is_found(tmp_path: Path) -> None:
     told = Told()
     job = make_job(tmp_path / "root")
@@ -235,10 +217,10 @@ async def test_a_job_on_a_file_system_of_others_is_looked_at(tmp_path: Path, mon
 
 
 async def test_without_inotify_everything_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(_: object) -> None:
+    def none(*_: object) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr(Inotify, "__init__", none)
+    monkeypatch.setattr(InotifyWatcher, "__init__", none)
     make_job(tmp_path)
     told = Told()
     async with watching(told, tmp_path):
@@ -246,13 +228,12 @@ async def test_without_inotify_everything_is_looked_at(tmp_path: Path, monkeypat
 
 
 async def test_when_watches_run_out_the_rest_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: Inotify, directory: bytes) -> int:
-        raise OSError(errno.ENOSPC, os.fsdecode(directory))
+    def full(*_: object) -> bool:
+        raise OSError(errno.ENOSPC, "full")
 
     told = Told()
     async with watching(told, tmp_path):
-        monkeypatch.setattr(Inotify, "watch_content", full)
-        monkeypatch.setattr(Inotify, "watch_names", full)
+        monkeypatch.setattr(InotifyWatcher, "_add", full)
         job = make_job(tmp_path)
         await until(lambda: bool(told.jobs))
         assert set(told.jobs.values()) == {True}

@@ -8,25 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.follow import messages, session
-from profagentd.follow.discovery import PAGE_ENTRIES
+from profagentd.follow import messages
 from profagentd.follow.log import FileEvent
-from profagentd.follow.reading import CHUNK_BYTES, SMALL_BYTES, read_batch
-from profagentd.follow.registry import Job
-from profagentd.follow.session import FollowSession
-from profagentd.follow.table import Quotas
+from profagentd.follow.reading import read_batch
+from profagentd.follow.registry import Job, JobStateTracker
+from profagentd.follow.session import PAGE_ENTRIES, FollowSession
+from profagentd.follow.table import CHUNK_BYTES, PIECE_BYTES, Quota
 from profagentd.loop import US_PER_S, Moment
 from profagentd.retention.acks import SETTLE_S, AckTracker, KeptAcks
 from profagentd.retention.policy import Part
 from profagentd.retention.reaper import part_of, remove
-from profagentd.sources.job import Place
-from profagentd.sources.state import JobState, JobStateTracker
+from profagentd.sources.files import Place
+from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from profagentd.follow.discovery import Names
-    from profagentd.sources.job import Fingerprint
+    from profagentd.follow.session import Look
     from profagentd.sources.walk import Page
 
 JOB = "JOB" + "A" * 29
@@ -49,9 +47,10 @@ class StreamedBoard:
         self._passed_s = 0.0
         self._job = self._new_job(root, is_scanned=is_scanned)
         self._stream: FollowSession | None = None
+        self._quota = Quota()
         self.skew = 0  # how many logs whose turn it is wait for others
         self.piece_bytes = CHUNK_BYTES  # of logs that have their turns together, at most
-        self._looking: tuple[Names, Page] | None = None  # a look that is under way, and what it will tell
+        self._looking: tuple[Look, Page] | None = None  # a look that is under way, and what it will tell
         self._deliveries = AckTracker((CONSUMER,), KeptAcks(None))
 
     @property
@@ -61,8 +60,8 @@ class StreamedBoard:
 
     def open(self) -> list[wire.ServerMessage]:
         """A client has come, to this daemon or to a new one: it keeps nothing; its first messages."""
-        self._stream, self._looking = FollowSession(Quotas()), None
-        self._stream.deliver_to(self._deliver)
+        self._quota = Quota()
+        self._stream, self._looking = FollowSession(self._quota), None
         if self._is_known and self._job.state is not JobState.REMOVED:
             self._stream.job_changed_state(self._job)
         version = messages.protocol()
@@ -78,7 +77,8 @@ class StreamedBoard:
         """What the client says. Raises Refusal."""
         assert self._stream is not None, "only who follows can speak"
         if message.WhichOneof("message") != "open":
-            session.apply(message, self._stream)
+            messages.apply(message, self._stream)
+            self._deliver(self._stream)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass on the board."""
@@ -116,7 +116,7 @@ class StreamedBoard:
     def crowd(self, logs: int) -> None:
         """Other streams take the room of so many logs, or leave it."""
         if self._stream is not None:
-            self._stream.logs.take(logs)
+            self._quota.taken += logs
 
     def delete_delivered(self) -> list[str]:
         """What retention deletes when some time has passed: the paths of what went."""
@@ -148,35 +148,30 @@ class StreamedBoard:
         assert stream is not None, "nobody follows"
         self.pass_time(TICK_S)
         said = [*self._statuses(stream), *self._announced(stream), *self._sent(stream)]
-        if stream.table.has_released:
-            released = wire.Released(handles=stream.table.take_released(PAGE_ENTRIES))
-            said.append(wire.ServerMessage(released=released))
+        said += self._released(stream)
         if said or self._looking:
             return said or self.turn()
-        return [
-            wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle, caught_up=True))
-            for view in stream.take_caught_up()
-        ]
+        return [messages.job_status(each, caught_up=True) for each in stream.take_caught_up()]
+
+    def _released(self, stream: FollowSession) -> list[wire.ServerMessage]:
+        if not stream.table.has_released:
+            return []
+        return [wire.ServerMessage(released=wire.Released(handles=stream.table.take_released(PAGE_ENTRIES)))]
 
     def _statuses(self, stream: FollowSession) -> list[wire.ServerMessage]:
-        return [
-            wire.ServerMessage(job_status=messages.job_status(view.job, handle=view.handle))
-            for view in stream.take_statuses()
-        ]
+        said = list(messages.batches(stream.take_losses(), PIECE_BYTES))
+        if stream.has_removed_jobs:
+            said += self._released(stream)
+        return said + [messages.job_status(each) for each in stream.take_statuses()]
 
     def _announced(self, stream: FollowSession) -> list[wire.ServerMessage]:
         names, page = self._looking or (None, None)
-        found, losses = stream.discovery.looked(names, page, self._now) if names and page else ([], [])
-        made = stream.discovery.take_made(self._now.monotonic)
+        found, losses = stream.looked(names, page, self._now) if names and page else ([], [])
         # Whatever happens until the next turn happens while this look is under way.
-        names = stream.discovery.next_names(self._now.monotonic)
+        names = stream.next_look(self._now.monotonic)
         self._looking = (names, names.look()) if names else None
-        logs = [*found, *made]
-        said = [messages.announced(logs)] if logs else []
-        if any(stream.table.is_leaving(log) for log in logs):
-            released = wire.Released(handles=stream.table.take_released(PAGE_ENTRIES))
-            said.insert(0, wire.ServerMessage(released=released))
-        return said + list(messages.batches(losses, SMALL_BYTES))
+        said = [*self._released(stream), *messages.announced(found)] if found else []
+        return said + list(messages.batches(losses, PIECE_BYTES))
 
     def _sent(self, stream: FollowSession) -> list[wire.ServerMessage]:
         # About the order of the bytes of different logs nothing is promised.
@@ -189,10 +184,12 @@ class StreamedBoard:
         events = [
             event for turn, step in zip(turns, steps, strict=False) for event in stream.table.stepped(turn.log, step)
         ]
-        return list(messages.batches(events, SMALL_BYTES))
+        self._deliver(stream)
+        return list(messages.batches(events, PIECE_BYTES))
 
-    def _deliver(self, place: Place, path: bytes, seen: Fingerprint) -> None:
-        self._deliveries.delivered(CONSUMER, place, path, seen, self._now.monotonic)
+    def _deliver(self, stream: FollowSession) -> None:
+        for place, path, seen in stream.take_delivered():
+            self._deliveries.delivered(CONSUMER, place, path, seen, self._now.monotonic)
 
     @property
     def _now(self) -> Moment:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow.log import FileEvent
-from profagentd.sources.job import OpenJob
+from profagentd.sources.files import OpenJob
 from tests.fakes.small_job import aicore_done
 from tests.property.streamed_board import StreamedBoard
 

@@ -15,9 +15,9 @@ from profagent.link.session import LARGEST_LOGS, Announcement, Session
 from profagent.link.translate import from_wire
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.errors import Refusal
-from profagentd.follow import session as requests
+from profagentd.follow import messages as requests
 from profagentd.follow.session import FollowSession
-from profagentd.follow.table import Quotas
+from profagentd.follow.table import Quota
 from tests.fakes.malicious_board import GOOD, announced, batch, chunk, completed, job, listed, started, welcome
 
 u32 = st.sampled_from([0, 1, 2, 3, 77, 2**32 - 1])
@@ -82,10 +82,10 @@ said = st.one_of(
 @settings(max_examples=80)
 @given(st.lists(said | said.flatmap(damaged) | st.binary(max_size=60), max_size=12))
 def test_any_messages_of_a_client(received: list[bytes]) -> None:
-    quotas = Quotas()
-    stream, before = FollowSession(quotas), quotas.logs.common
+    quotas = Quota()
+    stream, before = FollowSession(quotas), quotas.taken
     with suppress(DecodeError, Refusal):
         for each in received:
             requests.apply(wire.ClientMessage.FromString(each), stream)
     stream.close()
-    assert quotas.logs.common == before
+    assert quotas.taken == before

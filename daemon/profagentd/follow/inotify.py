@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import enum
 import errno
 import logging
 import os
@@ -12,33 +11,44 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from profagentd.follow.log import FileEvent, merged
-from profagentd.sources.job import DATA_DIRECTORY, Place, in_data
+from profagentd.follow.log import FileEvent
+from profagentd.sources import source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from profagentd.follow.registry import JobRegistry
+    from profagentd.follow.watcher import Watch
+    from profagentd.sources.files import Place
 
+_LOGGER = logging.getLogger(__name__)
 
 # From <sys/inotify.h>.
-_MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
+_MODIFY, _ATTRIB = 0x2, 0x4
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x40, 0x80, 0x100, 0x200, 0x400, 0x800
 _UNMOUNT, _Q_OVERFLOW, _IGNORED = 0x2000, 0x4000, 0x8000
 _ONLYDIR, _DONT_FOLLOW, _ISDIR = 0x1000000, 0x2000000, 0x40000000
-_MADE = _CREATE | _MOVED_TO
 _NAMES = _CREATE | _MOVED_TO | _MOVED_FROM | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR | _DONT_FOLLOW
 _ENDS = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
 _NOT_OF_A_FILE = _ENDS | _Q_OVERFLOW | _ISDIR
-_CONTENT = _NAMES | _MODIFY | _CLOSE_WRITE | _ATTRIB
+_CONTENT = _NAMES | _MODIFY | _ATTRIB
+_EVENTS = (
+    (_MODIFY, FileEvent.WRITTEN),
+    (_CREATE | _MOVED_TO, FileEvent.MADE),
+    (_DELETE, FileEvent.DELETED),
+    (_MOVED_FROM, FileEvent.MOVED),
+)
+_TOO_MANY = (errno.ENOSPC, errno.EMFILE, errno.ENOMEM)
 
 _HEADER = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
 # The first event after a rest goes on after this; while more arrive, they are gathered for longer.
 FIRST_S = 0.01
 GATHER_S = 0.075
+# Directories that are watched only because JOBs may appear in them, at most.
+PARENTS_LIMIT = 4096
 
 
 class InotifyEvent(NamedTuple):
@@ -48,33 +58,15 @@ class InotifyEvent(NamedTuple):
     mask: int
     name: bytes
 
-    @property
-    def is_overflow(self) -> bool:
-        """Whether events were lost: anything may have changed."""
-        return bool(self.mask & _Q_OVERFLOW)
-
-    @property
-    def is_end(self) -> bool:
-        """Whether the watched directory itself is gone, or stands elsewhere now."""
-        return bool(self.mask & _ENDS)
-
-    @property
-    def is_directory(self) -> bool:
-        """Whether `name` is a directory."""
-        return bool(self.mask & _ISDIR)
-
-    @property
-    def touch(self) -> FileEvent:
-        """What happened to `name`."""
-        return _touch(self.mask)
-
 
 @lru_cache
-def _touch(mask: int) -> FileEvent:
-    touch = FileEvent.WRITTEN if mask & _MODIFY else FileEvent.CLOSED if mask & _CLOSE_WRITE else FileEvent.HINT
-    touch |= FileEvent.MADE if mask & _MADE else FileEvent.HINT
-    touch |= FileEvent.DELETED if mask & _DELETE else FileEvent.HINT
-    return touch | (FileEvent.MOVED if mask & _MOVED_FROM else FileEvent.HINT)
+def file_event(mask: int) -> FileEvent:
+    """What happened to a name."""
+    event = FileEvent.HINT
+    for bits, flag in _EVENTS:
+        if mask & bits:
+            event |= flag
+    return event
 
 
 def parse_events(data: bytes) -> list[InotifyEvent]:
@@ -101,157 +93,62 @@ def _drained(files: dict[tuple[int, bytes], int]) -> list[InotifyEvent]:
     return events
 
 
-class Inotify:
-    """Watched directories. The owner closes it."""
+@dataclass(frozen=True)
+class Target:
+    """A watched directory: `inside` a collection at `place`, or None for one in which collections may appear."""
 
-    def __init__(self) -> None:
-        """Raises OSError when the kernel gives no inotify, or no more of it."""
+    place: Place
+    inside: bytes | None = None
+
+
+class InotifyWatcher:
+    """Which directory each watch belongs to, and what an event of it says. The owner closes it."""
+
+    def __init__(self, watch: Watch, registry: JobRegistry) -> None:
+        """Of directories the watch is told, of what changes in known JOBs the registry. OSError without inotify."""
+        self.is_exhausted = False  # some directory could not be watched
+        self._watch = watch
+        self._registry = registry
+        self._targets: dict[int, Target] = {}
+        self._watches: dict[Target, int] = {}
+        self._parents = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._descriptor = self._checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-        self._deliver: Callable[[Sequence[InotifyEvent]], None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
-    def watch_names(self, directory: bytes) -> int:
-        """Be told of names that come and go in `directory`; the number of the watch. OSError, also when exhausted."""
-        return self._checked(self._libc.inotify_add_watch(self._descriptor, directory, _NAMES))
-
-    def watch_content(self, directory: bytes) -> int:
-        """Be told of everything in `directory`; the number of the watch. OSError, also when exhausted."""
-        return self._checked(self._libc.inotify_add_watch(self._descriptor, directory, _CONTENT))
-
-    def unwatch(self, watch: int) -> None:
-        """Be told no more; a watch that is gone already is fine."""
-        self._libc.inotify_rm_watch(self._descriptor, watch)
-
-    def deliver(self, take: Callable[[Sequence[InotifyEvent]], None]) -> None:
-        """Hand events to `take` on the running loop, gathered."""
-        self._deliver = take
+    def start(self) -> None:
+        """Take events on the running loop."""
         asyncio.get_running_loop().add_reader(self._descriptor, self._is_readable)
 
-    def read(self) -> list[InotifyEvent]:
-        """Those that there are; they are not delivered any more."""
-        events: list[InotifyEvent] = []
-        while True:
-            try:
-                data = os.read(self._descriptor, _READ_BYTES)
-            except BlockingIOError:
-                return events
-            events += parse_events(data)
-
     def close(self) -> None:
-        """Stop everything."""
-        if self._deliver:
-            asyncio.get_running_loop().remove_reader(self._descriptor)
+        """Take no more."""
+        asyncio.get_running_loop().remove_reader(self._descriptor)
         if self._timer:
             self._timer.cancel()
         os.close(self._descriptor)
 
-    def _is_readable(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._descriptor)
-        self._timer = loop.call_later(FIRST_S, self._drain)
-
-    def _drain(self) -> None:
-        """Deliver what has gathered; where that is nothing, the kernel is to wake the loop for the next."""
-        loop = asyncio.get_running_loop()
-        events = self.read()
-        if not events:
-            loop.add_reader(self._descriptor, self._is_readable)
-            return
-        self._timer = loop.call_later(GATHER_S, self._drain)
-        assert self._deliver is not None, "a drain follows `deliver`"
-        self._deliver(events)
-
-    def _checked(self, result: int) -> int:
-        if result < 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-        return result
-
-
-def is_exhausted(error: OSError) -> bool:
-    """Whether a watch was refused because there are too many."""
-    return error.errno in (errno.ENOSPC, errno.EMFILE, errno.ENOMEM)
-
-
-_LOGGER = logging.getLogger(__name__)
-
-# Directories that are watched only because JOBs may appear in them, at most.
-PARENTS_LIMIT = 4096
-
-
-class WatchListener(Protocol):
-    """Who is told what the events mean; called on the loop."""
-
-    def look_in(self, place: Place) -> None:
-        """A directory has come, or has gone: JOBs may have with it."""
-
-    def look_everywhere(self) -> None:
-        """InotifyWatcher were lost: anything may have changed."""
-
-    def lost(self, place: Place) -> None:
-        """The directory of a JOB is gone."""
-
-
-class Role(enum.Enum):
-    """What a watched directory is."""
-
-    PARENT = "parent"  # JOBs may appear in it
-    JOB = "job"
-    DATA = "data"  # of a JOB
-
-
-@dataclass(frozen=True)
-class Target:
-    """A watched directory; `place` is the JOB's for JOB and DATA."""
-
-    role: Role
-    place: Place
-
-    @property
-    def directory(self) -> bytes:
-        """The absolute path."""
-        own = self.place.directory
-        return os.path.join(own, DATA_DIRECTORY) if self.role is Role.DATA else own
-
-
-class InotifyWatcher:
-    """Which directory each watch belongs to, and what a event of it says."""
-
-    def __init__(self, inotify: Inotify, listener: WatchListener, registry: JobRegistry) -> None:
-        """Of directories the listener is told, of what changes in known JOBs the registry."""
-        self.is_exhausted = False  # some directory could not be watched
-        self._inotify = inotify
-        self._listener = listener
-        self._registry = registry
-        self._targets: dict[int, Target] = {}
-        self._watches: dict[Target, int] = {}
-
-    def start(self) -> None:
-        """Take events on the running loop."""
-        self._inotify.deliver(self.take)
-
-    def close(self) -> None:
-        """Take no more."""
-        self._inotify.close()
-
-    def catch_up(self) -> None:
-        """Take those that are there and not delivered yet."""
-        self.take(self._inotify.read())
+    def catch_up(self) -> bool:
+        """Take events that are there and not taken yet; whether there were any."""
+        events: list[InotifyEvent] = []
+        with suppress(BlockingIOError):
+            while True:
+                events += parse_events(os.read(self._descriptor, _READ_BYTES))
+        self._take(events)
+        return bool(events)
 
     def watch_parents(self, places: Iterable[Place]) -> bool:
         """Watch directories in which JOBs may appear; whether some were not watched before.
 
         A directory that is watched already is watched anew: another may have been put, or mounted, in its place.
         """
-        added = [self._watch_parent(place) for place in places]
+        added = [self._watch_parent(Target(place)) for place in places]
         return any(added)
 
     def watch_job(self, place: Place) -> bool:
-        """Watch a JOB and its data; False when it cannot be watched and must be looked at instead."""
+        """Watch a JOB's directories; False when it cannot be watched and must be looked at instead."""
         try:
-            self._watch(Target(Role.JOB, place))
-            self._watch_data(place)
+            for inside in _directories(place):
+                self._watch_inside(place, inside)
         except OSError as error:
             self._note_failure(error)
             self.unwatch_job(place)
@@ -260,114 +157,134 @@ class InotifyWatcher:
 
     def is_watched(self, place: Place) -> bool:
         """Whether events of a JOB are taken."""
-        return Target(Role.JOB, place) in self._watches
+        return Target(place, b"") in self._watches
 
     def unwatch_job(self, place: Place) -> None:
         """Take no more events of a JOB."""
-        for role in (Role.JOB, Role.DATA):
-            self._drop(Target(role, place))
+        for inside in _directories(place):
+            self._drop(Target(place, inside))
 
-    def take(self, events: Sequence[InotifyEvent]) -> None:
-        """Tell the listener what these events mean."""
+    # Events
+
+    def _is_readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._descriptor)
+        self._timer = loop.call_later(FIRST_S, self._gather)
+
+    def _gather(self) -> None:
+        """Take what has gathered; where that is nothing, the kernel is to wake the loop for the next."""
+        if self.catch_up():
+            self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._gather)
+        else:
+            self.start()
+
+    def _take(self, events: Iterable[InotifyEvent]) -> None:
         touches: dict[Place, dict[bytes, FileEvent]] = {}
         for event in events:
             target = self._targets.get(event.watch)
-            if event.is_overflow:
+            if event.mask & _Q_OVERFLOW:
                 _LOGGER.warning("events of the kernel were lost: everything is looked at again")
-                self._listener.look_everywhere()
+                self._watch.look_everywhere()
             elif target is None:
                 continue  # a last word of a watch that is dropped already
-            elif event.is_end:
+            elif event.mask & _ENDS:
                 self._tell(target.place, touches.pop(target.place, {}))
                 self._end(target)
-            elif target.role is Role.PARENT:
-                self._hear_parent(target, event)
+            elif target.inside is None:
+                if event.mask & _ISDIR:
+                    self._watch.look_in(target.place.below(event.name))
             else:
-                self._hear_job(target, event, touches.setdefault(target.place, {}))
+                self._take_inside(target, event, touches.setdefault(target.place, {}))
         for place, paths in touches.items():
             self._tell(place, paths)
 
-    # One event
-
-    def _tell(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
+    def _tell(self, place: Place, touches: dict[bytes, FileEvent]) -> None:
         if touches:
             self._registry.changed(place, touches)
 
     def _end(self, target: Target) -> None:
         self._drop(target)
-        if target.role is Role.DATA:
+        if target.inside is None:
+            self._watch.look_in(target.place)
+        elif target.inside:
             self._registry.names_removed(target.place)
-        elif target.role is Role.JOB:
+        else:
             self.unwatch_job(target.place)
-            self._listener.lost(target.place)
-        else:
-            self._listener.look_in(target.place)
+            self._watch.lost(target.place)
 
-    def _hear_parent(self, target: Target, event: InotifyEvent) -> None:
-        if event.is_directory:
-            place = target.place
-            self._listener.look_in(Place(place.root, os.path.join(place.path, event.name)))
-
-    def _hear_job(self, target: Target, event: InotifyEvent, touches: dict[bytes, FileEvent]) -> None:
-        if target.role is Role.JOB and event.name == DATA_DIRECTORY and event.is_directory:
-            self._data_came_or_went(target.place, event)
+    def _take_inside(self, target: Target, event: InotifyEvent, touches: dict[bytes, FileEvent]) -> None:
+        place, inside = target.place, target.inside or b""
+        path = inside + b"/" + event.name if inside else event.name
+        if event.mask & _ISDIR and path in _directories(place):
+            self._directory_came_or_went(place, path, event)
         elif event.name:
-            path = in_data(event.name) if target.role is Role.DATA else event.name
+            seen = file_event(event.mask)
             known = touches.get(path)
-            touches[path] = event.touch if known is None else merged(known, event.touch)
+            touches[path] = seen if known is None else known | seen
         else:
-            self._registry.unsure(target.place)  # the directory's own mode changed: what was hidden may be readable
+            self._registry.unsure(place)  # the directory's own mode changed: what was hidden may be readable
 
-    def _data_came_or_went(self, place: Place, event: InotifyEvent) -> None:
-        if not event.touch & FileEvent.MADE:
+    def _directory_came_or_went(self, place: Place, inside: bytes, event: InotifyEvent) -> None:
+        if not file_event(event.mask) & FileEvent.MADE:
             self._registry.names_removed(place)
             return
         try:
-            self._watch_data(place)
+            self._watch_inside(place, inside)
         except OSError as error:
             self._note_failure(error)
         self._registry.unsure(place)
 
     # Watches
 
-    def _watch_parent(self, place: Place) -> bool:
-        target = Target(Role.PARENT, place)
-        parents = sum(each.role is Role.PARENT for each in self._watches) if target not in self._watches else 0
-        if parents >= PARENTS_LIMIT:
+    def _watch_parent(self, target: Target) -> bool:
+        if target not in self._watches and self._parents >= PARENTS_LIMIT:
             self.is_exhausted = True
             return False
         try:
-            return self._watch(target)
+            return self._add(target, _NAMES)
         except OSError as error:
             self._note_failure(error)
             return False
 
-    def _watch_data(self, place: Place) -> None:
+    def _watch_inside(self, place: Place, inside: bytes) -> None:
         # Where there is none, the JOB's own events tell when it comes.
-        with suppress(FileNotFoundError, NotADirectoryError):
-            self._watch(Target(Role.DATA, place))
+        with suppress(*((FileNotFoundError, NotADirectoryError) if inside else ())):
+            self._add(Target(place, inside), _CONTENT)
 
-    def _watch(self, target: Target) -> bool:
-        """Whether the directory was not watched before. OSError."""
-        add = self._inotify.watch_names if target.role is Role.PARENT else self._inotify.watch_content
-        watch = add(target.directory)
+    def _add(self, target: Target, mask: int) -> bool:
+        """Whether the directory was not watched before. OSError, also when there are too many."""
+        directory = target.place.below(target.inside or b"").directory
+        watch = self._checked(self._libc.inotify_add_watch(self._descriptor, directory, mask))
         if self._targets.get(watch) == target:
             return False
         self._drop(target)
         self._targets[watch] = target
         self._watches[target] = watch
+        self._parents += target.inside is None
         return True
 
     def _drop(self, target: Target) -> None:
-        watch: int | None = self._watches.pop(target, None)
+        watch = self._watches.pop(target, None)
         if watch is not None:
             self._targets.pop(watch, None)
-            self._inotify.unwatch(watch)
+            self._parents -= target.inside is None
+            self._libc.inotify_rm_watch(self._descriptor, watch)  # one that is gone already is fine
 
     def _note_failure(self, error: OSError) -> None:
-        if is_exhausted(error) and not self.is_exhausted:
+        if error.errno in _TOO_MANY and not self.is_exhausted:
             self.is_exhausted = True
             _LOGGER.warning(
                 "no more directories can be watched (%s): the others are looked at; raise fs.inotify.max_user_watches",
                 error.strerror,
             )
+
+    def _checked(self, result: int) -> int:
+        if result < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        return result
+
+
+def _directories(place: Place) -> tuple[bytes, ...]:
+    source = source_of(place.name)
+    return source.directories if source else ()

@@ -1,32 +1,41 @@
-"""The wire's messages from the daemon's values; nothing else knows how those of a stream look."""
+"""The wire's messages from the daemon's values, and to them; nothing else knows how those of a stream look."""
 
 from __future__ import annotations
 
 import os
+import re
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.follow.log import Chunk, Completed, Event, Loss, Removed, Started
+from profagentd.errors import Fault, Refusal
+from profagentd.follow.log import DIGEST_BYTES, Chunk, Completed, Event, Loss, Removed, Started
+from profagentd.follow.session import PAGE_ENTRIES
 from profagentd.loop import US_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence, Sized
 
     from profagentd.access import Role
-    from profagentd.follow.client import Usage
     from profagentd.follow.log import Log
-    from profagentd.follow.registry import Job
+    from profagentd.follow.session import Following, FollowSession
     from profagentd.loop import Moment
     from profagentd.retention.losses import KeptLoss
     from profagentd.retention.policy import Policy
     from profagentd.retention.space import Space
     from profagentd.sources.acl_json import Profiling
-    from profagentd.sources.measure import Measure
+    from profagentd.sources.walk import Measure
 
 PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR = 0
+MAX_CLIENT_NAME = 256
+# Generations count up from what a client names: the wire's numbers have one bit more.
+LARGEST_HELD = 2**63 - 1
 
-_BATCH_EVENTS = 1000
+_CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_STATM = Path("/proc/self/statm")
+_NS_PER_US = 1000
 
 
 def protocol() -> wire.ProtocolVersion:
@@ -44,17 +53,20 @@ def welcome(description: wire.Description, role: Role, heartbeat_us: int) -> wir
     return wire.Welcome(description=description, role=wire.Role.ValueType(role.value), heartbeat_us=heartbeat_us)
 
 
-def job_status(job: Job, *, handle: int = 0, caught_up: bool = False) -> wire.JobStatus:
-    """A JOB and its state; a handle belongs to a stream."""
-    return wire.JobStatus(
-        handle=handle,
+def job_status(following: Following, *, caught_up: bool = False) -> wire.ServerMessage:
+    """A JOB and its state, as a stream names it."""
+    job = following.job
+    status = wire.JobStatus(
+        handle=following.handle,
         name=job.name,
         directory=text(job.place.directory),
         state=wire.JobState.ValueType(job.state.value),
         caught_up=caught_up,
         changed_wall_us=job.changed_wall_us,
         profiling=_profiling(job.profiling) if job.profiling else None,
+        source=job.source.name,
     )
+    return wire.ServerMessage(job_status=status)
 
 
 def _profiling(found: Profiling) -> wire.Profiling:
@@ -68,25 +80,34 @@ def _profiling(found: Profiling) -> wire.Profiling:
     )
 
 
-def announced(logs: Iterable[Log]) -> wire.ServerMessage:
-    """Logs that the client is asked about."""
-    message = wire.ServerMessage()
-    for log in logs:
-        said = message.announced.logs.add()
-        said.handle, said.job, said.path, said.size = log.handle, log.job, log.path, log.size
-        said.kind, said.unasked = wire.LogKind.ValueType(log.kind), log.unasked
-    return message
+def announced(logs: Sequence[Log]) -> Iterator[wire.ServerMessage]:
+    """Logs that the client is asked about, or that come unasked."""
+    for start in range(0, len(logs), PAGE_ENTRIES):
+        message = wire.ServerMessage()
+        for log in logs[start : start + PAGE_ENTRIES]:
+            said = message.announced.logs.add()
+            said.handle, said.job, said.path, said.size = log.handle, log.job, log.path, log.size
+            said.kind, said.unasked = wire.LogKind.ValueType(log.kind), log.unasked
+        yield message
 
 
-def heartbeat(used: Usage, now: Moment, lag_bytes: int) -> wire.Heartbeat:
+def heartbeat(now: Moment, free_bytes: Iterable[int], lag_bytes: int) -> wire.ServerMessage:
     """Proof of life, and what it costs."""
-    return wire.Heartbeat(
+    beat = wire.Heartbeat(
         clocks=clocks(now),
-        cpu_us=used.cpu_us,
-        rss_bytes=used.rss_bytes,
-        free_bytes=used.free_bytes,
+        cpu_us=time.process_time_ns() // _NS_PER_US,
+        rss_bytes=_rss_bytes(),
+        free_bytes=free_bytes,
         lag_bytes=lag_bytes,
     )
+    return wire.ServerMessage(heartbeat=beat)
+
+
+def _rss_bytes() -> int:
+    try:
+        return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def batches(events: Iterable[Event], largest_bytes: int) -> Iterator[wire.ServerMessage]:
@@ -95,7 +116,7 @@ def batches(events: Iterable[Event], largest_bytes: int) -> Iterator[wire.Server
     add = message.batch.events.add
     for event in events:
         weight = len(event.data) if isinstance(event, Chunk) else 0
-        if count and (size + weight > largest_bytes or count >= _BATCH_EVENTS):
+        if count and (size + weight > largest_bytes or count >= PAGE_ENTRIES):
             yield message
             message, size, count = wire.ServerMessage(), 0, 0
             add = message.batch.events.add
@@ -107,16 +128,16 @@ def batches(events: Iterable[Event], largest_bytes: int) -> Iterator[wire.Server
         yield message
 
 
-def kept_losses(losses: Iterable[KeptLoss], job_handle: Callable[[str], int]) -> Iterator[wire.Batch]:
-    """Losses that are kept, in messages of the wire's size; `job_handle` gives the stream's handle of a JOB's name."""
-    events = [wire.Event(loss=_kept_loss(loss, job_handle(loss.job))) for loss in losses]
-    for start in range(0, len(events), _BATCH_EVENTS):
-        yield wire.Batch(events=events[start : start + _BATCH_EVENTS])
+def kept_losses(losses: Iterable[KeptLoss], session: FollowSession) -> Iterator[wire.ServerMessage]:
+    """Losses that are kept, with the stream's handles of their JOBs."""
+    events = [wire.Event(loss=_kept_loss(loss, session.job_handle(loss.job))) for loss in losses]
+    for start in range(0, len(events), PAGE_ENTRIES):
+        yield wire.ServerMessage(batch=wire.Batch(events=events[start : start + PAGE_ENTRIES]))
 
 
 def job_measure(measure: Measure) -> wire.JobMeasure:
     """How much a JOB holds."""
-    return wire.JobMeasure(logs=measure.logs, bytes=measure.bytes, inferences=measure.inferences, is_all=measure.is_all)
+    return wire.JobMeasure(**measure._asdict())
 
 
 def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention:
@@ -190,3 +211,55 @@ def _kept_loss(loss: KeptLoss, job: int) -> wire.Loss:
 def text(path: bytes) -> str:
     """A path for people, also where its bytes are no text."""
     return os.fsdecode(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def check_open(message: wire.ClientMessage) -> wire.Open:
+    """The client's Open, its first message. Raises Refusal for anything else."""
+    if message.WhichOneof("message") != "open":
+        raise Refusal(Fault.INVALID, "the first message of a stream is Open")
+    opened = message.open
+    if opened.protocol.major != PROTOCOL_MAJOR:
+        theirs, ours = f"{opened.protocol.major}.{opened.protocol.minor}", f"{PROTOCOL_MAJOR}.{PROTOCOL_MINOR}"
+        raise Refusal(Fault.INCOMPATIBLE, f"the client speaks protocol {theirs}, this daemon {ours}")
+    if not _CONSUMER.fullmatch(opened.consumer):
+        raise Refusal(Fault.INVALID, "a consumer's name is 1 to 64 of A-Z a-z 0-9 . _ -")
+    if len(opened.client) > MAX_CLIENT_NAME or not opened.client.isprintable():
+        raise Refusal(Fault.INVALID, f"a client's name is at most {MAX_CLIENT_NAME} printable characters")
+    return opened
+
+
+def apply(message: wire.ClientMessage, session: FollowSession) -> None:
+    """Let a message after the first have its effect. Raises Refusal."""
+    kind = message.WhichOneof("message")
+    if kind == "open":
+        raise Refusal(Fault.INVALID, "Open comes once")
+    if kind == "select":
+        _limit("Select", message.select.follow, message.select.unfollow)
+        session.select(message.select.follow, message.select.unfollow)
+    elif kind == "holdings":
+        _limit("Holdings", message.holdings.logs)
+        for holding in message.holdings.logs:
+            _hold(holding, session)
+    elif kind == "acknowledge":
+        _limit("Acknowledge", message.acknowledge.logs)
+        for ack in message.acknowledge.logs:
+            session.table.acknowledge(ack.handle, generation=ack.generation, offset=ack.offset, complete=ack.complete)
+
+
+def _hold(holding: wire.Holding, session: FollowSession) -> None:
+    if max(holding.generation, holding.offset) > LARGEST_HELD:
+        raise Refusal(Fault.INVALID, f"the Holding of log {holding.handle} has a number beyond {LARGEST_HELD}")
+    if holding.offset and not holding.skip and len(holding.prefix_digest) != DIGEST_BYTES:
+        raise Refusal(Fault.INVALID, f"the digest of log {holding.handle} is not of {DIGEST_BYTES} bytes")
+    session.hold(
+        holding.handle,
+        skip=holding.skip,
+        generation=holding.generation,
+        offset=holding.offset,
+        prefix_digest=holding.prefix_digest,
+    )
+
+
+def _limit(what: str, *entries: Sized) -> None:
+    if sum(map(len, entries)) > PAGE_ENTRIES:
+        raise Refusal(Fault.EXHAUSTED, f"{what} holds at most {PAGE_ENTRIES} entries")

@@ -1,120 +1,121 @@
-"""The JOB directories of this board and their states, kept for all clients at once."""
+"""The JOBs of this board and their states, kept for all clients at once."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from profagentd.follow.log import FileEvent
 from profagentd.loop import Clock, NoAnswerError, in_time, moment
-from profagentd.sources.job import (
-    DATA_DIRECTORY,
-    Gone,
-    LogKind,
-    NotAFile,
-    OpenJob,
-    Place,
-    Unreadable,
-    api_model,
-    in_data,
-    kind_of,
-    open_directory,
-    profiled_model,
-)
-from profagentd.sources.state import JobStateTracker, is_npu_open, since_boot_us
+from profagentd.sources import source_of
+from profagentd.sources.files import OpenJob
+from profagentd.sources.state import JobState, is_npu_open, since_boot_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Callable
 
+    from profagentd.follow.log import FileEvent
     from profagentd.sources.acl_json import Profiling
-    from profagentd.sources.job import DirectoryId
-
-
-class Survey:
-    """One survey, a slice at a time, so that no thread is held for long.
-
-    A JOB has ended when at least one model's acl_api has its `.done`, and each log that is waited for has one that
-    parses: the acl_api of a model built for profiling, and whatever has data. Empty files are not waited for.
-    """
-
-    def __init__(self, place: Place) -> None:
-        self._looks = _looks(place)
-
-    def look(self, names: int) -> bool | None:
-        """Look at so many names more: whether the JOB has ended, or None when that is still open. Blocks."""
-        try:
-            for _ in range(names):
-                verdict = next(self._looks)
-                if verdict is not None:
-                    return verdict
-        except OSError:
-            return False
-        return None
-
-
-def _looks(place: Place) -> Iterator[bool | None]:
-    """None for each name that is no reason to decide; at last whether the JOB has ended."""
-    with OpenJob(place) as files:
-        profiled = set()
-        interfaces = []
-        for name in _names(place):
-            profiled.add(profiled_model(name))
-            if api_model(name) is not None:
-                interfaces.append(name)
-            yield None
-        yield from _api_looks(files, interfaces, profiled)
-        for name in _names(place):
-            if kind_of(name) is LogKind.DATA and _is_waited_for(files, name):
-                yield False
-            yield None
-    yield True
-
-
-def _api_looks(files: OpenJob, interfaces: list[bytes], profiled: set[bytes | None]) -> Iterator[bool | None]:
-    ended = False
-    for name in interfaces:
-        if files.done_length(in_data(name)) is not None:
-            ended = True
-        elif api_model(name) in profiled:
-            yield False
-        yield None
-    if not ended:
-        yield False
-
-
-def _is_waited_for(files: OpenJob, name: bytes) -> bool:
-    """Whether there is data and no end of it."""
-    path = in_data(name)
-    try:
-        return files.done_length(path) is None and files.status(path).st_size > 0
-    except (Gone, NotAFile, Unreadable):
-        return False
-
-
-def _names(place: Place) -> Iterator[bytes]:
-    descriptor = open_directory(Place(place.root, os.path.join(place.path, DATA_DIRECTORY)))
-    try:
-        with os.scandir(descriptor) as entries:
-            for entry in entries:
-                yield os.fsencode(entry.name)
-    finally:
-        os.close(descriptor)
-
+    from profagentd.sources.files import DirectoryId, Place
 
 _LOGGER = logging.getLogger(__name__)
 
 # How often the states of JOBs that may change by mere time are looked at.
 TICK_S = 0.2
+# After a standstill of so long, what has happened meanwhile is heard before time counts.
+STANDSTILL_S = 1.0
 # How long a client is kept waiting for the states of JOBs that were just found.
 KNOW_ALL_S = 2.0
-# Names that a survey looks at in one go.
+# Names that a survey looks at in one go; surveys of one JOB take at most this share of the time.
 SURVEY_NAMES = 2000
-# Surveys of one JOB take at most this share of the time.
 SURVEY_SHARE = 0.1
+# A JOB whose logs are complete is finished after so long without a change (format page 1).
+FINISHED_AFTER_S = 2.0
+# How often it is looked whether a process still has the NPU open.
+NPU_LOOK_S = 5.0
+
+
+class JobStateTracker:
+    """One JOB's changes and what a survey found.
+
+    open → finished  nothing changed for FINISHED_AFTER_S, and a survey since then found everything complete
+    open → quiet     nothing changed for `quiet_after_s`, and no process that may write has the NPU open
+    quiet → finished a survey found everything complete
+    finished, quiet → open   a change
+    any → removed    the directory is gone
+    """
+
+    def __init__(self, changed: float, quiet_after_s: float) -> None:
+        self._changed = changed  # of the newest change
+        self._quiet_after_s = quiet_after_s
+        self._seen_until = changed  # changes up to then would have been seen
+        self._complete: bool | None = None  # None: not surveyed since the newest change
+        self._npu_open = False
+        self._npu_looked = float("-inf")
+        self._removed = False
+
+    def change(self, at: float) -> None:
+        """Something changed."""
+        self._changed = max(self._changed, at)
+        self._seen_until = max(self._seen_until, at)
+        self._complete = None
+
+    def lose(self) -> None:
+        """Names are gone, which is no sign of work; what was waited for may be among them."""
+        if not self._complete:
+            self._complete = None
+
+    def see(self, until: float) -> None:
+        """Nothing else has changed until then."""
+        self._seen_until = max(self._seen_until, until)
+
+    def survey(self, *, complete: bool, begun: float) -> None:
+        """A survey that began then found all expected logs complete, or not."""
+        if begun >= self._changed:
+            self._complete = complete
+
+    def npu(self, is_open: bool, at: float) -> None:
+        """Whether a process that may write has the NPU open."""
+        self._npu_open = is_open
+        self._npu_looked = at
+
+    def remove(self) -> None:
+        """The directory is gone."""
+        self._removed = True
+
+    @property
+    def wants_survey(self) -> bool:
+        """Whether it is time to look whether everything is complete."""
+        return not self._removed and self._complete is None and self.rest_s >= FINISHED_AFTER_S
+
+    def wants_npu(self, now: float) -> bool:
+        """Whether the state depends on who has the NPU open, and that was not looked at lately."""
+        would_be_quiet = self.rest_s >= self._quiet_after_s and not self._complete
+        return would_be_quiet and not self._removed and now - self._npu_looked >= NPU_LOOK_S
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the state stays as it is until something changes."""
+        return self._removed or (self._complete is not None and self.state is not JobState.OPEN)
+
+    @property
+    def state(self) -> JobState:
+        """What the JOB is doing."""
+        if self._removed:
+            return JobState.REMOVED
+        if self._complete and self.rest_s >= FINISHED_AFTER_S:
+            return JobState.FINISHED
+        if self.rest_s >= self._quiet_after_s and not self._npu_open:
+            return JobState.QUIET
+        return JobState.OPEN
+
+    @property
+    def rest_s(self) -> float:
+        """How long nothing changed, as far as it was seen."""
+        return self._seen_until - self._changed
 
 
 class JobListener(Protocol):
@@ -134,7 +135,7 @@ class JobListener(Protocol):
 
 
 class Job:
-    """A JOB directory."""
+    """A JOB directory, or another source's collection."""
 
     def __init__(
         self,
@@ -147,15 +148,18 @@ class Job:
         profiling: Profiling | None = None,
         directory: DirectoryId | None = None,
     ) -> None:
+        source = source_of(place.name)
+        assert source is not None, "only a source's collections are found"
+        self.source = source
         self.place = place
         self.directory = directory  # that stands there
-        self.name = os.path.basename(place.path).decode("ascii")
+        self.name = place.name.decode("utf-8", "backslashreplace")
         self.made_wall_us = made_wall_us
         # By the clock that dated it: a board may wake in 1970 and have its clock set while the program runs.
         self.made_since_boot_us = since_boot_us(made_wall_us)
         self.changed_wall_us = changed_wall_us
         self.activity = activity
-        self.is_scanned = is_scanned  # its changes are found by looking: between two looks a file may be replaced
+        self.is_scanned = is_scanned  # its changes are found by looking, in no order
         self.profiling = profiling  # what its program was told, where that is known
         self.state = activity.state  # as it was last told
         self.next_survey = float("-inf")  # monotonic
@@ -166,8 +170,6 @@ class JobRegistry:
 
     def __init__(self, clock: Clock, quiet_after_s: float) -> None:
         self.quiet_after_s = quiet_after_s
-        self.on_missed: Callable[[Place], None] | None = None  # it answers with `found_again` or `gone`
-        self.catch_up: Callable[[], None] = lambda: None  # have what waits to be told of JOBs told at once
         self._clock = clock
         self._jobs: dict[Place, Job] = {}
         self._unsettled: dict[Job, None] = {}
@@ -201,11 +203,8 @@ class JobRegistry:
 
     async def know_all(self) -> None:
         """Wait until each JOB's state was looked at once, but not for long: there may be very many."""
-        timer = asyncio.get_running_loop().call_later(KNOW_ALL_S, self._knows_all.set)
-        try:
-            await self._knows_all.wait()
-        finally:
-            timer.cancel()
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._knows_all.wait(), KNOW_ALL_S)
 
     # What the watch sees
 
@@ -250,36 +249,26 @@ class JobRegistry:
 
     def changed(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
         """These names may have changed; a JOB from which names only go is not at work."""
-        is_work = any(touch & (FileEvent.WRITTEN | FileEvent.CLOSED | FileEvent.MADE) for touch in touches.values())
-        job = self._changed_job(place) if is_work else self._shrunk_job(place)
+        is_work = any(touch and not touch.is_removal for touch in touches.values())
+        job = self._changed_job(place, is_work=is_work)
         if job:
             for listener in self._listeners:
                 listener.names_changed(job, touches)
 
     def names_removed(self, place: Place) -> None:
         """Names of the JOB may be gone."""
-        job = self._shrunk_job(place)
+        job = self._changed_job(place, is_work=False)
         if job:
             for listener in self._listeners:
                 listener.names_removed(job)
 
-    def unsure(self, place: Place) -> None:
-        """Anything in the JOB may have changed."""
-        job = self._changed_job(place)
+    def unsure(self, place: Place, directory: DirectoryId | None = None) -> None:
+        """Anything in the JOB may have changed; `directory` may be another that stands there now."""
+        job = self._changed_job(place, is_work=True)
         if job:
+            job.directory = directory or job.directory
             for listener in self._listeners:
                 listener.anything_changed(job)
-
-    def missed(self, place: Place) -> None:
-        """The JOB's directory was not there when somebody wanted to read it: whether it is gone is to be found out."""
-        if self.on_missed and place in self._jobs:
-            self.on_missed(place)
-
-    def found_again(self, place: Place, directory: DirectoryId) -> None:
-        """The JOB stands there after all, maybe in another directory."""
-        if place in self._jobs:
-            self._jobs[place].directory = directory
-        self.unsure(place)
 
     def seen(self, place: Place, until: float) -> None:
         """Whatever changed in the JOB until then was told."""
@@ -297,7 +286,10 @@ class JobRegistry:
                 await self._look_at(job)
             if not self._unsettled:
                 self._busy.clear()
+            begun = self._clock.monotonic()
             await self._clock.sleep(TICK_S)
+            if self._clock.monotonic() > begun + STANDSTILL_S:
+                await self._clock.sleep(TICK_S)
 
     async def _look_at(self, job: Job) -> None:
         now = self._clock.monotonic()
@@ -307,43 +299,37 @@ class JobRegistry:
         if job.activity.wants_npu(now):
             is_open = await asyncio.to_thread(is_npu_open, job.made_since_boot_us)
             job.activity.npu(is_open=bool(is_open), at=now)
-        if job.state is not job.activity.state:
-            self.catch_up()  # after a standstill a change waits where time has passed already
         self._tell_state(job)
         self._note_known(job)
         if job.activity.is_settled:
             self._unsettled.pop(job, None)
 
     def _see(self, job: Job) -> None:
-        """What changes with a notice has not changed until now."""
+        """What changes with an event has not changed until now."""
         if not job.is_scanned:
             job.activity.see(self._clock.monotonic())
 
     async def _survey(self, job: Job) -> None:
+        """Find out whether the JOB has ended, a slice at a time, so that no thread is held for long."""
         begun = self._clock.monotonic()
-        survey, verdict = Survey(job.place), None
+        looks, verdict = _has_ended(job), None
         with suppress(NoAnswerError):
             while verdict is None and job.activity.wants_survey:
-                verdict = await in_time(job.place.root, survey.look, SURVEY_NAMES)
+                verdict = await in_time(job.place.root, _next_verdict, looks)
         if verdict is not None:
             job.activity.survey(complete=verdict, begun=begun)
         ended = self._clock.monotonic()
         job.next_survey = ended + (ended - begun) / SURVEY_SHARE
 
-    def _changed_job(self, place: Place) -> Job | None:
+    def _changed_job(self, place: Place, *, is_work: bool) -> Job | None:
         job = self._jobs.get(place)
         if job:
-            now = moment(self._clock)
-            job.changed_wall_us = now.wall_us
-            job.activity.change(now.monotonic)
-            self._unsettle(job)
-            self._tell_state(job)
-        return job
-
-    def _shrunk_job(self, place: Place) -> Job | None:
-        job = self._jobs.get(place)
-        if job:
-            job.activity.lose()
+            if is_work:
+                now = moment(self._clock)
+                job.changed_wall_us = now.wall_us
+                job.activity.change(now.monotonic)
+            else:
+                job.activity.lose()
             self._unsettle(job)
             self._tell_state(job)
         return job
@@ -364,3 +350,16 @@ class JobRegistry:
         _LOGGER.info("%s is %s", job.name, job.state.name.lower())
         for listener in self._listeners:
             listener.job_changed_state(job)
+
+
+def _has_ended(job: Job) -> Iterator[bool | None]:
+    with OpenJob(job.place, job.directory) as files:
+        yield from job.source.has_ended(files)
+
+
+def _next_verdict(looks: Iterator[bool | None]) -> bool | None:
+    """What so many looks more decide. Blocks."""
+    try:
+        return next((verdict for verdict in itertools.islice(looks, SURVEY_NAMES) if verdict is not None), None)
+    except OSError:
+        return False

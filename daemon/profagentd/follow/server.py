@@ -8,8 +8,7 @@ import logging
 import os
 import socket
 import stat
-from collections import Counter
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +25,14 @@ from profagentd.access import caller_of
 from profagentd.errors import DaemonError, Fault, Refusal
 from profagentd.follow import messages
 from profagentd.follow.client import STOPPING, ClientStream
-from profagentd.follow.table import Quotas
-from profagentd.loop import US_PER_S, Clock, moment, until_first
+from profagentd.follow.table import Quota
+from profagentd.loop import US_PER_S, NoAnswerError, in_time, moment, until_first
 from profagentd.retention.policy import Retain
-from profagentd.sources.measure import Measurer
+from profagentd.sources.files import JobGone
+from profagentd.sources.walk import Measure, measure
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Sequence
     from typing import Callable
 
     from profagentd.access import AccessControl
@@ -45,59 +45,11 @@ if TYPE_CHECKING:
     _Handler = grpc.RpcMethodHandler[Any, Any]
 
 
-# At a time: Follow streams in all, those of one client, and other calls that take a while.
+# Follow streams at a time, in all and of one client.
 STREAMS = 64
 STREAMS_OF_A_CLIENT = 8
-CALLS = 32
-# Streams open at this rate at most, beyond a few; others wait for their turn.
-OPENINGS_PER_S = 20.0
-OPENINGS_AT_ONCE = 16
-
-
-class Limits:
-    """Counts what goes on. A context is left when its stream or call is over."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        # Whoever waits is served in order; who leaves meanwhile costs no turn.
-        self._turns = asyncio.Lock()
-        self._next_opening = float("-inf")  # monotonic
-        self._streams: Counter[str] = Counter()
-        self._calls = 0
-
-    @contextmanager
-    def stream(self, client: str) -> Iterator[None]:
-        """A stream of a client: a certificate's fingerprint, or an address. Raises Refusal when there are too many."""
-        if sum(self._streams.values()) >= STREAMS:
-            raise Refusal(Fault.EXHAUSTED, f"{STREAMS} streams are open already")
-        if self._streams[client] >= STREAMS_OF_A_CLIENT:
-            raise Refusal(Fault.EXHAUSTED, f"{STREAMS_OF_A_CLIENT} streams of this client are open already")
-        self._streams[client] += 1
-        try:
-            yield
-        finally:
-            self._streams[client] -= 1
-            self._streams += Counter()  # drops clients without a stream
-
-    async def opening(self) -> None:
-        """Wait for the turn of a stream that opens: finding out what is new for it takes more than the rest."""
-        async with self._turns:
-            now = self._clock.monotonic()
-            if self._next_opening > now:
-                await self._clock.sleep(self._next_opening - now)
-            earliest = now - OPENINGS_AT_ONCE / OPENINGS_PER_S
-            self._next_opening = max(self._next_opening, earliest) + 1 / OPENINGS_PER_S
-
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """A call that takes a while. Raises Refusal when there are too many."""
-        if self._calls >= CALLS:
-            raise Refusal(Fault.EXHAUSTED, f"{CALLS} calls are going on already")
-        self._calls += 1
-        try:
-            yield
-        finally:
-            self._calls -= 1
+# A JOB's files are counted for so long.
+MEASURE_S = 4.0
 
 
 def address_of(peer: str) -> str:
@@ -142,12 +94,10 @@ class Servicer(BoardServicer):
         self._watch = watch
         self._identity = identity
         self._simulated = simulated
-        self._streams: set[ClientStream] = set()
-        self._left = asyncio.Event()  # a conversation is over
+        self._streams: dict[ClientStream, str] = {}  # each with its client: a certificate's fingerprint, or an address
+        self._left = asyncio.Event()  # a stream is over
         self._is_draining = False
-        self._limits = Limits(clock)
-        self._measurer = Measurer(clock)
-        self.quotas = Quotas()
+        self.quota = Quota()
 
     @property
     def roots(self) -> Sequence[bytes]:
@@ -211,25 +161,25 @@ class Servicer(BoardServicer):
         received = messages.clocks(moment(self.clock))
         return wire.SyncClockReply(received=received, sent=messages.clocks(moment(self.clock)))
 
-    async def Examine(self, _request: wire.ExamineRequest, context: Any) -> wire.Examination:
+    async def Examine(self, _request: wire.ExamineRequest, _context: Any) -> wire.Examination:
         """Facts for a diagnosis."""
-        try:
-            with self._limits.call():
-                return await self._examiner.examine()
-        except Refusal as refusal:
-            await context.abort(_CODES[refusal.fault], str(refusal))
-            raise
+        return await self._examiner.examine()
 
     async def MeasureJob(self, request: wire.MeasureJobRequest, context: Any) -> wire.JobMeasure:
         """How much a JOB holds."""
+        await self._watch.ready.wait()
+        job = next((each for each in self.board.jobs if each.name == request.name), None)
+        found = Measure(0, 0, 0, is_all=False)
         try:
-            with self._limits.call():
-                await self._watch.ready.wait()
-                job = next((each for each in self.board.jobs if each.name == request.name), None)
-                return messages.job_measure(await self._measurer.measure(job))
-        except Refusal as refusal:
-            await context.abort(_CODES[refusal.fault], str(refusal))
-            raise
+            if job:
+                found = await in_time(job.place.root, measure, job.place, job.source, job.directory, MEASURE_S)
+        except JobGone:
+            job = None
+        except NoAnswerError:
+            _LOGGER.info("%s is not measured: its root does not answer", request.name)
+        if job is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such JOB")
+        return messages.job_measure(found)
 
     async def Follow(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes
         self, request_iterator: AsyncIterator[wire.ClientMessage], context: Any
@@ -239,12 +189,8 @@ class Servicer(BoardServicer):
         stream = ClientStream(self, request_iterator, context.write, caller)
         refusal: Refusal | None = None
         try:
-            with self._limits.stream(caller.fingerprint or address_of(context.peer())):
-                await self._limits.opening()
-                self._streams.add(stream)
-                if self._is_draining:
-                    stream.drain()
-                await until_first(stream.run(), self._access.watch_over(caller))
+            self._admit(stream, caller.fingerprint or address_of(context.peer()))
+            await until_first(stream.run(), self._access.watch_over(caller))
         except Refusal as raised:
             refusal = raised
         except DamagedError as error:
@@ -253,11 +199,20 @@ class Servicer(BoardServicer):
             # gRPC's word for a message that was under way when the client left.
             _LOGGER.info("%s left while it was sent to", context.peer())
         finally:
-            self._streams.discard(stream)
+            self._streams.pop(stream, None)
             self._left.set()
         if refusal:
             _LOGGER.warning("stream of %s refused: %s", context.peer(), refusal)
             await context.abort(_CODES[refusal.fault], str(refusal))
+
+    def _admit(self, stream: ClientStream, client: str) -> None:
+        if len(self._streams) >= STREAMS:
+            raise Refusal(Fault.EXHAUSTED, f"{STREAMS} streams are open already")
+        if list(self._streams.values()).count(client) >= STREAMS_OF_A_CLIENT:
+            raise Refusal(Fault.EXHAUSTED, f"{STREAMS_OF_A_CLIENT} streams of this client are open already")
+        self._streams[stream] = client
+        if self._is_draining:
+            stream.drain()
 
 
 # Empty: the server as a whole.
@@ -267,9 +222,7 @@ _SERVICES = frozenset(("", "profagent_wire.v1.Board"))
 class Health(HealthServicer):
     """SERVING from the start to `stop`."""
 
-    def __init__(self, access: AccessControl) -> None:
-        """A watch ends when its caller is turned away."""
-        self._access = access
+    def __init__(self) -> None:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -280,36 +233,27 @@ class Health(HealthServicer):
         """The status now."""
         if request.service not in _SERVICES:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
-        return HealthCheckResponse(status=self._status(request.service))
+        return self._response(request.service)
 
-    async def Watch(self, request: HealthCheckRequest, context: Any) -> AsyncIterator[HealthCheckResponse]:
+    async def Watch(self, request: HealthCheckRequest, _context: Any) -> AsyncIterator[HealthCheckResponse]:
         """The status now, and when it changes."""
-        yield HealthCheckResponse(status=self._status(request.service))
-        try:
-            await until_first(self._stop(), self._access.watch_over(caller_of(context)))
-        except Refusal as refusal:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
-        if request.service in _SERVICES:
-            yield HealthCheckResponse(status=self._status(request.service))
-
-    async def _stop(self) -> None:
+        yield self._response(request.service)
         await self._stopping.wait()
+        if request.service in _SERVICES:
+            yield self._response(request.service)
 
-    def _status(self, service: str) -> HealthCheckResponse.ServingStatus.ValueType:
+    def _response(self, service: str) -> HealthCheckResponse:
         if service not in _SERVICES:
-            return HealthCheckResponse.SERVICE_UNKNOWN
-        return HealthCheckResponse.NOT_SERVING if self._stopping.is_set() else HealthCheckResponse.SERVING
+            return HealthCheckResponse(status=HealthCheckResponse.SERVICE_UNKNOWN)
+        is_over = self._stopping.is_set()
+        return HealthCheckResponse(status=HealthCheckResponse.NOT_SERVING if is_over else HealthCheckResponse.SERVING)
 
 
-_OTHER = "choose another address with --listen"
 _HINTS = {
-    errno.EADDRINUSE: "another program has it, maybe another profagentd: end that one, or choose another port with"
+    errno.EADDRINUSE: "another program has it, maybe another profagentd: end that one, or choose another address with"
     " --listen",
     errno.EADDRNOTAVAIL: "it is no address of this machine: `ip address` shows those that are; 0.0.0.0 is all of them",
-    errno.EACCES: "ports below 1024 are root's: choose another one with --listen",
-}
-_PATH_HINTS = {
-    errno.EADDRINUSE: _HINTS[errno.EADDRINUSE],
+    errno.EACCES: "ports below 1024 are root's, and a directory may be another's: choose another with --listen",
     errno.EEXIST: "something that is no socket stands there: take it away, or choose another path with --listen",
 }
 _PROBE_S = 1.0
@@ -322,19 +266,10 @@ def check_address(address: str) -> None:
             _check_path(address[len("unix:") :])
         else:
             _check_port(*address.rsplit(":", 1))
-    except socket.gaierror as error:
-        raise DaemonError(
-            f"cannot listen on {address}: {error.strerror}", hint="name an address of this machine with --listen"
-        ) from error
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise DaemonError(f"cannot listen on {address}: {reason}", hint=_hint(address, error)) from error
-
-
-def _hint(address: str, error: OSError) -> str:
-    if address.startswith("unix:"):
-        return _PATH_HINTS.get(error.errno or 0, "name a path in a directory that is there and may be written")
-    return _HINTS.get(error.errno or 0, _OTHER)
+        reason = error.strerror or os.strerror(error.errno or errno.EIO)
+        hint = _HINTS.get(error.errno or 0, "choose another address with --listen")
+        raise DaemonError(f"cannot listen on {address}: {reason}", hint=hint) from error
 
 
 def _check_port(host: str, port: str) -> None:
@@ -359,16 +294,12 @@ def _check_path(path: str) -> None:
     os.stat(directory)
     if not os.access(directory, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    if os.path.lexists(path) and not _is_socket(path):
+    if os.path.lexists(path) and not (os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     with closing(socket.socket(socket.AF_UNIX)) as probe:
         probe.settimeout(_PROBE_S)
         if probe.connect_ex(path) == 0:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-
-
-def _is_socket(path: str) -> bool:
-    return os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)
 
 
 class CheckedMessages(grpc.aio.ServerInterceptor):
@@ -433,7 +364,7 @@ class Server:
         """Each call passes `access`. Without credentials what is sent can be read by others."""
         self._servicer = servicer
         self._credentials = credentials
-        self._health = Health(access)
+        self._health = Health()
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=(access, CheckedMessages()))
         add_BoardServicer_to_server(servicer, self._server)
         add_HealthServicer_to_server(self._health, self._server)

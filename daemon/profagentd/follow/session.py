@@ -2,276 +2,403 @@
 
 from __future__ import annotations
 
-import re
+import itertools
+import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagentd.errors import Fault, Refusal
-from profagentd.follow import messages
-from profagentd.follow.discovery import PAGE_ENTRIES, FollowedJob, JobView, JobViews, LogDiscovery
-from profagentd.follow.log import DIGEST_BYTES, FileEvent
-from profagentd.follow.reading import ReadTask
+from profagentd.follow.log import FileEvent, Loss, LossReason, unread_loss
+from profagentd.follow.reading import MISSED_S, ReadTask
 from profagentd.follow.table import LogTable
 from profagentd.loop import is_late
-from profagentd.sources.job import ended_by
 from profagentd.sources.state import JobState
+from profagentd.sources.walk import Page, Walk, look
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sized
-    from typing import Callable
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from profagent_wire.v1 import board_pb2 as wire
     from profagentd.follow.log import Log
     from profagentd.follow.registry import Job
-    from profagentd.follow.table import Quotas
-    from profagentd.sources.job import Fingerprint, Place
+    from profagentd.follow.table import Quota
+    from profagentd.loop import Moment
+    from profagentd.sources.files import Fingerprint, Place
 
-_HINT = FileEvent.HINT
+# Entries of one message, at most.
+PAGE_ENTRIES = 1000
+# Names of one JOB that are remembered, at most: beyond that all of it is walked again.
+NAMES_LIMIT = 10_000
+# A name brings others with it that must be announced before: tables of layers, the other unit's data.
+NAMES_OF_ONE = 8
+# Names that are not files are told one by one up to so many.
+ODD_LIMIT = 1000
 
 
-MAX_CLIENT_NAME = 256
-# Generations count up from what a client names: the wire's numbers have one bit more.
-LARGEST_HELD = 2**63 - 1
-_CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+@dataclass(frozen=True)
+class Look:
+    """Names to look at: those that were touched, or the next ones of a walk."""
+
+    following: Following
+    touches: Mapping[bytes, FileEvent]
+    walk: Walk | None
+    limit: int
+    told: Collection[bytes] | None  # as in `walk.look`
+
+    def look(self) -> Page:
+        """Look at them. Blocks; for a worker thread."""
+        if self.walk:
+            return self.walk.page(self.limit, self.told or ())
+        job = self.following.job
+        return look(job.place, job.source, self.touches, job.directory, self.told)
+
+
+class Following:
+    """A JOB as this stream names it, and what is still to be looked at of one that the client follows."""
+
+    def __init__(self, handle: int, job: Job) -> None:
+        self.handle = handle
+        self.job = job
+        self.is_followed = False
+        self.status_due = True
+        self.caught_up_sent = False
+        self.touches: dict[bytes, FileEvent] = {}  # names to look at, oldest first
+        self.walk: Walk | None = None
+        self.wants_walk = False
+        # Names come in the order of their making, and each that was made before was announced: no walk is under way,
+        # nor were any touched during one, nor is the JOB scanned.
+        self.is_in_order = False
+        self.told: set[bytes] = set()  # announced while it was not in order, and unchanged since
+        self.is_looking = False
+        self.missed_until = float("-inf")  # monotonic; its directory was not there
+        self._odd_sent: set[bytes] = set()
+        self._is_unreadable_sent = False
+
+    def follow(self, *, is_followed: bool) -> None:
+        """The client chose it, or chose otherwise."""
+        self.is_followed = is_followed
+        self.caught_up_sent = False
+        self.touches.clear()
+        self.walk, self.wants_walk = None, is_followed
+        self.is_in_order = False
+        self.told.clear()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the JOB is gone."""
+        return self.job.state is JobState.REMOVED
+
+    @property
+    def wants_look(self) -> bool:
+        """Whether there are names to look at."""
+        return bool(self.touches) or self.wants_walk or self.walk is not None
+
+    def may_look(self, now: float) -> bool:
+        """Whether there are names to look at, and a directory to look in."""
+        return self.is_followed and self.wants_look and now >= self.missed_until and not is_late(self.job.place.root)
+
+    def note(self, path: bytes, event: FileEvent) -> None:
+        """`path` may have changed; a mere end of what was not to be looked at is no reason to look."""
+        self.told.discard(path)
+        known = self.touches.get(path)
+        if known is not None:
+            self.touches[path] = known | event
+        elif not event.is_removal:
+            self.touches[path] = event
+            if len(self.touches) > NAMES_LIMIT:
+                self.look_everywhere()
+
+    def look_everywhere(self) -> None:
+        """Any name may have changed."""
+        self.follow(is_followed=True)
+        self.missed_until = float("-inf")
+
+    def next_look(self, limit: int) -> Look:
+        """The next names: changed ones first, then those of the walk."""
+        self.is_looking = True
+        told = None if self.is_in_order else self.told
+        if self.touches:
+            touches = {path: self.touches.pop(path) for path in list(itertools.islice(self.touches, limit))}
+            return Look(self, touches, None, limit, told)
+        if self.wants_walk:
+            self.wants_walk, self.walk = False, Walk(self.job.place, self.job.source, self.job.directory)
+        return Look(self, {}, self.walk, limit, told)
+
+    def looked(self, names: Look, page: Page, now: float) -> None:
+        """These names were looked at."""
+        self.is_looking = False
+        if page.is_job_gone and not self.is_over:
+            self.walk, self.wants_walk, self.is_in_order = None, True, False
+            self.missed_until = now + MISSED_S
+            for path, event in names.touches.items():
+                self.note(path, event)
+        elif names.walk is self.walk and page.is_last:
+            self.walk = None
+        if not (self.wants_look or self.job.is_scanned):
+            self.is_in_order = True
+            self.told.clear()
+
+    def note_told(self, path: bytes) -> None:
+        """The log is announced."""
+        if not self.is_in_order:
+            if len(self.told) > NAMES_LIMIT:
+                self.told.clear()
+            self.told.add(path)
+
+    def end(self) -> Iterator[Loss]:
+        """The JOB is gone, and with it whatever was to be looked at."""
+        if self.wants_walk or self.walk:
+            yield self._loss(LossReason.REMOVED_UNREAD, "the JOB was removed before all of it was looked at")
+        yield from (unread_loss(self.handle, path) for path, event in self.touches.items() if event.is_loss)
+        self.touches.clear()
+        self.walk, self.wants_walk = None, False
+
+    def losses(self, names: Look, page: Page) -> Iterator[Loss]:
+        """What the page shows that no announced log will tell."""
+        for path in page.missing:
+            if names.touches.get(path, FileEvent.HINT).is_loss:
+                yield unread_loss(self.handle, path)
+        for path in page.odd:
+            if path not in self._odd_sent and len(self._odd_sent) < ODD_LIMIT:
+                self._odd_sent.add(path)
+                yield self._loss(LossReason.NOT_A_FILE, f"{os.fsdecode(path)} is no regular file")
+        if page.unreadable and not self._is_unreadable_sent:
+            yield self._loss(LossReason.UNREADABLE, f"{os.fsdecode(self.job.place.directory)}: {page.unreadable}")
+        self._is_unreadable_sent = page.unreadable is not None
+
+    def _loss(self, reason: LossReason, detail: str) -> Loss:
+        return Loss(0, self.handle, reason, detail)
 
 
 class FollowSession:
     """The JOBs of a stream and what is done about them. All calls come from the loop."""
 
-    def __init__(self, quotas: Quotas) -> None:
-        self.logs, self._names = quotas.logs.share(), quotas.names.share()
-        self.sending_bytes = quotas.sending_bytes.share()
-        self.table = LogTable(self.logs)
-        self.followed_again = 0  # JOBs that the client followed before
-        self._views = JobViews()
-        self.discovery = LogDiscovery(self._views, self.table, self.logs)
+    def __init__(self, quota: Quota) -> None:
+        self._quota = quota
+        quota.streams += 1
+        self.table = LogTable(quota)
+        self.is_short_of_room = False  # names wait until announced logs are released
+        self._followings: dict[int, Following] = {}  # by handle, in the order in which the JOBs came
+        self._by_job: dict[Job, Following] = {}
+        self._last_handle = 0
+        self._losses: list[Loss] = []
 
     def close(self) -> None:
         """Leave its room to other streams; what it knew goes now, and not when cycles are collected."""
+        self._quota.streams -= 1
         self.table.clear()
-        self._views.clear()
-        self.logs.close()
-        self._names.close()
-        self.sending_bytes.close()
+        self._followings.clear()
+        self._by_job.clear()
 
     # What the board tells
 
     def job_changed_state(self, job: Job) -> None:
         """The JOB is new or has another state."""
-        view = self._views.of(job) or self._views.add(job)
-        view.status_due = True
-        view.caught_up_sent = False
-        if view.selection and job.state is JobState.REMOVED:
-            view.selection.end()
-            self._touch_all(view.selection, FileEvent.DELETED)
+        following = self._by_job.get(job)
+        if following is None:
+            self._last_handle += 1
+            following = self._by_job[job] = Following(self._last_handle, job)
+            self._followings[following.handle] = following
+        following.status_due = True
+        following.caught_up_sent = False
+        if following.is_followed and following.is_over:
+            self._losses += following.end()
+            self._touch_all(following, FileEvent.DELETED)
 
     def names_changed(self, job: Job, touches: Mapping[bytes, FileEvent]) -> None:
         """These names of the JOB may have changed."""
-        view = self._views.of(job)
-        if not view or not view.selection:
-            return
-        for path, touch in touches.items():
-            self.discovery.touch(view.selection, path, touch)
-            ended = ended_by(path)
-            if ended is not None and not touch.is_removal:
-                self.discovery.touch(view.selection, ended, _HINT)
-        view.settle_again()
+        following = self._followed(job)
+        if following:
+            for path, event in touches.items():
+                ended = job.source.ended_by(path)
+                if ended is not None and not event.is_removal:
+                    self._touch(following, ended, FileEvent.HINT)
+                self._touch(following, path, event)
+            self._settle_again(following)
 
     def names_removed(self, job: Job) -> None:
         """Names of the JOB may be gone."""
-        view = self._views.of(job)
-        if view and view.selection:
-            self._touch_all(view.selection, FileEvent.HINT)
+        following = self._followed(job)
+        if following:
+            self._touch_all(following, FileEvent.HINT)
 
     def anything_changed(self, job: Job) -> None:
         """Any name of the JOB may have changed."""
-        view = self._views.of(job)
-        if view and view.selection:
-            view.selection.find()
-            self._touch_all(view.selection, FileEvent.UNSURE)
-            view.settle_again()
-
-    def missed(self, handle: int) -> Place | None:
-        """The directory of a followed JOB was not there when it was to be read: where it is to be looked for."""
-        view = self._views.get(handle)
-        if view and view.selection and not view.selection.is_over:
-            view.selection.miss()
-            return view.job.place
-        return None
-
-    def deliver_to(self, take: Callable[[Place, bytes, Fingerprint], None]) -> None:
-        """Tell of each log that the client has whole, with the fingerprint of the file that it has."""
-
-        def tell(log: Log) -> None:
-            view = self._views.get(log.job)
-            if view and log.fingerprint:
-                take(view.job.place, log.path, log.fingerprint)
-
-        self.table.on_delivered = tell
+        following = self._followed(job)
+        if following:
+            following.look_everywhere()
+            for log in self.table.of_job(following.handle):
+                log.doubted = True
+            self._touch_all(following, FileEvent.HINT)
+            self._settle_again(following)
 
     # What the client says
 
     def select(self, follow: Iterable[int], unfollow: Iterable[int]) -> None:
         """Follow some JOBs, and some no longer. Raises Refusal."""
         for handle in follow:
-            view = self._views.asked(handle)
-            if view and not view.selection and view.job.state is not JobState.REMOVED:
-                view.selection = FollowedJob(handle, view.job.place, self._names)
-                view.caught_up_sent = False
-                self.followed_again += view.was_followed
-                view.was_followed = True
+            following = self._asked(handle)
+            if following and not following.is_followed and not following.is_over:
+                following.follow(is_followed=True)
         for handle in unfollow:
-            view = self._views.asked(handle)
-            if view and view.selection:
-                self._unfollow(view, view.selection)
+            following = self._asked(handle)
+            if following:
+                following.follow(is_followed=False)
+                for log in self.table.of_job(handle):
+                    self.table.release(log)
 
     def hold(self, handle: int, *, skip: bool, generation: int, offset: int, prefix_digest: bytes) -> None:
         """The answer to an announced log. Raises Refusal."""
-        self.discovery.is_answered = True
         log = self.table.get(handle)
-        view = self._views.get(log.job) if log else None
-        if log is None or view is None:
+        if log is None:
             return  # it was given up while the answer was on its way
         if not log.unasked:
             self.table.answered(log, skip=skip, generation=generation, offset=offset, prefix_digest=prefix_digest)
-            return
-        # The client passes over what comes of it. What it holds is asked for, so that it goes on from there.
-        if skip:
+        elif skip or generation:
+            # The client passes over what comes of it. What it holds is asked for, so that it goes on from there.
             self.table.release(log)
-        elif generation:
-            view.caught_up_sent = False
-            self.discovery.look_at(log)
+            if not skip:
+                following = self._followings[log.job]
+                following.caught_up_sent = False
+                following.note(log.path, FileEvent.WRITTEN)
+
+    def take_delivered(self) -> list[tuple[Place, bytes, Fingerprint]]:
+        """Logs that the client has whole, with the fingerprints of the files that it has."""
+        delivered = [
+            (self._followings[log.job].job.place, log.path, log.fingerprint)
+            for log in self.table.delivered
+            if log.fingerprint and log.job in self._followings
+        ]
+        self.table.delivered.clear()
+        return delivered
 
     def job_handle(self, name: str) -> int:
         """The handle of the JOB of this name; 0 when there is none any more."""
-        return next((view.handle for view in self._views if view.job.name == name), 0)
+        return next((each.handle for each in self._followings.values() if each.job.name == name), 0)
 
     # What is to be done
 
     @property
     def has_removed_jobs(self) -> bool:
         """Whether there are JOBs whose end the client does not know yet."""
-        return any(view.job.state is JobState.REMOVED for view in self._views)
+        return any(each.is_over for each in self._followings.values())
 
-    def take_statuses(self) -> list[JobView]:
-        """JOBs whose status the client must be told, each asked for once."""
-        due = [view for view in self._views if view.status_due and self._may_tell(view)]
-        for view in due:
-            view.status_due = False
-            if view.job.state is JobState.REMOVED:
-                self._views.forget(view)
+    def take_statuses(self) -> list[Following]:
+        """JOBs whose status the client must be told, each asked for once; of their end after that of their logs."""
+        due = [each for each in self._followings.values() if each.status_due and self._may_tell(each)]
+        for each in due:
+            each.status_due = False
+            if each.is_over:
+                del self._followings[each.handle], self._by_job[each.job]
         return due
 
-    def take_caught_up(self) -> list[JobView]:
+    def take_caught_up(self) -> list[Following]:
         """Followed JOBs of which everything was sent that there is, each told once for its state."""
-        due = [view for view in self._views if self._is_caught_up(view)]
-        for view in due:
-            view.caught_up_sent = True
+        due = [
+            each
+            for each in self._followings.values()
+            if each.is_followed and not (each.caught_up_sent or each.status_due or each.is_over) and self._has_all(each)
+        ]
+        for each in due:
+            each.caught_up_sent = True
         return due
-
-    @property
-    def follows_all(self) -> bool:
-        """Whether the client has chosen to follow every JOB that it was told."""
-        return all(view.was_followed for view in self._views)
 
     @property
     def is_caught_up(self) -> bool:
         """Whether everything was sent that there is of what is followed, on roots that answer."""
-        return all(is_late(view.job.place.root) or self._has_all(view) for view in self._views)
+        return all(is_late(each.job.place.root) or self._has_all(each) for each in self._followings.values())
+
+    def take_losses(self) -> list[Loss]:
+        """What was lost with JOBs that are gone."""
+        losses, self._losses = self._losses, []
+        return losses
+
+    def next_look(self, now: float) -> Look | None:
+        """Names to look at, no more than there is room for; None when there are none, or no room."""
+        self.is_short_of_room = False
+        following = next((each for each in self._followings.values() if each.may_look(now)), None)
+        if following is None:
+            return None
+        if self.table.room < NAMES_OF_ONE:
+            self.table.release_idle(now, PAGE_ENTRIES)
+        self.is_short_of_room = self.table.room < NAMES_OF_ONE
+        return None if self.is_short_of_room else following.next_look(self.table.room // NAMES_OF_ONE)
+
+    def looked(self, names: Look, page: Page, now: Moment) -> tuple[list[Log], list[Loss]]:
+        """These names were looked at: logs to announce, which have handles from now on, and what is not as it was."""
+        following = names.following
+        following.looked(names, page, now.monotonic)
+        if not following.is_followed:
+            return [], []
+        new = []
+        for sighting in page.logs:
+            event = names.touches.get(sighting.path, FileEvent.HINT)
+            log = self.table.at(following.handle, sighting.path)
+            if following.is_over:
+                page.missing.append(sighting.path)
+            elif log is None:
+                following.note_told(sighting.path)
+                log = self.table.add(following.handle, sighting, now.seen(sighting.changed_wall_us))
+                new.append(log)
+                if names.told is None and event.is_making:
+                    self._send_unasked(log, event)
+            elif sighting.path in names.touches:
+                self.table.touch(log, event)
+        if following.is_over and page.is_job_gone:
+            page.missing += names.touches
+        page.missing = [path for path in page.missing if self.table.at(following.handle, path) is None]
+        return new, list(following.losses(names, page))
 
     def take_read_tasks(self, limit: int, now: float) -> list[ReadTask]:
-        """Turns that are due, at most `limit`, of one root."""
-        turns = [self._turn(log) for log in self.table.take_ready(limit, now)]
-        if len({turn.place.root for turn in turns}) > 1:
-            self.table.put_back(turn.log for turn in turns if turn.place.root != turns[0].place.root)
-            turns = [turn for turn in turns if turn.place.root == turns[0].place.root]
-        return turns
+        """Turns that are due, at most `limit`, of one root that answers."""
+        tasks = [self._task(log) for log in self.table.take_ready(limit, now)]
+        root = next((task.place.root for task in tasks if not is_late(task.place.root)), None)
+        self.table.put_back(task.log for task in tasks if task.place.root != root)
+        return [task for task in tasks if task.place.root == root]
 
     # Inside
 
-    def _turn(self, log: Log) -> ReadTask:
-        view = self._views.get(log.job)
-        assert view is not None, "a JOB is forgotten after its logs"
-        job = view.job
-        return ReadTask(log, job.place, job.is_scanned, job.directory, is_removed=job.state is JobState.REMOVED)
+    def _task(self, log: Log) -> ReadTask:
+        following = self._followings[log.job]
+        job = following.job
+        return ReadTask(log, job.place, job.source, job.directory, following.is_over)
 
-    def _touch_all(self, selection: FollowedJob, touch: FileEvent) -> None:
-        for log in self.table.of_job(selection.job):
-            self.discovery.touch(selection, log.path, touch)
+    def _send_unasked(self, log: Log, event: FileEvent) -> None:
+        """It was made while its JOB is followed: it is sent as if the client had said that it holds nothing."""
+        log.unasked = True
+        log.news = event
+        log.hold(0, 0, b"")
+        self.table.queue(log)
 
-    def _unfollow(self, view: JobView, selection: FollowedJob) -> None:
-        selection.forget()
-        view.selection = None
-        for log in self.table.of_job(view.handle):
-            self.table.release(log)
+    def _followed(self, job: Job) -> Following | None:
+        following = self._by_job.get(job)
+        return following if following and following.is_followed else None
 
-    def _may_tell(self, view: JobView) -> bool:
-        """The end of a JOB is told after the end of its logs."""
-        is_told = not view.selection or view.selection.is_looked_at
-        return view.job.state is not JobState.REMOVED or (is_told and not self.table.of_job(view.handle))
+    def _asked(self, handle: int) -> Following | None:
+        if not 0 < handle <= self._last_handle:
+            raise Refusal(Fault.INVALID, f"there is no JOB {handle} in this stream")
+        return self._followings.get(handle)
 
-    def _is_caught_up(self, view: JobView) -> bool:
-        told = view.caught_up_sent or view.status_due or view.job.state is JobState.REMOVED
-        return not told and view.selection is not None and self._has_all(view)
+    def _touch(self, following: Following, path: bytes, event: FileEvent) -> None:
+        """An announced log tells by itself what became of it, others are looked at."""
+        log = self.table.at(following.handle, path)
+        if log:
+            self.table.touch(log, event)
+        else:
+            following.note(path, event)
 
-    def _has_all(self, view: JobView) -> bool:
-        if not view.selection or view.selection.wants_look:
-            return not view.selection
-        return all(log.is_settled for log in self.table.of_job(view.handle))
+    def _touch_all(self, following: Following, event: FileEvent) -> None:
+        for log in self.table.of_job(following.handle):
+            self.table.touch(log, event)
 
+    def _settle_again(self, following: Following) -> None:
+        # While a JOB is open its client is told once; a telling for each write would be noise.
+        if following.job.state is not JobState.OPEN:
+            following.caught_up_sent = False
 
-async def opening(incoming: AsyncIterator[wire.ClientMessage]) -> wire.Open:
-    """The client's Open, its first message. Raises Refusal for anything else."""
-    async for message in incoming:
-        if message.WhichOneof("message") != "open":
-            break
-        _check_open(message.open)
-        return message.open
-    raise Refusal(Fault.INVALID, "the first message of a stream is Open")
+    def _may_tell(self, following: Following) -> bool:
+        return not following.is_over or not (following.is_looking or self.table.of_job(following.handle))
 
-
-def apply(message: wire.ClientMessage, session: FollowSession) -> None:
-    """Let a message after the first have its effect. Raises Refusal."""
-    kind = message.WhichOneof("message")
-    if kind == "open":
-        raise Refusal(Fault.INVALID, "Open comes once")
-    if kind == "select":
-        _limit("Select", message.select.follow, message.select.unfollow)
-        session.select(message.select.follow, message.select.unfollow)
-    elif kind == "holdings":
-        _limit("Holdings", message.holdings.logs)
-        for holding in message.holdings.logs:
-            _hold(holding, session)
-    elif kind == "acknowledge":
-        _limit("Acknowledge", message.acknowledge.logs)
-        for ack in message.acknowledge.logs:
-            session.table.acknowledge(ack.handle, generation=ack.generation, offset=ack.offset, complete=ack.complete)
-
-
-def _check_open(opened: wire.Open) -> None:
-    if opened.protocol.major != messages.PROTOCOL_MAJOR:
-        theirs = f"{opened.protocol.major}.{opened.protocol.minor}"
-        ours = f"{messages.PROTOCOL_MAJOR}.{messages.PROTOCOL_MINOR}"
-        raise Refusal(Fault.INCOMPATIBLE, f"the client speaks protocol {theirs}, this daemon {ours}")
-    if not _CONSUMER.fullmatch(opened.consumer):
-        raise Refusal(Fault.INVALID, "a consumer's name is 1 to 64 of A-Z a-z 0-9 . _ -")
-    if len(opened.client) > MAX_CLIENT_NAME or not opened.client.isprintable():
-        raise Refusal(Fault.INVALID, f"a client's name is at most {MAX_CLIENT_NAME} printable characters")
-
-
-def _hold(holding: wire.Holding, session: FollowSession) -> None:
-    if max(holding.generation, holding.offset) > LARGEST_HELD:
-        raise Refusal(Fault.INVALID, f"the Holding of log {holding.handle} has a number beyond {LARGEST_HELD}")
-    if holding.offset and not holding.skip and len(holding.prefix_digest) != DIGEST_BYTES:
-        raise Refusal(Fault.INVALID, f"the digest of log {holding.handle} is not of {DIGEST_BYTES} bytes")
-    session.hold(
-        holding.handle,
-        skip=holding.skip,
-        generation=holding.generation,
-        offset=holding.offset,
-        prefix_digest=holding.prefix_digest,
-    )
-
-
-def _limit(what: str, *entries: Sized) -> None:
-    if sum(map(len, entries)) > PAGE_ENTRIES:
-        raise Refusal(Fault.EXHAUSTED, f"{what} holds at most {PAGE_ENTRIES} entries")
+    def _has_all(self, following: Following) -> bool:
+        if following.is_followed and (following.wants_look or following.is_looking):
+            return False
+        return all(log.is_settled for log in self.table.of_job(following.handle))

@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import stat
+import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from profagentd.follow.inotify import Inotify, InotifyWatcher
-from profagentd.follow.scan import JobScan
+from profagentd.follow.inotify import InotifyWatcher
+from profagentd.follow.log import FileEvent
+from profagentd.follow.session import NAMES_LIMIT
 from profagentd.loop import US_PER_S, Clock, moment, on_disk, until_first
+from profagentd.sources import source_of
 from profagentd.sources.acl_json import find_profiling
-from profagentd.sources.job import Place, is_remote
+from profagentd.sources.files import Place, is_remote, open_directory
 from profagentd.sources.walk import Found, find_jobs, job_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
 
     from profagentd.follow.registry import JobRegistry
-    from profagentd.loop import Clock
     from profagentd.roots import Roots
-    from profagentd.sources.job import DirectoryId
+    from profagentd.sources.files import DirectoryId
 
+_LOGGER = logging.getLogger(__name__)
 
 # Looking takes at most this share of a core, and a round never begins sooner after another than MIN_PAUSE_S.
 SHARE = 0.1
@@ -31,6 +36,124 @@ MIN_PAUSE_S = 0.03
 RESTING_S = 60.0
 # The wall clock, by which files are dated, was set when it moves by this much against the monotonic one.
 JUMP_S = 1.0
+# File times have the grain of the kernel's tick, 10 ms at most; a file written within it may be written again.
+SLACK_NS = 50_000_000
+# How often JOBs are looked for everywhere: as a safety net beside events, and where there are none.
+SEARCH_S = 5.0
+SEARCH_UNNOTICED_S = 0.5
+# Looking for JOBs takes at most this share of the time.
+SEARCH_SHARE = 0.05
+# Clients are kept waiting for the first search so long; a root that hangs is searched when it answers.
+READY_S = 5.0
+
+
+@dataclass
+class Scanned:
+    """What one look gave."""
+
+    touches: dict[bytes, FileEvent]
+    is_all: bool = False  # anything may have changed; `touches` does not tell
+    names_changed: bool = False  # names were made or removed
+    cpu_s: float = 0.0
+
+
+class _Seen(NamedTuple):
+    inode: int
+    size: int
+    ctime_ns: int
+
+
+class DirectoryScan:
+    """One directory, looked at again and again by one thread at a time. The first look gives no touches.
+
+    Nothing is kept for each file but for those changed within the last moments: a file counts as changed when its ctime
+    is not before the newest one seen. The clock that writes these times decides, whoever keeps it; when it is seen to
+    go back, anything may have changed.
+    """
+
+    def __init__(self, place: Place, inside: bytes = b"", without: tuple[bytes, ...] = ()) -> None:
+        """`without`: names of subdirectories that are looked at by themselves."""
+        self._place = place.below(inside)
+        self._inside = inside
+        self._without = without
+        self._newest_ns: int | None = None
+        self._recent: dict[bytes, _Seen] = {}
+        self._directory_ns: int | None = None
+
+    def scan(self) -> Scanned:
+        """Paths of files that changed since the last call. OSError when the directory cannot be read."""
+        descriptor = self._open()
+        if descriptor is None:
+            was_there, self._directory_ns, self._newest_ns = self._directory_ns is not None, None, None
+            return Scanned({}, is_all=was_there)
+        try:
+            before_ns, self._directory_ns = self._directory_ns, os.fstat(descriptor).st_mtime_ns
+            went_back = before_ns is not None and self._directory_ns < before_ns
+            since_ns = 0 if self._newest_ns is None or went_back else self._newest_ns - SLACK_NS
+            touches = self._changed(descriptor, since_ns)
+        finally:
+            os.close(descriptor)
+        if before_ns is None:
+            return Scanned({}, is_all=bool(self._inside))
+        is_all = went_back or len(touches) > NAMES_LIMIT
+        return Scanned({} if is_all else touches, is_all, self._directory_ns != before_ns)
+
+    def _open(self) -> int | None:
+        """None where there is no such directory inside a JOB."""
+        try:
+            return open_directory(self._place)
+        except (FileNotFoundError, NotADirectoryError):
+            if self._inside:
+                return None
+            raise
+
+    def _changed(self, descriptor: int, since_ns: int) -> dict[bytes, FileEvent]:
+        before, self._recent = self._recent, {}
+        newest_ns = since_ns
+        touches: dict[bytes, FileEvent] = {}
+        for name, status in self._entries(descriptor):
+            if status.st_ctime_ns < since_ns:
+                continue
+            newest_ns = max(newest_ns, status.st_ctime_ns)
+            seen = _Seen(status.st_ino, status.st_size, status.st_ctime_ns)
+            if before.get(name) != seen and len(touches) <= NAMES_LIMIT:
+                touches[os.path.join(self._inside, name)] = FileEvent.WRITTEN
+            if seen.ctime_ns >= newest_ns - SLACK_NS:
+                self._recent[name] = seen
+        self._recent = {name: each for name, each in self._recent.items() if each.ctime_ns >= newest_ns - SLACK_NS}
+        self._newest_ns = newest_ns
+        return touches
+
+    def _entries(self, descriptor: int) -> list[tuple[bytes, os.stat_result]]:
+        found = []
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                with suppress(OSError):  # it has just gone
+                    status, name = entry.stat(follow_symlinks=False), os.fsencode(entry.name)
+                    if not (name in self._without and stat.S_ISDIR(status.st_mode)):
+                        found.append((name, status))
+        return found
+
+
+class JobScan:
+    """The directories of a JOB."""
+
+    def __init__(self, place: Place) -> None:
+        source = source_of(place.name)
+        directories = source.directories if source else (b"",)
+        self._scans = [DirectoryScan(place, each, () if each else directories) for each in directories]
+
+    def scan(self) -> Scanned:
+        """Paths inside the JOB that changed since the last call. OSError when the JOB cannot be read."""
+        begun_s = time.thread_time()
+        all_of_it = Scanned({})
+        for each in self._scans:
+            scanned = each.scan()
+            all_of_it.touches.update(scanned.touches)
+            all_of_it.is_all |= scanned.is_all
+            all_of_it.names_changed |= scanned.names_changed
+        all_of_it.cpu_s = time.thread_time() - begun_s
+        return all_of_it
 
 
 class ScanRounds:
@@ -71,18 +194,18 @@ class ScanRounds:
                 cpu_s += await self._look(place)
             if abs(self._wall_offset_s() - offset_s) > JUMP_S:
                 offset_s = self._wall_offset_s()
-                self._start_over()
+                self._scans = {place: JobScan(place) for place in self._scans}
             if not self._scans:
                 self._wake.clear()
             await self._clock.sleep(max(MIN_PAUSE_S, cpu_s * len(self._sharers) / SHARE - cpu_s))
 
     def _due(self) -> list[Place]:
         now = self._clock.monotonic()
-        resting = [place for place, changed in self._changed.items() if now - changed > RESTING_S]
-        due = [place for place in self._scans if place not in set(resting)]
+        resting = {place: None for place, changed in self._changed.items() if now - changed > RESTING_S}
+        due = [place for place in self._scans if place not in resting]
         if resting:
             self._resting_turn += 1
-            due.append(resting[self._resting_turn % len(resting)])
+            due.append(list(resting)[self._resting_turn % len(resting)])
         return due
 
     async def _look(self, place: Place) -> float:
@@ -104,39 +227,16 @@ class ScanRounds:
         self._board.seen(place, begun)
         return scanned.cpu_s
 
-    def _start_over(self) -> None:
-        """Files are dated by another clock from now on."""
-        for place in self._scans:
-            self._scans[place] = JobScan(place)
-
     def _wall_offset_s(self) -> float:
         now = moment(self._clock)
         return now.wall_us / US_PER_S - now.monotonic
-
-
-_LOGGER = logging.getLogger(__name__)
-
-# How often JOBs are looked for everywhere: as a safety net beside events, and where there are none.
-SEARCH_S = 5.0
-SEARCH_UNNOTICED_S = 0.5
-# Looking for JOBs takes at most this share of the time.
-SEARCH_SHARE = 0.05
-# Clients are kept waiting for the first search so long; a root that hangs is searched when it answers.
-READY_S = 5.0
 
 
 class Watch:
     """Tells the board of JOBs that come and go and of names that change in them."""
 
     def __init__(
-        self,
-        roots: Roots,
-        depth: int,
-        clock: Clock,
-        board: JobRegistry,
-        *,
-        scan: bool,
-        acl_json: Sequence[str] = (),
+        self, roots: Roots, depth: int, clock: Clock, board: JobRegistry, *, scan: bool, acl_json: Sequence[str] = ()
     ) -> None:
         """`acl_json`: patterns of files that tell what programs record, instead of the usual places."""
         self.roots = roots
@@ -145,12 +245,10 @@ class Watch:
         self.acl_json = acl_json  # for JOBs that come
         self._clock = clock
         self._board = board
-        self._inotify = None if scan else _inotify(self, board)
+        self._inotify = None if scan else self._new_inotify()
         self._rounds: dict[bytes, ScanRounds] = {}
         self._jobs: dict[bytes, Place] = {}  # by name
         self._directories: dict[Place, DirectoryId] = {}  # theirs
-        self._missed: set[Place] = set()  # JOBs that somebody wanted to read, and could not find
-        board.on_missed = self.miss
         self._doubles: set[Place] = set()
         self._missing: set[Place] = set()
         self._wanted: dict[bytes, set[Place]] = {}
@@ -163,41 +261,33 @@ class Watch:
         try:
             if self._inotify:
                 self._inotify.start()
-                self._board.catch_up = self._inotify.catch_up
             if not self.roots:
                 self.ready.set()
             await self.roots.each(self._watch_root)
         finally:
             timer.cancel()
             if self._inotify:
-                self._board.catch_up = lambda: None
                 self._inotify.close()
 
     # What the events tell
 
     def look_in(self, place: Place) -> None:
         """A directory has come, or has gone: JOBs may have with it."""
-        self._wanted[place.root].add(place)
-        self._wakes[place.root].set()
-
-    def miss(self, place: Place) -> None:
-        """A JOB's directory was not there: it is told as gone, or found again."""
-        self._missed.add(place)
-        self.look_in(place)
+        if place.root in self._wanted:
+            self._wanted[place.root].add(place)
+            self._wakes[place.root].set()
 
     def look_everywhere(self) -> None:
         """Anything may have changed."""
         for place in self._jobs.values():
             self._board.unsure(place)
         for root in self._wanted:
-            self._want_all(root)
+            self.look_in(Place(root, b""))
 
     def lost(self, place: Place) -> None:
         """The directory of a JOB is gone."""
-        name = os.path.basename(place.path)
-        if self._jobs.get(name) == place:
-            del self._jobs[name], self._directories[place]
-            self._missed.discard(place)
+        if self._jobs.get(place.name) == place:
+            del self._jobs[place.name], self._directories[place]
             self._rounds[place.root].drop(place)
             self._board.gone(place)
 
@@ -209,7 +299,7 @@ class Watch:
         await until_first(self._search(root), rounds.run())
 
     async def _search(self, root: bytes) -> None:
-        self._want_all(root)
+        self.look_in(Place(root, b""))
         while True:
             self._wakes[root].clear()
             wanted, self._wanted[root] = self._wanted[root], set()
@@ -225,22 +315,17 @@ class Watch:
     async def _wait_for_wish(self, root: bytes) -> None:
         has_events = self._inotify is not None and not self._inotify.is_exhausted and not self._missing
         delay_s = SEARCH_S if has_events else SEARCH_UNNOTICED_S
-        timer = asyncio.get_running_loop().call_later(delay_s, self._want_all, root)
+        timer = asyncio.get_running_loop().call_later(delay_s, self.look_in, Place(root, b""))
         try:
             await self._wakes[root].wait()
         finally:
             timer.cancel()
 
-    def _want_all(self, root: bytes) -> None:
-        self._wanted[root].add(Place(root, b""))
-        self._wakes[root].set()
-
     async def _search_below(self, start: Place) -> None:
         found = await self._find_watched(start)
         if not start.path:
             self._note_root(start, is_missing=start in found.unreadable)
-        present = set(found.jobs)
-        gone = [each for each in self._jobs.values() if each.is_below(start) and each not in present]
+        gone = [each for each in self._jobs.values() if each.is_below(start) and each not in found.jobs]
         if gone and self._inotify:
             self._inotify.catch_up()  # with what happened in them before
         for place in gone:
@@ -261,10 +346,12 @@ class Watch:
 
     async def _adopt(self, place: Place, directory: DirectoryId) -> None:
         """Watch a new JOB, then tell of it: whatever happens after the telling is noticed."""
-        name = os.path.basename(place.path)
-        known = self._jobs.setdefault(name, place)
+        known = self._jobs.setdefault(place.name, place)
         if known != place:
-            self._note_double(place, known)
+            if place not in self._doubles:
+                self._doubles.add(place)
+                names = os.fsdecode(place.directory), os.fsdecode(known.directory)
+                _LOGGER.warning("%s has the name of %s and is not served", *names)
         elif self._board.has(place):
             self._see_again(place, directory)
         else:
@@ -281,26 +368,19 @@ class Watch:
 
     def _see_again(self, place: Place, directory: DirectoryId) -> None:
         """A JOB that is known; with another directory in its place, nothing is known of what is in it."""
-        if self._directories[place] == directory and place not in self._missed:
+        if self._directories[place] == directory:
             return
         self._directories[place] = directory
-        self._missed.discard(place)
         if self._inotify and self._inotify.is_watched(place) and not self._watch_job(place):
             self.lost(place)  # it is gone again, or is to be looked at from now on
         else:
-            self._board.found_again(place, directory)
+            self._board.unsure(place, directory)
 
     def _watch_job(self, place: Place) -> bool:
         """Have the JOB's changes noticed; False where they cannot be."""
         if self._inotify is None or is_remote(place.directory):
             return False
         return self._inotify.watch_job(place)
-
-    def _note_double(self, place: Place, known: Place) -> None:
-        if place not in self._doubles:
-            self._doubles.add(place)
-            names = os.fsdecode(place.directory), os.fsdecode(known.directory)
-            _LOGGER.warning("%s has the name of %s and is not served", *names)
 
     def _note_root(self, root: Place, *, is_missing: bool) -> None:
         if is_missing and root not in self._missing:
@@ -310,10 +390,9 @@ class Watch:
             _LOGGER.info("%s can be read now", os.fsdecode(root.directory))
             self._missing.discard(root)
 
-
-def _inotify(watch: Watch, registry: JobRegistry) -> InotifyWatcher | None:
-    try:
-        return InotifyWatcher(Inotify(), watch, registry)
-    except OSError as error:
-        _LOGGER.warning("no inotify (%s): directories are looked at instead", error.strerror)
-        return None
+    def _new_inotify(self) -> InotifyWatcher | None:
+        try:
+            return InotifyWatcher(self, self._board)
+        except OSError as error:
+            _LOGGER.warning("no inotify (%s): directories are looked at instead", error.strerror)
+            return None

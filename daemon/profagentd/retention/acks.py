@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, TypeVar
 
 from profagentd.loop import on_disk
-from profagentd.sources.job import Fingerprint, LogKind, done_of, ended_by, kind_of
+from profagentd.sources.files import Fingerprint
+from profagentd.sources.job import done_of, ended_by, kind_of
+from profagentd.sources.source import LogKind
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from profagentd.follow.log import FileEvent
     from profagentd.follow.registry import Job
-    from profagentd.sources.job import Place
+    from profagentd.sources.files import Place
 
 
 _LOGGER = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from profagentd.sources.state import JobState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from profagentd.sources.job import Fingerprint, Place
+    from profagentd.sources.files import Fingerprint, Place
 
 # Where it cannot be seen who has the NPU open, a JOB must rest so long before its last files go.
 UNSEEN_REST_S = 600.0

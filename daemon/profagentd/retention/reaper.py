@@ -16,26 +16,20 @@ from typing import TYPE_CHECKING, Callable
 from profagentd.follow.log import LossReason
 from profagentd.loop import Clock, moment, on_disk
 from profagentd.retention.policy import Deletion, JobFacts, Part, Policy, Retain, Stored, is_over, plan
-from profagentd.sources.job import (
-    DATA_DIRECTORY,
+from profagentd.sources.files import (
     Fingerprint,
     Gone,
-    LogKind,
     NotAFile,
     OpenJob,
     Place,
     Unreadable,
-    api_model,
-    done_of,
-    ended_by,
     fingerprint,
-    in_data,
     is_local,
     is_remote,
-    is_table,
-    kind_of,
     open_directory,
 )
+from profagentd.sources.job import DATA_DIRECTORY, JobSource, api_model, done_of, ended_by, in_data, is_table, kind_of
+from profagentd.sources.source import LogKind
 from profagentd.sources.state import JobState, is_npu_open
 
 if TYPE_CHECKING:
@@ -236,7 +230,7 @@ class Look:
         """Whether it has stopped changing, by a wall clock that may jump, and a data log's `.done` parses."""
         if any(abs(self.now_ns - each.mtime_ns) < SETTLE_NS for _, each in seen):
             return False
-        return kind_of(path) is not LogKind.DATA or files.done_length(path) is not None
+        return kind_of(path) is not LogKind.DATA or files.told_length(JobSource(), path) is not None
 
 
 def _comes_with(path: bytes, present: set[bytes]) -> bool:

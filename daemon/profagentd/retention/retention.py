@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from profagentd.retention.losses import KeptLosses
     from profagentd.retention.policy import Policy
     from profagentd.roots import Roots
-    from profagentd.sources.job import Fingerprint, Place
+    from profagentd.sources.files import Fingerprint, Place
 
 
 # How often deliveries are kept.

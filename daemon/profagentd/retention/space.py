@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from profagentd.follow.log import LossReason
 from profagentd.loop import Clock, Moment, moment, on_disk
-from profagentd.sources.job import open_directory
+from profagentd.sources.files import open_directory
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from profagentd.follow.registry import Job, JobRegistry
     from profagentd.retention.losses import KeptLosses
     from profagentd.roots import Roots
-    from profagentd.sources.job import Place
+    from profagentd.sources.files import Place
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -1,1 +1,19 @@
-"""What is a JOB, what is a log of it, and when it is complete."""
+"""What is a collection, what is a log of it, and when it is complete."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from profagentd.sources.job import JobSource
+
+if TYPE_CHECKING:
+    from profagentd.sources.source import Source
+
+SOURCES: list[Source] = [JobSource()]
+
+
+@lru_cache(256)
+def source_of(name: bytes) -> Source | None:
+    """The source whose collection a directory of this name is."""
+    return next((source for source in SOURCES if source.is_collection(name)), None)

@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from profagentd.sources.job import Place, open_directory
+from profagentd.sources.files import Place, open_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

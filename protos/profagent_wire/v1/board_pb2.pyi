@@ -859,6 +859,7 @@ class JobStatus(google.protobuf.message.Message):
     CAUGHT_UP_FIELD_NUMBER: builtins.int
     CHANGED_WALL_US_FIELD_NUMBER: builtins.int
     PROFILING_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
     handle: builtins.int
     """Names the JOB for the length of this stream."""
     name: builtins.str
@@ -873,6 +874,8 @@ class JobStatus(google.protobuf.message.Message):
     """
     changed_wall_us: builtins.int
     """Wall clock of the newest change seen in the JOB; 0 where none was looked at."""
+    source: builtins.str
+    """What kind of data it is: `job` for a JOB directory. It says what the collection's logs are called and mean."""
     @property
     def profiling(self) -> global___Profiling:
         """What the program was told to record, where the daemon can read it; else not set."""
@@ -887,9 +890,10 @@ class JobStatus(google.protobuf.message.Message):
         caught_up: builtins.bool = ...,
         changed_wall_us: builtins.int = ...,
         profiling: global___Profiling | None = ...,
+        source: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["profiling", b"profiling"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["caught_up", b"caught_up", "changed_wall_us", b"changed_wall_us", "directory", b"directory", "handle", b"handle", "name", b"name", "profiling", b"profiling", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["caught_up", b"caught_up", "changed_wall_us", b"changed_wall_us", "directory", b"directory", "handle", b"handle", "name", b"name", "profiling", b"profiling", "source", b"source", "state", b"state"]) -> None: ...
 
 global___JobStatus = JobStatus
 

@@ -13,8 +13,8 @@ from profagent.ingest.local import list_job
 from profagent.ingest.local_stream import CHUNK_BYTES, LocalStream, growing_kind
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Chunk, Completed, Holding, LogEvent, Loss, Started
-from profagentd.sources.job import LogKind as DaemonKind
 from profagentd.sources.job import done_length, kind_of
+from profagentd.sources.source import LogKind as DaemonKind
 from tests.encoders import done_text
 from tests.fakes.dumps import write_files
 from tests.fakes.small_job import PLAIN, SMALL_JOB, UNENDED

@@ -1,0 +1,290 @@
+"""Places below the roots, and opening what stands there so that no link leads anywhere."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, final
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from profagentd.sources.source import Source
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_DESCRIPTORS = Path("/proc/self/fdinfo")
+_REMOTE = re.compile(
+    r"nfs\d?|cifs|smb\d?|smbfs|ncpfs|9p|afs|coda|ceph|lustre|glusterfs|beegfs|orangefs|gfs2|ocfs2|autofs"
+    r"|virtiofs|vboxsf|vmhgfs|prl_fs|fuse|fuse\..*"
+)
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A fifo would block in open without O_NONBLOCK; regular files do not care.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_END_BYTES = 4096
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+
+
+class Mount(NamedTuple):
+    """A file system, where it is mounted, and what it is called."""
+
+    point: bytes
+    kind: str
+    source: bytes
+    number: str
+
+
+def is_remote_kind(kind: str) -> bool:
+    """Whether a type of file system is a network's."""
+    return _REMOTE.fullmatch(kind) is not None
+
+
+def is_remote(directory: bytes) -> bool:
+    """Whether others may change what is at this absolute path, which has no links, without this kernel's knowing."""
+    kind = kind_at(directory, _read_mounts())
+    return kind is not None and is_remote_kind(kind)
+
+
+def is_local(descriptor: int) -> bool:
+    """Whether the open directory is surely on a file system of this machine alone."""
+    try:
+        lines = (_DESCRIPTORS / str(descriptor)).read_text("ascii").splitlines()
+    except OSError:
+        return False
+    numbers = [line.split()[1] for line in lines if line.startswith("mnt_id:")]
+    kinds = [each.kind for each in _parsed(_read_mounts()) if [each.number] == numbers]
+    return bool(kinds) and not is_remote_kind(kinds[0])
+
+
+def kind_at(directory: bytes, mounts: bytes) -> str | None:
+    """The type of the file system at an absolute path, by the text of /proc/self/mountinfo."""
+    found = [each for each in _parsed(mounts) if (directory + b"/").startswith(each.point.rstrip(b"/") + b"/")]
+    # Of two that are mounted at one place the later one is seen.
+    return max(reversed(found), key=lambda each: len(each.point)).kind if found else None
+
+
+def remote_mounts(mounts: bytes) -> list[Mount]:
+    """The network's file systems in the text of /proc/self/mountinfo."""
+    return [each for each in _parsed(mounts) if is_remote_kind(each.kind)]
+
+
+def _parsed(mounts: bytes) -> list[Mount]:
+    halves = (line.split(b" - ", 1) for line in mounts.splitlines() if b" - " in line)
+    return [_mount(before.split(), after.split()) for before, after in halves]
+
+
+def _mount(before: list[bytes], after: list[bytes]) -> Mount:
+    source = _plain(after[1]) if len(after) > 1 else b""
+    return Mount(_plain(before[4]), after[0].decode("ascii", "replace"), source, before[0].decode("ascii"))
+
+
+def _plain(escaped: bytes) -> bytes:
+    return _ESCAPED.sub(lambda match: bytes([int(match.group(1), 8)]), escaped)
+
+
+def _read_mounts() -> bytes:
+    try:
+        return _MOUNTS.read_bytes()
+    except OSError:
+        return b""
+
+
+class Gone(Exception):  # noqa: N818 - a state of the board, not a fault
+    """There is no such file any more."""
+
+
+class JobGone(Gone):
+    """There is no such directory, or another one stands in its place: nothing is known of its files."""
+
+
+class NotAFile(Exception):  # noqa: N818 - a state of the board, not a fault
+    """Something else than a regular file stands there."""
+
+
+class Unreadable(Exception):  # noqa: N818 - a state of the board, not a fault
+    """The file is there and cannot be read; the text says why."""
+
+
+class Place(NamedTuple):
+    """A directory below a root: `path` is relative to it, empty for the root itself."""
+
+    root: bytes
+    path: bytes
+
+    @property
+    def directory(self) -> bytes:
+        """The absolute path, for people and for watching."""
+        return os.path.join(self.root, self.path) if self.path else self.root
+
+    @property
+    def name(self) -> bytes:
+        """The last component."""
+        return os.path.basename(self.path)
+
+    def below(self, name: bytes) -> Place:
+        """A directory in this one; the same for an empty name."""
+        return Place(self.root, os.path.join(self.path, name)) if name else self
+
+    def is_below(self, other: Place) -> bool:
+        """Whether it is `other`, or inside it."""
+        inside = self.path.startswith(other.path + b"/") or self.path == other.path or not other.path
+        return self.root == other.root and inside
+
+
+class DirectoryId(NamedTuple):
+    """Which directory it is that stands at a place."""
+
+    device: int
+    inode: int
+
+
+class Fingerprint(NamedTuple):
+    """What changes when a file is written or replaced."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+def directory_id(status: os.stat_result) -> DirectoryId:
+    """Which directory has this status."""
+    return DirectoryId(status.st_dev, status.st_ino)
+
+
+def fingerprint(status: os.stat_result) -> Fingerprint:
+    """The fingerprint of a file with this status."""
+    return Fingerprint(status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def open_directory(place: Place) -> int:
+    """Descriptor of the directory at `place`, reached component by component without following links. OSError."""
+    descriptor = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for component in place.path.split(b"/") if place.path else ():
+        try:
+            below = os.open(component, _DIRECTORY, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+def list_directory(place: Place) -> list[tuple[bytes, bool]]:
+    """The names in a directory, and whether each is a directory itself. OSError."""
+    descriptor = open_directory(place)
+    try:
+        with os.scandir(descriptor) as entries:
+            return [(os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
+    finally:
+        os.close(descriptor)
+
+
+@final
+class OpenFile:
+    """A file that was opened, and its status then; a context manager that closes it.
+
+    What fails inside raises Gone, NotAFile, Unreadable.
+    """
+
+    __slots__ = ("descriptor", "status")
+
+    def __init__(self, descriptor: int) -> None:
+        """Raises OSError; the descriptor is closed then."""
+        self.descriptor = descriptor
+        try:
+            self.status = os.fstat(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self.descriptor)
+        if isinstance(error, OSError):
+            raise _meaning(error) from error
+
+
+@final
+class OpenJob:
+    """The directories of a collection, held open for a few reads; a context manager that belongs to one thread."""
+
+    def __init__(self, place: Place, expected: DirectoryId | None = None) -> None:
+        """`expected`: which directory it must be, where that is known."""
+        self._place = place
+        self._expected = expected
+        self._descriptors: dict[bytes, int] = {}
+
+    def __enter__(self) -> OpenJob:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors.clear()
+
+    def open(self, path: bytes) -> OpenFile:
+        """The regular file at `path` inside. Raises Gone, JobGone, NotAFile, Unreadable."""
+        try:
+            directory, name = self._split(path)
+            file = OpenFile(os.open(name, _FILE, dir_fd=directory))
+        except OSError as error:
+            raise _meaning(error) from error
+        if not stat.S_ISREG(file.status.st_mode):
+            os.close(file.descriptor)
+            raise NotAFile
+        return file
+
+    def status(self, path: bytes) -> os.stat_result:
+        """Status of the regular file at `path` inside. Raises Gone, JobGone, NotAFile, Unreadable."""
+        try:
+            directory, name = self._split(path)
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except OSError as error:
+            raise _meaning(error) from error
+        if not stat.S_ISREG(status.st_mode):
+            raise NotAFile
+        return status
+
+    def told_length(self, source: Source, path: bytes) -> int | None:
+        """What its end tells of the bytes of the data log at `path`; None without one that can be read."""
+        end = source.end_of(path)
+        if end is None:
+            return None
+        try:
+            with self.open(end) as file:
+                text = os.read(file.descriptor, _END_BYTES)
+        except (Gone, NotAFile, Unreadable):
+            return None
+        return source.end_length(path, text)
+
+    def directory(self, name: bytes = b"") -> int:
+        """Descriptor of a directory inside, or of the collection itself; closed with this. JobGone, OSError."""
+        if name not in self._descriptors:
+            self._descriptors[name] = os.open(name, _DIRECTORY, dir_fd=self.directory()) if name else self._open_own()
+        return self._descriptors[name]
+
+    def _open_own(self) -> int:
+        try:
+            descriptor = open_directory(self._place)
+        except OSError as error:
+            raise (JobGone() if error.errno in _GONE else error) from error
+        if self._expected is None or directory_id(os.fstat(descriptor)) == self._expected:
+            return descriptor
+        os.close(descriptor)
+        raise JobGone
+
+    def _split(self, path: bytes) -> tuple[int, bytes]:
+        directory, _, name = path.rpartition(b"/")
+        return self._descriptors.get(directory) or self.directory(directory), name
+
+
+def _meaning(error: OSError) -> Gone | NotAFile | Unreadable:
+    if error.errno in _GONE:
+        return Gone()
+    if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+        return NotAFile()
+    return Unreadable(os.strerror(error.errno or errno.EIO))
