@@ -13,6 +13,7 @@ from profagentd.errors import Fault, Refusal
 from profagentd.follow.log import DIGEST_BYTES, Chunk, Completed, Event, Loss, Removed, Started
 from profagentd.follow.session import PAGE_ENTRIES
 from profagentd.loop import US_PER_S
+from profagentd.retention.policy import Retain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -140,8 +141,10 @@ def job_measure(measure: Measure) -> wire.JobMeasure:
     return wire.JobMeasure(**measure._asdict())
 
 
-def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention:
-    """What is deleted; of several file systems the largest free space that is wanted."""
+def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention | None:
+    """What is deleted, if anything is; of several file systems the largest free space that is wanted."""
+    if policy.retain is Retain.KEEP:
+        return None
     return wire.Retention(
         policy=wire.RetentionPolicy.ValueType(policy.retain.value),
         retain_for=policy.retain_for,
@@ -172,7 +175,9 @@ def _put_removed(event: Removed, event_said: wire.Event) -> None:
 
 
 def _put_loss(event: Loss, event_said: wire.Event) -> None:
-    event_said.loss.CopyFrom(_loss(event))
+    said = event_said.loss
+    said.handle, said.job, said.reason, said.lost_bytes = event.handle, event.job, event.reason.value, event.lost_bytes
+    said.detail = text(event.detail.encode("utf-8", "surrogateescape"))
 
 
 _PUT: dict[type[Event], Callable[[Any, wire.Event], None]] = {
@@ -182,16 +187,6 @@ _PUT: dict[type[Event], Callable[[Any, wire.Event], None]] = {
     Removed: _put_removed,
     Loss: _put_loss,
 }
-
-
-def _loss(loss: Loss) -> wire.Loss:
-    return wire.Loss(
-        handle=loss.handle,
-        job=loss.job,
-        reason=loss.reason.value,
-        detail=text(loss.detail.encode("utf-8", "surrogateescape")),
-        lost_bytes=loss.lost_bytes,
-    )
 
 
 def _kept_loss(loss: KeptLoss, job: int) -> wire.Loss:

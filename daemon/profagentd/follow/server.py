@@ -27,12 +27,11 @@ from profagentd.follow import messages
 from profagentd.follow.client import STOPPING, ClientStream
 from profagentd.follow.table import Quota
 from profagentd.loop import US_PER_S, NoAnswerError, in_time, moment, until_first
-from profagentd.retention.policy import Retain
 from profagentd.sources.files import JobGone
 from profagentd.sources.walk import Measure, measure
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Sequence
+    from collections.abc import AsyncIterator, Awaitable
     from typing import Callable
 
     from profagentd.access import AccessControl
@@ -99,11 +98,6 @@ class Servicer(BoardServicer):
         self._is_draining = False
         self.quota = Quota()
 
-    @property
-    def roots(self) -> Sequence[bytes]:
-        """Directories under which JOBs are looked for."""
-        return tuple(self._watch.roots)
-
     async def ready(self) -> None:
         """Wait until the JOBs that there are have been found and looked at."""
         await self._watch.ready.wait()
@@ -141,16 +135,11 @@ class Servicer(BoardServicer):
             simulated=self._simulated,
             sdk_version=self._identity.sdk_version,
             clocks=messages.clocks(moment(self.clock)),
-            roots=[messages.text(root) for root in self.roots],
-            retention=self._retention(),
+            roots=[messages.text(root) for root in self._watch.roots],
+            retention=messages.retention(self.retention.policy, self.retention.space.known),
             quiet_after_us=int(self.board.quiet_after_s * US_PER_S),
             insecure=self._access.insecure,
         )
-
-    def _retention(self) -> wire.Retention | None:
-        if self.retention.policy.retain is Retain.KEEP:
-            return None
-        return messages.retention(self.retention.policy, self.retention.space.known)
 
     async def Describe(self, _request: wire.DescribeRequest, _context: Any) -> wire.Description:
         """Who the board is."""

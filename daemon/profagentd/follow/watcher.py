@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagentd.follow.inotify import InotifyWatcher
 from profagentd.follow.log import FileEvent
 from profagentd.follow.session import NAMES_LIMIT
-from profagentd.loop import US_PER_S, Clock, moment, on_disk, until_first
+from profagentd.loop import Clock, on_disk, until_first
 from profagentd.sources import source_of
 from profagentd.sources.acl_json import find_profiling
 from profagentd.sources.files import Place, is_remote, open_directory
@@ -34,8 +34,6 @@ SHARE = 0.1
 MIN_PAUSE_S = 0.03
 # A JOB that did not change for so long is looked at in turn with others like it, one in each round.
 RESTING_S = 60.0
-# The wall clock, by which files are dated, was set when it moves by this much against the monotonic one.
-JUMP_S = 1.0
 # File times have the grain of the kernel's tick, 10 ms at most; a file written within it may be written again.
 SLACK_NS = 50_000_000
 # How often JOBs are looked for everywhere: as a safety net beside events, and where there are none.
@@ -186,15 +184,11 @@ class ScanRounds:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        offset_s = self._wall_offset_s()
         while True:
             await self._wake.wait()
             cpu_s = 0.0
             for place in self._due():
                 cpu_s += await self._look(place)
-            if abs(self._wall_offset_s() - offset_s) > JUMP_S:
-                offset_s = self._wall_offset_s()
-                self._scans = {place: JobScan(place) for place in self._scans}
             if not self._scans:
                 self._wake.clear()
             await self._clock.sleep(max(MIN_PAUSE_S, cpu_s * len(self._sharers) / SHARE - cpu_s))
@@ -226,10 +220,6 @@ class ScanRounds:
             self._board.names_removed(place)
         self._board.seen(place, begun)
         return scanned.cpu_s
-
-    def _wall_offset_s(self) -> float:
-        now = moment(self._clock)
-        return now.wall_us / US_PER_S - now.monotonic
 
 
 class Watch:

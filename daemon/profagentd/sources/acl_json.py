@@ -1,4 +1,4 @@
-"""What the program of a JOB was told to record: the `profiler` object of its acl.json (format page 5). Pure."""
+"""What the program of a JOB was told to record: the `profiler` object of its acl.json (format page 5)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import os
 import re
 import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagentd.sources.files import Place, open_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -29,118 +28,10 @@ USUAL_NAMES = (b"acl.json", b"src/acl.json")
 # The program reads the file, and makes its JOB at once. One that is found so soon was told what the file says now.
 FRESH_US = 10_000_000
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-@dataclass(frozen=True)
-class Profiling:
-    """What the program of a JOB was told, and by which file."""
-
-    path: bytes
-    config: AclConfig
-
-
-@dataclass(frozen=True)
-class File:
-    """A file as it was read: at most LARGEST_BYTES; `changed_us` by the wall clock."""
-
-    path: bytes
-    data: bytes
-    changed_us: int
-
-
-def find_profiling(job: Place, made_us: int, now_us: int, patterns: Sequence[str] = ()) -> Profiling | None:
-    """The acl.json that a JOB was made with; None where none is known for certain.
-
-    Files that `patterns` name are looked at, else the usual places, below the JOB's root only. The one counts whose
-    `output` is the directory that holds the JOB, and which was not changed after that JOB was made.
-    """
-    directory = os.path.dirname(job.directory)
-    files = _configured(patterns) if patterns else _usual(job)
-    found = [profiling for file in files for profiling in _read(file, directory)]
-    found = [each for each in found if abs(now_us - made_us) <= FRESH_US or _was_there(each, made_us)]
-    settings = {each[0].config for each in found}
-    if len(settings) > 1:
-        paths = ", ".join(os.fsdecode(each[0].path) for each in found)
-        _LOGGER.warning("%s: several acl.json lead there and differ: %s", os.fsdecode(directory), paths)
-    return found[0][0] if len(settings) == 1 else None
-
-
-def candidates(places: Sequence[Place], patterns: Sequence[str] = ()) -> Iterator[File]:
-    """Files that may be the acl.json of a program: those that `patterns` name, else those in the usual places.
-
-    `places` are JOBs that there are or might be.
-    """
-    return _configured(patterns) if patterns else itertools.chain.from_iterable(map(_usual, places))
-
-
-def _was_there(found: tuple[Profiling, int], made_us: int) -> bool:
-    profiling, changed_us = found
-    if changed_us > made_us:
-        _LOGGER.info("%s was changed after the JOB was made: passed over", os.fsdecode(profiling.path))
-    return changed_us <= made_us
-
-
-def _read(file: File, directory: bytes) -> Iterator[tuple[Profiling, int]]:
-    try:
-        config = parse_acl_config(file.data)
-    except NotUsable as error:
-        _LOGGER.info("%s is passed over: %s", os.fsdecode(file.path), error)
-        return
-    beside = os.path.dirname(file.path)
-    if config.leads_to(directory, [beside, os.path.dirname(beside)]):
-        yield Profiling(file.path, config), file.changed_us
-
-
-def _configured(patterns: Sequence[str]) -> Iterator[File]:
-    named = itertools.chain.from_iterable(glob.iglob(pattern) for pattern in patterns)
-    for path in itertools.islice(named, MOST_FILES):
-        try:
-            descriptor = os.open(path, _FILE)
-        except OSError as error:
-            _LOGGER.info("%s is passed over: %s", path, error.strerror)
-            continue
-        yield from _content(os.fsencode(path), descriptor)
-
-
-def _usual(job: Place) -> Iterator[File]:
-    holder = os.path.dirname(job.path)
-    for directory in (holder, os.path.dirname(holder)) if holder else (holder,):
-        for name in USUAL_NAMES:
-            place = Place(job.root, os.path.join(directory, os.path.dirname(name)).strip(b"/"))
-            try:
-                opened = open_directory(place)
-            except OSError:
-                continue
-            try:
-                descriptor = os.open(os.path.basename(name), _FILE, dir_fd=opened)
-            except OSError:
-                continue
-            finally:
-                os.close(opened)
-            yield from _content(os.path.join(place.directory, os.path.basename(name)), descriptor)
-
-
-def _content(path: bytes, descriptor: int) -> Iterator[File]:
-    """A regular file of no extraordinary size; closes the descriptor."""
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_BYTES:
-            _LOGGER.info("%s is passed over: no file of at most %d bytes", os.fsdecode(path), LARGEST_BYTES)
-            return
-        yield File(path, file.read(LARGEST_BYTES), status.st_mtime_ns // 1000)
-
-
-OUTPUT, SWITCH = "output", "switch"
-_AIC_METRICS = ("aic_metrics", "aac_metrics")
-_AICPU = ("aicpu", "aacpu")
 # The runtime takes a comma before a closing bracket; a string is passed over whole.
 _STRING_OR_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 # JSON can write them, but no path has a NUL and no text half a character.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
-
-
-class NotUsable(Exception):  # noqa: N818 - what a file of somebody else's is, no fault
-    """The runtime could not have begun a JOB with this file; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +53,98 @@ class AclConfig:
         return any(os.path.realpath(os.path.join(start, output)) == directory for start in starts)
 
 
+@dataclass(frozen=True)
+class Profiling:
+    """What the program of a JOB was told, and by which file."""
+
+    path: bytes
+    config: AclConfig
+
+
+class File(NamedTuple):
+    """A file as it was read: at most LARGEST_BYTES; `changed_us` by the wall clock."""
+
+    path: bytes
+    data: bytes
+    changed_us: int
+
+
+class NotUsable(Exception):  # noqa: N818 - what a file of somebody else's is, no fault
+    """The runtime could not have begun a JOB with this file; the text says why."""
+
+
+def find_profiling(job: Place, made_us: int, now_us: int, patterns: Sequence[str] = ()) -> Profiling | None:
+    """The acl.json that a JOB was made with; None where none is known for certain.
+
+    The files of `candidates` are looked at. The one counts whose `output` is the directory that holds the JOB, and
+    which was not changed after that JOB was made.
+    """
+    directory = os.path.dirname(job.directory)
+    is_fresh = abs(now_us - made_us) <= FRESH_US
+    found: dict[AclConfig, Profiling] = {}
+    for file in candidates([job], patterns):
+        try:
+            config = parse_acl_config(file.data)
+        except NotUsable as error:
+            _LOGGER.info("%s is passed over: %s", os.fsdecode(file.path), error)
+            continue
+        beside = os.path.dirname(file.path)
+        if not config.leads_to(directory, [beside, os.path.dirname(beside)]):
+            continue
+        if is_fresh or file.changed_us <= made_us:
+            found.setdefault(config, Profiling(file.path, config))
+        else:
+            _LOGGER.info("%s was changed after the JOB was made: passed over", os.fsdecode(file.path))
+    if len(found) > 1:
+        paths = ", ".join(os.fsdecode(each.path) for each in found.values())
+        _LOGGER.warning("%s: several acl.json lead there and differ: %s", os.fsdecode(directory), paths)
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def candidates(places: Sequence[Place], patterns: Sequence[str] = ()) -> Iterator[File]:
+    """Files that may be the acl.json of a program: those that `patterns` name, else those in the usual places.
+
+    `places` are JOBs that there are or might be; only what is below their roots is looked at.
+    """
+    if not patterns:
+        yield from itertools.chain.from_iterable(map(_usual, places))
+    named = itertools.chain.from_iterable(glob.iglob(pattern) for pattern in patterns)
+    for path in itertools.islice(named, MOST_FILES):
+        yield from _read(os.fsencode(path), path)
+
+
+def _usual(job: Place) -> Iterator[File]:
+    holder = os.path.dirname(job.path)
+    for directory in dict.fromkeys((holder, os.path.dirname(holder))):
+        for name in USUAL_NAMES:
+            place = Place(job.root, os.path.join(directory, os.path.dirname(name)).strip(b"/"))
+            try:
+                opened = open_directory(place)
+            except OSError:
+                continue
+            try:
+                yield from _read(os.path.join(place.directory, b"acl.json"), "acl.json", opened)
+            finally:
+                os.close(opened)
+
+
+def _read(path: bytes, name: str, directory: int | None = None) -> Iterator[File]:
+    """A regular file of no extraordinary size."""
+    try:
+        descriptor = os.open(name, _FILE, dir_fd=directory)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        _LOGGER.info("%s is passed over: %s", os.fsdecode(path), error.strerror)
+        return
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_BYTES:
+            yield File(path, file.read(LARGEST_BYTES), status.st_mtime_ns // 1000)
+        else:
+            _LOGGER.info("%s is passed over: no file of at most %d bytes", os.fsdecode(path), LARGEST_BYTES)
+
+
 def parse_acl_config(data: bytes) -> AclConfig:
     """Read an acl.json as the runtime does. Raises NotUsable.
 
@@ -169,24 +152,25 @@ def parse_acl_config(data: bytes) -> AclConfig:
     """
     try:
         loaded = load_json(data)
+        is_usable = _has_only_strings(loaded)
     except (ValueError, RecursionError) as error:
         raise NotUsable(f"it is no JSON: {error}") from error
-    if not _has_only_strings(loaded):
+    if not is_usable:
         raise NotUsable("a value in it is no string")
     profiler = loaded.get("profiler") if isinstance(loaded, dict) else None
     if not isinstance(profiler, dict):
         raise NotUsable("it has no profiler object")
-    if _text(profiler, SWITCH) != "on":
+    if _text(profiler, "switch") != "on":
         raise NotUsable("its switch is not on")
-    if not _text(profiler, OUTPUT):
-        raise NotUsable("it has no output")
     config = AclConfig(
-        output=_text(profiler, OUTPUT),
+        output=_text(profiler, "output"),
         interval=_text(profiler, "interval"),
-        aicpu=_text(profiler, *_AICPU),
+        aicpu=_text(profiler, "aicpu", "aacpu"),
         acl_api=_text(profiler, "acl_api"),
-        aic_metrics=_text(profiler, *_AIC_METRICS),
+        aic_metrics=_text(profiler, "aic_metrics", "aac_metrics"),
     )
+    if not config.output:
+        raise NotUsable("it has no output")
     if not all(map(is_text, vars(config).values())):
         raise NotUsable("a value in it has a character that no text has")
     return config
@@ -203,19 +187,11 @@ def is_text(value: str) -> bool:
 
 
 def _text(profiler: dict[str, Any], *keys: str) -> str:
-    found = (profiler[key] for key in keys if isinstance(profiler.get(key), str))
-    return next(found, "")
+    return next((profiler[key] for key in keys if isinstance(profiler.get(key), str)), "")
 
 
 def _has_only_strings(value: Any) -> bool:
     """Whether no value is a number, a boolean or null, on which the runtime's parser fails."""
-    pending = [value]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, dict):
-            pending.extend(current.values())
-        elif isinstance(current, list):
-            pending.extend(current)
-        elif not isinstance(current, str):
-            return False
-    return True
+    if isinstance(value, dict):
+        return all(map(_has_only_strings, value.values()))
+    return all(map(_has_only_strings, value)) if isinstance(value, list) else isinstance(value, str)
