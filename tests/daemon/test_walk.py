@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.files import OpenJob, Place, directory_id
+from profagentd.sources.files import OpenJob, Place
 from profagentd.sources.job import JobSource, group_of
 from profagentd.sources.source import LogKind
 from profagentd.sources.walk import Page, Walk, look
@@ -129,7 +129,7 @@ def test_a_sighting_has_kind_size_and_time(job: Path) -> None:
     path = job / "data" / "aicore.0.m.3.0.1.1.0"
     path.write_bytes(b"abc")
     os.utime(path, ns=(5_000_000, 5_000_000))
-    (found,) = look(place(job), JOB, [b"data/aicore.0.m.3.0.1.1.0"], None, [b"info.json.0"]).logs
+    (found,) = look(place(job), JOB, [b"data/aicore.0.m.3.0.1.1.0"], None).logs
     assert (found.kind, found.size, found.changed_wall_us) == (LogKind.DATA, 3, 5_000)
 
 
@@ -161,14 +161,6 @@ def test_of_a_job_that_is_gone_nothing_is_known(job: Path) -> None:
     walk.page(2)
     job.rename(job.parent / "elsewhere")
     assert walk.page(2).is_job_gone
-
-
-def test_another_directory_in_the_place_of_a_job_is_not_walked(job: Path) -> None:
-    known = directory_id(job.stat())
-    assert paths(pages(Walk(place(job), JOB, known), 10)) == [b"info.json.0"]
-    job.rename(job.parent / "elsewhere")
-    make_job(job.parent)
-    assert pages(Walk(place(job), JOB, known), 10) == [Page(is_job_gone=True)]
 
 
 def test_a_job_that_may_not_be_read_says_so() -> None:

@@ -21,14 +21,13 @@ from profagentd.follow.inotify import InotifyWatcher
 from profagentd.follow.watcher import Watch
 from profagentd.loop import SystemClock
 from profagentd.roots import Roots
-from profagentd.sources.files import Place, directory_id
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from profagentd.follow.log import FileEvent
     from profagentd.sources.acl_json import Profiling
-    from profagentd.sources.files import DirectoryId
+    from profagentd.sources.files import Place
 
 
 class Told:
@@ -38,8 +37,6 @@ class Told:
         self.jobs: dict[Place, bool] = {}  # whether it is scanned
         self.touches: dict[bytes, FileEvent] = {}
         self.doubts: list[Place] = []
-        self.directories: dict[Place, DirectoryId] = {}
-        self.found_places: list[Place] = []  # again
         self.gone_jobs: list[Place] = []
 
     def has(self, place: Place) -> bool:
@@ -53,10 +50,8 @@ class Told:
         *,
         is_scanned: bool,
         profiling: Profiling | None,
-        directory: DirectoryId,
     ) -> None:
         assert profiling is None
-        self.directories[place] = directory
         assert 0 < made_wall_us <= changed_wall_us
         assert place not in self.jobs
         self.jobs[place] = is_scanned
@@ -68,12 +63,8 @@ class Told:
     def changed(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
         self.touches.update(touches)
 
-    def unsure(self, place: Place, directory: DirectoryId | None = None) -> None:
+    def unsure(self, place: Place) -> None:
         self.doubts.append(place)
-        if directory:
-            assert place in self.jobs
-            self.directories[place] = directory
-            self.found_places.append(place)
 
     def names_removed(self, place: Place) -> None:
         pass
@@ -183,8 +174,7 @@ async def test_another_directory_in_the_place_of_a_job_is_found(tmp_path: Path) 
     other = make_job(tmp_path / "elsewhere")
     async with watching(told, tmp_path / "root", scan=True):
         exchange(job, other)
-        await until(lambda: bool(told.found_places))
-        assert list(told.directories.values()) == [directory_id(job.stat())]
+        await until(lambda: bool(told.doubts))
         assert not told.gone_jobs
 
 

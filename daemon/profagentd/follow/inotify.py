@@ -155,10 +155,6 @@ class InotifyWatcher:
             return False
         return True
 
-    def is_watched(self, place: Place) -> bool:
-        """Whether events of a JOB are taken."""
-        return Target(place, b"") in self._watches
-
     def unwatch_job(self, place: Place) -> None:
         """Take no more events of a JOB."""
         for inside in _directories(place):

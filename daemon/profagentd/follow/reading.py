@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from profagentd.follow.log import Log
     from profagentd.loop import Moment
-    from profagentd.sources.files import DirectoryId, Place
+    from profagentd.sources.files import Place
     from profagentd.sources.source import Source
 
 # Over 10 kB/s a piece comes within half of the time after which a peer that is not heard is taken as gone.
@@ -76,7 +76,6 @@ class ReadTask(NamedTuple):
     log: Log
     place: Place
     source: Source
-    directory: DirectoryId | None = None
     is_removed: bool = False
 
 
@@ -94,7 +93,7 @@ def read_batch(tasks: Sequence[ReadTask], now: Moment, limit: int = CHUNK_BYTES)
                 continue
             files = jobs.get(task.place)
             if files is None:
-                files = jobs[task.place] = opened.enter_context(OpenJob(task.place, task.directory))
+                files = jobs[task.place] = opened.enter_context(OpenJob(task.place))
             step = poll_log(task.log, files, task.source, now, limit)
             size += step.sent_bytes
             steps.append(step)

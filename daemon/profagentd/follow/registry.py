@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from profagentd.follow.log import FileEvent
     from profagentd.sources.acl_json import Profiling
-    from profagentd.sources.files import DirectoryId, Place
+    from profagentd.sources.files import Place
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -146,13 +146,11 @@ class Job:
         *,
         is_scanned: bool,
         profiling: Profiling | None = None,
-        directory: DirectoryId | None = None,
     ) -> None:
         source = source_of(place.name)
         assert source is not None, "only a source's collections are found"
         self.source = source
         self.place = place
-        self.directory = directory  # that stands there
         self.name = place.name.decode("utf-8", "backslashreplace")
         self.made_wall_us = made_wall_us
         # By the clock that dated it: a board may wake in 1970 and have its clock set while the program runs.
@@ -216,7 +214,6 @@ class JobRegistry:
         *,
         is_scanned: bool,
         profiling: Profiling | None = None,
-        directory: DirectoryId | None = None,
     ) -> None:
         """There is a JOB directory that was not known."""
         now = moment(self._clock)
@@ -229,7 +226,6 @@ class JobRegistry:
             activity,
             is_scanned=is_scanned,
             profiling=profiling,
-            directory=directory,
         )
         self._strangers.add(job)
         self._knows_all.clear()
@@ -262,11 +258,10 @@ class JobRegistry:
             for listener in self._listeners:
                 listener.names_removed(job)
 
-    def unsure(self, place: Place, directory: DirectoryId | None = None) -> None:
-        """Anything in the JOB may have changed; `directory` may be another that stands there now."""
+    def unsure(self, place: Place) -> None:
+        """Anything in the JOB may have changed."""
         job = self._changed_job(place, is_work=True)
         if job:
-            job.directory = directory or job.directory
             for listener in self._listeners:
                 listener.anything_changed(job)
 
@@ -353,7 +348,7 @@ class JobRegistry:
 
 
 def _has_ended(job: Job) -> Iterator[bool | None]:
-    with OpenJob(job.place, job.directory) as files:
+    with OpenJob(job.place) as files:
         yield from job.source.has_ended(files)
 
 

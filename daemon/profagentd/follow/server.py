@@ -161,7 +161,7 @@ class Servicer(BoardServicer):
         found = Measure(0, 0, 0, is_all=False)
         try:
             if job:
-                found = await in_time(job.place.root, measure, job.place, job.source, job.directory, MEASURE_S)
+                found = await in_time(job.place.root, measure, job.place, job.source, MEASURE_S)
         except JobGone:
             job = None
         except NoAnswerError:

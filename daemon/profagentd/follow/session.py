@@ -49,7 +49,7 @@ class Look:
         if self.walk:
             return self.walk.page(self.limit, self.told or ())
         job = self.following.job
-        return look(job.place, job.source, self.touches, job.directory, self.told)
+        return look(job.place, job.source, self.touches, self.told)
 
 
 class Following:
@@ -120,7 +120,7 @@ class Following:
             touches = {path: self.touches.pop(path) for path in list(itertools.islice(self.touches, limit))}
             return Look(self, touches, None, limit, told)
         if self.wants_walk:
-            self.wants_walk, self.walk = False, Walk(self.job.place, self.job.source, self.job.directory)
+            self.wants_walk, self.walk = False, Walk(self.job.place, self.job.source)
         return Look(self, {}, self.walk, limit, told)
 
     def looked(self, names: Look, page: Page, now: float) -> None:
@@ -360,7 +360,7 @@ class FollowSession:
     def _task(self, log: Log) -> ReadTask:
         following = self._followings[log.job]
         job = following.job
-        return ReadTask(log, job.place, job.source, job.directory, following.is_over)
+        return ReadTask(log, job.place, job.source, following.is_over)
 
     def _send_unasked(self, log: Log, event: FileEvent) -> None:
         """It was made while its JOB is followed: it is sent as if the client had said that it holds nothing."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from profagentd.follow.registry import JobRegistry
     from profagentd.roots import Roots
-    from profagentd.sources.files import DirectoryId
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -77,6 +76,7 @@ class DirectoryScan:
         self._newest_ns: int | None = None
         self._recent: dict[bytes, _Seen] = {}
         self._directory_ns: int | None = None
+        self._inode = 0
 
     def scan(self) -> Scanned:
         """Paths of files that changed since the last call. OSError when the directory cannot be read."""
@@ -85,8 +85,10 @@ class DirectoryScan:
             was_there, self._directory_ns, self._newest_ns = self._directory_ns is not None, None, None
             return Scanned({}, is_all=was_there)
         try:
-            before_ns, self._directory_ns = self._directory_ns, os.fstat(descriptor).st_mtime_ns
-            went_back = before_ns is not None and self._directory_ns < before_ns
+            status = os.fstat(descriptor)
+            before_ns, self._directory_ns = self._directory_ns, status.st_mtime_ns
+            went_back = before_ns is not None and (self._directory_ns < before_ns or self._inode != status.st_ino)
+            self._inode = status.st_ino
             since_ns = 0 if self._newest_ns is None or went_back else self._newest_ns - SLACK_NS
             touches = self._changed(descriptor, since_ns)
         finally:
@@ -238,7 +240,6 @@ class Watch:
         self._inotify = None if scan else self._new_inotify()
         self._rounds: dict[bytes, ScanRounds] = {}
         self._jobs: dict[bytes, Place] = {}  # by name
-        self._directories: dict[Place, DirectoryId] = {}  # theirs
         self._doubles: set[Place] = set()
         self._missing: set[Place] = set()
         self._wanted: dict[bytes, set[Place]] = {}
@@ -277,7 +278,7 @@ class Watch:
     def lost(self, place: Place) -> None:
         """The directory of a JOB is gone."""
         if self._jobs.get(place.name) == place:
-            del self._jobs[place.name], self._directories[place]
+            del self._jobs[place.name]
             self._rounds[place.root].drop(place)
             self._board.gone(place)
 
@@ -322,8 +323,8 @@ class Watch:
             if self._inotify:
                 self._inotify.unwatch_job(place)
             self.lost(place)
-        for place, directory in found.jobs.items():
-            await self._adopt(place, directory)
+        for place in found.jobs:
+            await self._adopt(place)
 
     async def _find_watched(self, start: Place) -> Found:
         """What is below `start`; each directory was watched before it was looked at last, so nothing comes unseen."""
@@ -334,7 +335,7 @@ class Watch:
             if not self._inotify or not self._inotify.watch_parents(own):
                 return found
 
-    async def _adopt(self, place: Place, directory: DirectoryId) -> None:
+    async def _adopt(self, place: Place) -> None:
         """Watch a new JOB, then tell of it: whatever happens after the telling is noticed."""
         known = self._jobs.setdefault(place.name, place)
         if known != place:
@@ -342,29 +343,14 @@ class Watch:
                 self._doubles.add(place)
                 names = os.fsdecode(place.directory), os.fsdecode(known.directory)
                 _LOGGER.warning("%s has the name of %s and is not served", *names)
-        elif self._board.has(place):
-            self._see_again(place, directory)
-        else:
-            self._directories[place] = directory
+        elif not self._board.has(place):
             has_events = self._watch_job(place)
             if not has_events:
                 await self._rounds[place.root].add(place)
             made_us, changed_us = await on_disk(place.root, job_times, place)
             now_us = self._clock.wall_us()
             profiling = await on_disk(place.root, find_profiling, place, made_us, now_us, self.acl_json)
-            self._board.found(
-                place, made_us, changed_us, is_scanned=not has_events, profiling=profiling, directory=directory
-            )
-
-    def _see_again(self, place: Place, directory: DirectoryId) -> None:
-        """A JOB that is known; with another directory in its place, nothing is known of what is in it."""
-        if self._directories[place] == directory:
-            return
-        self._directories[place] = directory
-        if self._inotify and self._inotify.is_watched(place) and not self._watch_job(place):
-            self.lost(place)  # it is gone again, or is to be looked at from now on
-        else:
-            self._board.unsure(place, directory)
+            self._board.found(place, made_us, changed_us, is_scanned=not has_events, profiling=profiling)
 
     def _watch_job(self, place: Place) -> bool:
         """Have the JOB's changes noticed; False where they cannot be."""

@@ -6,10 +6,12 @@ import errno
 import os
 import re
 import stat
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from profagentd.sources.source import Source
@@ -97,7 +99,7 @@ class Gone(Exception):  # noqa: N818 - a state of the board, not a fault
 
 
 class JobGone(Gone):
-    """There is no such directory, or another one stands in its place: nothing is known of its files."""
+    """There is no such directory: nothing is known of its files."""
 
 
 class NotAFile(Exception):  # noqa: N818 - a state of the board, not a fault
@@ -134,24 +136,12 @@ class Place(NamedTuple):
         return self.root == other.root and inside
 
 
-class DirectoryId(NamedTuple):
-    """Which directory it is that stands at a place."""
-
-    device: int
-    inode: int
-
-
 class Fingerprint(NamedTuple):
     """What changes when a file is written or replaced."""
 
     inode: int
     size: int
     mtime_ns: int
-
-
-def directory_id(status: os.stat_result) -> DirectoryId:
-    """Which directory has this status."""
-    return DirectoryId(status.st_dev, status.st_ino)
 
 
 def fingerprint(status: os.stat_result) -> Fingerprint:
@@ -181,41 +171,19 @@ def list_directory(place: Place) -> list[tuple[bytes, bool]]:
         os.close(descriptor)
 
 
-@final
-class OpenFile:
-    """A file that was opened, and its status then; a context manager that closes it.
+class OpenFile(NamedTuple):
+    """A regular file that is open, and its status when it was opened."""
 
-    What fails inside raises Gone, NotAFile, Unreadable.
-    """
-
-    __slots__ = ("descriptor", "status")
-
-    def __init__(self, descriptor: int) -> None:
-        """Raises OSError; the descriptor is closed then."""
-        self.descriptor = descriptor
-        try:
-            self.status = os.fstat(descriptor)
-        except OSError:
-            os.close(descriptor)
-            raise
-
-    def __enter__(self) -> OpenFile:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        os.close(self.descriptor)
-        if isinstance(error, OSError):
-            raise _meaning(error) from error
+    descriptor: int
+    status: os.stat_result
 
 
 @final
 class OpenJob:
     """The directories of a collection, held open for a few reads; a context manager that belongs to one thread."""
 
-    def __init__(self, place: Place, expected: DirectoryId | None = None) -> None:
-        """`expected`: which directory it must be, where that is known."""
+    def __init__(self, place: Place) -> None:
         self._place = place
-        self._expected = expected
         self._descriptors: dict[bytes, int] = {}
 
     def __enter__(self) -> OpenJob:
@@ -226,17 +194,21 @@ class OpenJob:
             os.close(descriptor)
         self._descriptors.clear()
 
-    def open(self, path: bytes) -> OpenFile:
-        """The regular file at `path` inside. Raises Gone, JobGone, NotAFile, Unreadable."""
+    @contextmanager
+    def open(self, path: bytes) -> Iterator[OpenFile]:
+        """The regular file at `path` inside. Gone, JobGone, NotAFile, Unreadable, also for what fails meanwhile."""
         try:
             directory, name = self._split(path)
-            file = OpenFile(os.open(name, _FILE, dir_fd=directory))
+            descriptor = os.open(name, _FILE, dir_fd=directory)
+            try:
+                file = OpenFile(descriptor, os.fstat(descriptor))
+                if not stat.S_ISREG(file.status.st_mode):
+                    raise NotAFile
+                yield file
+            finally:
+                os.close(descriptor)
         except OSError as error:
             raise _meaning(error) from error
-        if not stat.S_ISREG(file.status.st_mode):
-            os.close(file.descriptor)
-            raise NotAFile
-        return file
 
     def status(self, path: bytes) -> os.stat_result:
         """Status of the regular file at `path` inside. Raises Gone, JobGone, NotAFile, Unreadable."""
@@ -269,13 +241,9 @@ class OpenJob:
 
     def _open_own(self) -> int:
         try:
-            descriptor = open_directory(self._place)
+            return open_directory(self._place)
         except OSError as error:
             raise (JobGone() if error.errno in _GONE else error) from error
-        if self._expected is None or directory_id(os.fstat(descriptor)) == self._expected:
-            return descriptor
-        os.close(descriptor)
-        raise JobGone
 
     def _split(self, path: bytes) -> tuple[int, bytes]:
         directory, _, name = path.rpartition(b"/")

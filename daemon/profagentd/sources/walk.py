@@ -18,7 +18,6 @@ from profagentd.sources.files import (
     OpenJob,
     Place,
     Unreadable,
-    directory_id,
     list_directory,
     open_directory,
 )
@@ -27,7 +26,6 @@ from profagentd.sources.source import DATA
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from profagentd.sources.files import DirectoryId
     from profagentd.sources.source import LogKind, Source
 
 # Trees that are large and never hold a program's output.
@@ -39,7 +37,7 @@ _SKIPPED_DIRECTORIES = frozenset((b"/proc", b"/sys", b"/dev"))
 class Found:
     """Collections, and the directories in which others may appear."""
 
-    jobs: dict[Place, DirectoryId] = field(default_factory=dict)
+    jobs: list[Place] = field(default_factory=list)
     directories: list[Place] = field(default_factory=list)
     unreadable: list[Place] = field(default_factory=list)
 
@@ -55,8 +53,8 @@ def find_jobs(start: Place, depth: int) -> Found:
         place = pending.pop()
         level = place.path.count(b"/") + 1 if place.path else 0
         if source_of(place.name):
-            if directory := _directory(place):
-                found.jobs[place] = directory
+            if _is_directory(place):
+                found.jobs.append(place)
         elif level < depth and _is_searched(place):
             try:
                 pending += [place.below(name) for name, is_directory in list_directory(place) if is_directory]
@@ -76,19 +74,16 @@ def job_times(place: Place) -> tuple[int, int]:
     return times[0], max(times)
 
 
-def _directory(place: Place) -> DirectoryId | None:
-    """Which directory is there and reached without a link, readable or not; None where there is none."""
+def _is_directory(place: Place) -> bool:
+    """Whether a directory is there, reached without a link, readable or not."""
     try:
         parent = open_directory(Place(place.root, os.path.dirname(place.path)))
+        try:
+            return stat.S_ISDIR(os.stat(place.name, dir_fd=parent, follow_symlinks=False).st_mode)
+        finally:
+            os.close(parent)
     except OSError:
-        return None
-    try:
-        status = os.stat(place.name, dir_fd=parent, follow_symlinks=False)
-    except OSError:
-        return None
-    finally:
-        os.close(parent)
-    return directory_id(status) if stat.S_ISDIR(status.st_mode) else None
+        return False
 
 
 def _mtime_us(place: Place) -> int:
@@ -132,11 +127,10 @@ class Page:
 class Walk:
     """Everything in a collection, a page at a time: early files first, and what belongs together at once."""
 
-    def __init__(self, place: Place, source: Source, directory: DirectoryId | None = None) -> None:
+    def __init__(self, place: Place, source: Source) -> None:
         self._place = place
         self._source = source
-        self._directory = directory
-        self._groups = _groups(place, source, directory)
+        self._groups = _groups(place, source)
 
     def page(self, limit: int, told: Collection[bytes] = ()) -> Page:
         """The next `limit` names, or a few more that belong together, looked at as by `look`. One caller at a time."""
@@ -148,18 +142,12 @@ class Walk:
             return Page(is_job_gone=True)
         except OSError as error:
             return Page(unreadable=error.strerror)
-        page = look(self._place, self._source, paths, self._directory, told)
+        page = look(self._place, self._source, paths, told)
         page.is_last = len(paths) < limit
         return page
 
 
-def look(
-    place: Place,
-    source: Source,
-    paths: Iterable[bytes],
-    directory: DirectoryId | None = None,
-    told: Collection[bytes] | None = (),
-) -> Page:
+def look(place: Place, source: Source, paths: Iterable[bytes], told: Collection[bytes] | None = ()) -> Page:
     """The status of these paths inside the collection at `place`.
 
     Each comes behind what must be announced before it, unless that is `told`; with None for `told` the paths are in
@@ -168,7 +156,7 @@ def look(
     page = Page()
     names = list(paths) if told is None else list(_with_earlier(source, paths, told))
     try:
-        with OpenJob(place, directory) as files:
+        with OpenJob(place) as files:
             for path in reversed(names):
                 _look_at(files, source.kind(path), path, page)
     except JobGone:
@@ -203,8 +191,8 @@ def _look_at(files: OpenJob, kind: LogKind, path: bytes, page: Page) -> None:
         page.logs.append(Sighting(path, kind, status.st_size, status.st_mtime_ns // 1000))
 
 
-def _groups(place: Place, source: Source, directory: DirectoryId | None) -> Iterator[list[bytes]]:
-    with OpenJob(place, directory) as files:
+def _groups(place: Place, source: Source) -> Iterator[list[bytes]]:
+    with OpenJob(place) as files:
         files.directory()
         for early in (True, False):
             for inside in source.directories:
@@ -249,12 +237,12 @@ class Measure(NamedTuple):
     is_all: bool
 
 
-def measure(place: Place, source: Source, directory: DirectoryId | None, patience_s: float) -> Measure:
+def measure(place: Place, source: Source, patience_s: float) -> Measure:
     """Count for so long at most. Blocks; JobGone."""
     until = time.monotonic() + patience_s
     logs = size = inferences = 0
     is_all = False
-    with OpenJob(place, directory) as files, suppress(PermissionError):
+    with OpenJob(place) as files, suppress(PermissionError):
         files.directory()
         for path, status in _statuses(files, source):
             logs, size = logs + 1, size + status.st_size
