@@ -10,12 +10,11 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.examine import IdentitySource
 from profagentd.follow import messages
-from profagentd.follow.log import Chunk, Completed, Event, Log, Loss, LossReason, Removed, Started, StartReason
+from profagentd.follow.log import Chunk, Event, Log, Loss, LossReason, Removed, StartReason
 from profagentd.follow.registry import Job, JobStateTracker
 from profagentd.follow.session import Following
 from profagentd.follow.table import CHUNK_BYTES as LARGE_BYTES
 from profagentd.follow.table import PIECE_BYTES as SMALL_BYTES
-from profagentd.loop import Moment
 from profagentd.sources.files import Place
 from profagentd.sources.source import LogKind
 from profagentd.sources.state import JobState
@@ -46,10 +45,6 @@ def test_identity_sources_have_the_wires_numbers() -> None:
     assert [each.value for each in IdentitySource] == sorted(wire.IdentitySource.values())
 
 
-def test_clocks_are_in_microseconds() -> None:
-    assert messages.clocks(Moment(1.5, 7)) == wire.Clocks(wall_us=7, monotonic_us=1_500_000)
-
-
 def test_a_jobs_status_says_where_it_is_and_what_it_does() -> None:
     job = Job(Place(b"/r\xff", job_name().encode()), 1, 2, JobStateTracker(0.0, 60.0), is_scanned=False)
     status = messages.job_status(Following(3, job), caught_up=True).job_status
@@ -64,40 +59,6 @@ def test_an_announced_log_has_its_bytes_for_a_name() -> None:
     assert log == wire.AnnouncedLog(handle=5, job=2, path=b"data/\xff", kind=wire.LOG_KIND_SNAPSHOT, size=9)
 
 
-def test_a_heartbeat_has_everything() -> None:
-    beat = messages.heartbeat(Moment(1.0, 5), (3, 4), 6).heartbeat
-    assert (beat.clocks, list(beat.free_bytes), beat.lag_bytes) == (messages.clocks(Moment(1.0, 5)), [3, 4], 6)
-    assert beat.cpu_us > 0
-    assert beat.rss_bytes > 1024 * 1024
-
-
-def test_a_chunk_says_where_it_belongs() -> None:
-    chunk = only(Chunk(1, 2, 3, b"abc")).chunk
-    assert (chunk.handle, chunk.generation, chunk.offset, chunk.data) == (1, 2, 3, b"abc")
-
-
-@pytest.mark.parametrize(
-    ("event", "expected"),
-    [
-        (
-            Started(1, 2, 3, StartReason.DIFFERENT),
-            wire.Event(started=wire.Started(handle=1, generation=2, offset=3, reason=wire.START_REASON_DIFFERENT)),
-        ),
-        (
-            Completed(1, 2, 3, b"d" * 16),
-            wire.Event(completed=wire.Completed(handle=1, generation=2, size=3, digest=b"d" * 16)),
-        ),
-        (Removed(1, 2, 3, 4), wire.Event(removed=wire.Removed(handle=1, generation=2, sent=3, size=4))),
-        (
-            Loss(1, 2, LossReason.REMOVED_UNREAD, "gone", 5),
-            wire.Event(loss=wire.Loss(handle=1, job=2, reason="removed-unread", detail="gone", lost_bytes=5)),
-        ),
-    ],
-)
-def test_each_event_has_its_message(event: Event, expected: wire.Event) -> None:
-    assert only(event) == expected
-
-
 def test_a_loss_may_speak_of_names_that_are_no_text() -> None:
     assert only(Loss(0, 1, LossReason.NOT_A_FILE, "data/\udcff is no file")).loss.detail == "data/\\xff is no file"
 
@@ -106,30 +67,14 @@ def sizes(*events: Event, largest_bytes: int = SMALL_BYTES) -> list[int]:
     return [len(message.batch.events) for message in messages.batches(events, largest_bytes)]
 
 
-def test_nothing_gives_no_batch() -> None:
-    assert sizes() == []
-
-
 @pytest.mark.parametrize("largest_bytes", [SMALL_BYTES, LARGE_BYTES])
 def test_a_batch_holds_no_more_bytes_than_it_may(largest_bytes: int) -> None:
     half = Chunk(1, 1, 0, bytes(largest_bytes // 2))
     assert sizes(half, half, half, largest_bytes=largest_bytes) == [2, 1]
 
 
-def test_one_chunk_and_what_has_no_bytes_make_a_batch() -> None:
-    assert sizes(Chunk(1, 1, 0, bytes(64 * 1024)), Chunk(2, 1, 0, b"x"), Removed(1, 1, 1, 1)) == [1, 2]
-
-
 def test_a_batch_holds_a_thousand_events_at_most() -> None:
     assert sizes(*[Removed(1, 1, 1, 1)] * 2001) == [1000, 1000, 1]
-
-
-def test_events_stay_in_order() -> None:
-    events = [Chunk(number, 1, 0, bytes(100_000)) for number in range(1, 8)]
-    received = [
-        event.chunk.handle for message in messages.batches(events, SMALL_BYTES) for event in message.batch.events
-    ]
-    assert received == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(("path", "text"), [(b"/a", "/a"), ("/ä漢".encode(), "/ä漢"), (b"/\xff", "/\\xff")])

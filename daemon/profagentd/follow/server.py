@@ -245,6 +245,7 @@ _HINTS = {
     errno.EACCES: "ports below 1024 are root's, and a directory may be another's: choose another with --listen",
     errno.EEXIST: "something that is no socket stands there: take it away, or choose another path with --listen",
 }
+_ADDRESS_HINT = "name an address of this machine, or a path in a directory that is there, with --listen"
 _PROBE_S = 1.0
 
 
@@ -257,7 +258,7 @@ def check_address(address: str) -> None:
             _check_port(*address.rsplit(":", 1))
     except OSError as error:
         reason = error.strerror or os.strerror(error.errno or errno.EIO)
-        hint = _HINTS.get(error.errno or 0, "choose another address with --listen")
+        hint = _HINTS.get(error.errno or 0, _ADDRESS_HINT)
         raise DaemonError(f"cannot listen on {address}: {reason}", hint=hint) from error
 
 
