@@ -167,10 +167,13 @@ class StreamedBoard:
     def _announced(self, stream: FollowSession) -> list[wire.ServerMessage]:
         names, page = self._looking or (None, None)
         found, losses = stream.looked(names, page, self._now) if names and page else ([], [])
+        made = stream.take_made(self._now.monotonic)
         # Whatever happens until the next turn happens while this look is under way.
         names = stream.next_look(self._now.monotonic)
         self._looking = (names, names.look()) if names else None
-        said = [*self._released(stream), *messages.announced(found)] if found else []
+        logs = [*found, *made]
+        said = self._released(stream) if any(map(stream.table.is_leaving, logs)) else []
+        said += messages.announced(logs)
         return said + list(messages.batches(losses, PIECE_BYTES))
 
     def _sent(self, stream: FollowSession) -> list[wire.ServerMessage]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from profagentd.access import Caller
-    from profagentd.follow.log import Event, FileEvent
+    from profagentd.follow.log import Event, FileEvent, Log
     from profagentd.follow.reading import ReadTask, Step
     from profagentd.follow.registry import Job
     from profagentd.follow.server import Servicer
@@ -240,16 +240,21 @@ class ClientStream:
         return True
 
     async def _announce(self) -> bool:
+        made = self._session.take_made(self._clock.monotonic())
+        await self._announce_logs(made)
         names = self._session.next_look(self._clock.monotonic())
         if names is None:
-            return False
+            return bool(made)
         page = await _in_time(names.following.job.place.root, names.look)
         logs, losses = self._session.looked(names, page, moment(self._clock))
-        if logs:
-            await self._tell_released()  # an earlier handle of one of them may be among them
-        await self._say(messages.announced(logs))
+        await self._announce_logs(logs)
         await self._say(messages.batches(losses, self._size.limit))
         return True
+
+    async def _announce_logs(self, logs: Sequence[Log]) -> None:
+        if any(map(self._session.table.is_leaving, logs)):
+            await self._tell_released()
+        await self._say(messages.announced(logs))
 
     async def _send_logs(self) -> bool:
         now = moment(self._clock)

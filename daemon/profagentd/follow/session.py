@@ -13,7 +13,7 @@ from profagentd.follow.reading import MISSED_S, ReadTask
 from profagentd.follow.table import LogTable
 from profagentd.loop import is_late
 from profagentd.sources.state import JobState
-from profagentd.sources.walk import Page, Walk, look
+from profagentd.sources.walk import Page, Sighting, Walk, look
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -111,6 +111,14 @@ class Following:
         """Any name may have changed."""
         self.follow(is_followed=True)
         self.missed_until = float("-inf")
+
+    def take_made(self, limit: int) -> list[tuple[bytes, FileEvent]]:
+        """Names that were made, oldest first; nobody looks at them."""
+        made = ((path, event) for path, event in self.touches.items() if event.is_making)
+        taken = list(itertools.islice(made, max(0, limit)))
+        for path, _ in taken:
+            del self.touches[path]
+        return taken
 
     def next_look(self, limit: int) -> Look:
         """The next names: changed ones first, then those of the walk."""
@@ -312,6 +320,23 @@ class FollowSession:
         losses, self._losses = self._losses, []
         return losses
 
+    def take_made(self, now: float) -> list[Log]:
+        """Logs that were made since their JOBs are followed: they are announced without a look.
+
+        They are sent as if the client had said that it holds nothing.
+        """
+        logs: list[Log] = []
+        for following in self._followings.values():
+            if following.is_in_order and following.may_look(now):
+                for path, event in following.take_made(self.table.room):
+                    sighting = Sighting(path, following.job.source.kind(path), 0, 0)
+                    log = self.table.add(following.handle, sighting, now)
+                    log.unasked, log.news = True, event
+                    log.hold(0, 0, b"")
+                    self.table.queue(log)
+                    logs.append(log)
+        return logs
+
     def next_look(self, now: float) -> Look | None:
         """Names to look at, no more than there is room for; None when there are none, or no room."""
         self.is_short_of_room = False
@@ -339,8 +364,6 @@ class FollowSession:
                 following.note_told(sighting.path)
                 log = self.table.add(following.handle, sighting, now.seen(sighting.changed_wall_us))
                 new.append(log)
-                if names.told is None and event.is_making:
-                    self._send_unasked(log, event)
             elif sighting.path in names.touches:
                 self.table.touch(log, event)
         if following.is_over and page.is_job_gone:
@@ -361,13 +384,6 @@ class FollowSession:
         following = self._followings[log.job]
         job = following.job
         return ReadTask(log, job.place, job.source, following.is_over)
-
-    def _send_unasked(self, log: Log, event: FileEvent) -> None:
-        """It was made while its JOB is followed: it is sent as if the client had said that it holds nothing."""
-        log.unasked = True
-        log.news = event
-        log.hold(0, 0, b"")
-        self.table.queue(log)
 
     def _followed(self, job: Job) -> Following | None:
         following = self._by_job.get(job)

@@ -56,7 +56,7 @@ class LogTable:
         self._handles = 0
         self._ready: deque[Log] = deque()
         self._waiting: list[tuple[float, int]] = []
-        self._released: deque[int] = deque()  # handles whose end is not told yet
+        self._released: dict[tuple[int, bytes], int] = {}  # handles whose end is not told yet, by JOB and path
         self.delivered: list[Log] = []  # that the client has whole; whoever counts them takes them away
 
     @property
@@ -192,7 +192,7 @@ class LogTable:
         """The handle is over, which the client is to be told."""
         self._drop(log)
         self._quota.taken += 1
-        self._released.append(log.handle)
+        self._released[log.job, log.path] = log.handle
 
     def release_idle(self, now: float, limit: int) -> None:
         """Let logs that do not change give way to others, those first that did not change for longest."""
@@ -206,13 +206,15 @@ class LogTable:
         """Whether there are handles that the client is to be told are over."""
         return bool(self._released)
 
+    def is_leaving(self, log: Log) -> bool:
+        """Whether the client does not know yet that an earlier handle of this log is over."""
+        return (log.job, log.path) in self._released
+
     def take_released(self, limit: int) -> list[int]:
         """Released handles that the client is to be told, at most `limit`."""
-        released = list(itertools.islice(self._released, limit))
-        for _ in released:
-            self._released.popleft()
-        self._quota.taken -= len(released)
-        return released
+        logs = list(itertools.islice(self._released, limit))
+        self._quota.taken -= len(logs)
+        return [self._released.pop(log) for log in logs]
 
     def _release_delivered(self, log: Log) -> None:
         if log.is_delivered:
