@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from profagentd.loop import Clock, NoAnswerError, in_time, moment
 from profagentd.sources import source_of
-from profagentd.sources.files import OpenJob
+from profagentd.sources.files import JobGone, OpenJob
 from profagentd.sources.state import JobState, is_npu_open, since_boot_us
 
 if TYPE_CHECKING:
@@ -356,5 +356,5 @@ def _next_verdict(looks: Iterator[bool | None]) -> bool | None:
     """What so many looks more decide. Blocks."""
     try:
         return next((verdict for verdict in itertools.islice(looks, SURVEY_NAMES) if verdict is not None), None)
-    except OSError:
+    except (OSError, JobGone):
         return False
