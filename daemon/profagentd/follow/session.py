@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from profagentd.errors import Fault, Refusal
 from profagentd.follow.log import FileEvent, Loss, LossReason, unread_loss
 from profagentd.follow.reading import MISSED_S, ReadTask
-from profagentd.follow.table import LogTable
+from profagentd.follow.table import SURE_LOGS, LogTable
 from profagentd.loop import is_late
 from profagentd.sources.state import JobState
 from profagentd.sources.walk import Page, Sighting, Walk, look
@@ -120,16 +120,18 @@ class Following:
             del self.touches[path]
         return taken
 
-    def next_look(self, limit: int) -> Look:
-        """The next names: changed ones first, then those of the walk."""
+    def next_look(self, room: int) -> Look:
+        """The next names, for so many logs: changed ones first, then those of the walk, which come with few others."""
         self.is_looking = True
         told = None if self.is_in_order else self.told
         if self.touches:
-            touches = {path: self.touches.pop(path) for path in list(itertools.islice(self.touches, limit))}
-            return Look(self, touches, None, limit, told)
+            touches = {
+                path: self.touches.pop(path) for path in list(itertools.islice(self.touches, room // NAMES_OF_ONE))
+            }
+            return Look(self, touches, None, room, told)
         if self.wants_walk:
             self.wants_walk, self.walk = False, Walk(self.job.place, self.job.source)
-        return Look(self, {}, self.walk, limit, told)
+        return Look(self, {}, self.walk, min(PAGE_ENTRIES, room // 2), told)
 
     def looked(self, names: Look, page: Page, now: float) -> None:
         """These names were looked at."""
@@ -343,10 +345,10 @@ class FollowSession:
         following = next((each for each in self._followings.values() if each.may_look(now)), None)
         if following is None:
             return None
-        if self.table.room < NAMES_OF_ONE:
+        if self.table.room < SURE_LOGS:
             self.table.release_idle(now, PAGE_ENTRIES)
         self.is_short_of_room = self.table.room < NAMES_OF_ONE
-        return None if self.is_short_of_room else following.next_look(self.table.room // NAMES_OF_ONE)
+        return None if self.is_short_of_room else following.next_look(self.table.room)
 
     def looked(self, names: Look, page: Page, now: Moment) -> tuple[list[Log], list[Loss]]:
         """These names were looked at: logs to announce, which have handles from now on, and what is not as it was."""
