@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow.messages import text
 from profagentd.loop import in_time
-from profagentd.retention.space import space_of
+from profagentd.retention.losses import space_of
 from profagentd.sources.acl_json import candidates, is_text, load_json
 from profagentd.sources.job import DATA_DIRECTORY, Place, is_remote_kind, kind_at, open_directory, remote_mounts
 from profagentd.sources.state import JobState, npu_processes

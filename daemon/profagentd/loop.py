@@ -1,4 +1,4 @@
-"""What the event loop waits for: time, the threads of a root, the first of several works."""
+"""What the event loop waits for: time, the first of several works, the roots and their threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterable, Iterator
 
 
 US_PER_S = 1_000_000
@@ -79,6 +79,42 @@ async def until_first(*works: Coroutine[Any, Any, None]) -> None:
     failed = [each for task, each in zip(tasks, results) if task in done and isinstance(each, BaseException)]
     if failed:
         raise failed[0]
+
+
+class Roots:
+    """The directories below which JOBs are looked for: absolute paths without links, as they were named."""
+
+    def __init__(self, roots: Iterable[bytes]) -> None:
+        self._roots = list(roots)
+        self._waiting: list[asyncio.Queue[bytes]] = []
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._roots)
+
+    def __len__(self) -> int:
+        return len(self._roots)
+
+    def add(self, root: bytes) -> None:
+        """Works that run for each root begin for this one."""
+        self._roots.append(root)
+        for each in self._waiting:
+            each.put_nowait(root)
+
+    async def each(self, work: Callable[[bytes], Coroutine[Any, Any, None]]) -> None:
+        """Do the work for each root that there is or comes, all at once; what the first one raises is raised."""
+        roots: asyncio.Queue[bytes] = asyncio.Queue()
+        for root in self._roots:
+            roots.put_nowait(root)
+
+        async def work_on_next() -> None:
+            root = await roots.get()
+            await until_first(work(root), work_on_next())
+
+        self._waiting.append(roots)
+        try:
+            await work_on_next()
+        finally:
+            self._waiting.remove(roots)
 
 
 _LOGGER = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ import pytest
 from profagent_wire.health.v1 import health_pb2
 from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.checking import doubt_of, faults_of
-from profagentd.tls_files import TlsFiles
+from profagentd.access import tls_faults
+from profagentd.config import TLS_FILES, DaemonConfig
 from tests.daemon.certificates import FUTURE, OPERATOR, PAST, Authority, Pair
 from tests.daemon.daemon_process import Daemon, command, environment, running
 from tests.daemon.wire_client import PATIENCE_S, connect, following, open_message
@@ -257,71 +257,36 @@ def refused(tmp_path: Path, *arguments: object) -> str:
     return ended.stderr
 
 
-def files_of(pair: Pair) -> TlsFiles:
-    return TlsFiles(str(pair.cert), str(pair.key), str(pair.ca))
-
-
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
-def test_a_key_that_others_may_read_is_refused(authority: Authority, mode: int) -> None:
-    pair = authority.issue("careless")
-    pair.key.chmod(mode)
-    ((setting, fault),) = faults_of(files_of(pair))
-    assert setting == "tls_key"
-    assert "others than its owner" in str(fault)
-    assert fault.hint.startswith("chmod 600 ")
-
-
-def test_the_command_refuses_such_a_key_too(authority: Authority, tmp_path: Path) -> None:
-    pair = authority.issue("careless")
-    pair.key.chmod(0o644)
-    assert "others than its owner" in refused(tmp_path, *pair.arguments)
+def faults(cert: object, key: object, ca: object) -> list[str]:
+    config = DaemonConfig(tls_cert=str(cert), tls_key=str(key), tls_ca=str(ca))
+    return [str(fault) for fault in tls_faults(config, dict.fromkeys(TLS_FILES, "file"))]
 
 
 def test_each_file_that_is_not_what_it_should_be_is_named_by_its_setting(
     board: Pair, operator: Pair, tmp_path: Path
 ) -> None:
-    (tmp_path / "empty").touch(0o600)
-    empty, none = str(tmp_path / "empty"), str(tmp_path / "none")
-    cert, key, ca = str(board.cert), str(board.key), str(board.ca)
-    for files, told in (
-        (TlsFiles(cert, key, ca), {}),
-        (TlsFiles(cert, str(operator.key), ca), {"tls_key": "is not the key of"}),
-        (TlsFiles(cert, empty, ca), {"tls_key": "holds no key"}),
-        (TlsFiles(empty, key, ca), {"tls_cert": "holds no certificate"}),
-        (TlsFiles(empty, empty, ca), {"tls_cert": "holds no certificate", "tls_key": "holds no key"}),
-        (TlsFiles(cert, key, empty), {"tls_ca": "holds no certificate"}),
-        (TlsFiles(none, none, none), dict.fromkeys(("tls_cert", "tls_key", "tls_ca"), f"cannot read {none}")),
-    ):
-        found = {setting: str(fault) for setting, fault in faults_of(files)}
-        assert found.keys() == told.keys(), files
-        assert all(words in found[setting] for setting, words in told.items()), found
-
-
-def test_a_key_with_a_passphrase_is_refused(board: Pair, tmp_path: Path) -> None:
-    locked = tmp_path / "locked.key"
+    empty, none, locked = tmp_path / "empty", tmp_path / "none", tmp_path / "locked.key"
+    empty.touch(0o600)
     line = ["openssl", "pkcs8", "-topk8", "-in", str(board.key), "-out", str(locked), "-passout", "pass:secret"]
     subprocess.run(line, check=True, timeout=PATIENCE_S)
     locked.chmod(0o600)
-    ((_, fault),) = faults_of(TlsFiles(str(board.cert), str(locked), str(board.ca)))
-    assert "is encrypted" in str(fault)
+    cert, key, ca = board.cert, board.key, board.ca
+    assert faults(cert, key, ca) == []
+    assert faults(cert, operator.key, ca) == [f"file: tls_key: {operator.key} is not the key of {cert}"]
+    assert faults(cert, locked, ca) == [f"file: tls_key: {locked} is encrypted"]
+    assert "tls_key: " in faults(cert, empty, ca)[0]
+    assert "holds no key" in faults(cert, empty, ca)[0]
+    assert [fault.partition(" holds no certificate")[0] for fault in faults(empty, key, empty)] == [
+        f"file: tls_cert: {empty}",
+        f"file: tls_ca: {empty}",
+    ]
+    expected = [f"file: {each}: cannot read {none}: No such file or directory" for each in TLS_FILES]
+    assert sorted(faults(none, none, none)) == sorted(expected)
 
 
-def test_a_board_says_why_hosts_will_refuse_it(authority: Authority, board: Pair, tmp_path: Path) -> None:
-    assert doubt_of(files_of(board)) is None
-    expired = doubt_of(files_of(authority.board(until=PAST)))
-    assert expired is not None
-    assert "certificate has expired" in expired
-    assert "by this board's clock" in expired
-    later = doubt_of(files_of(authority.board(since=FUTURE)))
-    assert later is not None
-    assert "certificate is not yet valid" in later
-    assert "set the clock if it is wrong" in later
-    stranger = Authority(tmp_path / "other", "other workshop").cert
-    assert "issuer" in (doubt_of(TlsFiles(str(board.cert), str(board.key), str(stranger))) or "")
-
-
-def test_the_doubt_is_in_the_log(authority: Authority, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    expired = authority.board(until=PAST).arguments
-    with log.open("w") as file, running("--root", tmp_path, *expired, log=file):
-        assert "certificate has expired" in log.read_text()
+def test_a_key_that_others_may_read_is_refused(authority: Authority, tmp_path: Path) -> None:
+    pair = authority.issue("careless")
+    pair.key.chmod(0o640)
+    told = refused(tmp_path, *pair.arguments)
+    assert "others than its owner" in told
+    assert "chmod 600 " in told

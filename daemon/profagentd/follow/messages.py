@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from profagentd.follow.log import Log
     from profagentd.follow.registry import Job
     from profagentd.loop import Moment
-    from profagentd.retention.losses import KeptLoss
+    from profagentd.retention.losses import KeptLoss, Space
     from profagentd.retention.policy import Policy
-    from profagentd.retention.space import Space
     from profagentd.sources.acl_json import Profiling
     from profagentd.sources.measure import Measure
 

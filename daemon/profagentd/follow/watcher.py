@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
 
     from profagentd.follow.registry import JobRegistry
-    from profagentd.loop import Clock
-    from profagentd.roots import Roots
+    from profagentd.loop import Clock, Roots
     from profagentd.sources.job import DirectoryId
 
 
