@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import ExitStack
 
 import pytest
@@ -42,20 +41,6 @@ async def test_a_few_streams_open_at_once_and_then_at_a_pace() -> None:
     for _ in range(40):
         await admission.opening()
     assert clock.monotonic() - begun == pytest.approx(40 / OPENINGS_PER_S, abs=2 / OPENINGS_PER_S)
-
-
-async def test_who_leaves_while_waiting_costs_no_turn() -> None:
-    clock = FakeClock()
-    admission = Limits(clock)
-    for _ in range(OPENINGS_AT_ONCE):
-        await admission.opening()
-    waiting = [asyncio.ensure_future(admission.opening()) for _ in range(100)]
-    for each in waiting:
-        each.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    begun = clock.monotonic()
-    await admission.opening()
-    assert clock.monotonic() - begun <= 2 / OPENINGS_PER_S
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,6 @@ import grpc
 import grpc.aio
 import pytest
 
-from profagent_wire.health.v1.health_pb2 import HealthCheckRequest
-from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
 from profagentd.follow import discovery, reading, server, session, table
@@ -22,10 +20,9 @@ from tests.daemon.certificates import Authority
 from tests.daemon.daemon_process import Daemon, make_job, running
 from tests.daemon.wire_client import PATIENCE_S, Client, message, open_message
 from tests.daemon.wire_client import following as connected
-from tests.fakes.misbehaving import FOLLOW, OPTIONS, from_address
+from tests.fakes.misbehaving import FOLLOW, OPTIONS
 
 if TYPE_CHECKING:
-    from profagent_wire.health.v1.health_pb2_grpc import HealthAsyncStub
     from profagent_wire.v1.board_pb2_grpc import BoardAsyncStub
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "wire.md"
@@ -103,17 +100,6 @@ async def test_a_client_has_eight_streams_and_no_more(daemon: Daemon) -> None:
             pass  # the daemon has not seen yet that one is over
 
 
-async def test_there_are_sixty_four_streams_in_all_whoever_has_them(daemon: Daemon) -> None:
-    async with AsyncExitStack() as stack:
-        for number in range(server.STREAMS // server.STREAMS_OF_A_CLIENT):
-            address = await stack.enter_async_context(from_address(f"127.0.3.{number + 1}", daemon.address))
-            for _ in range(server.STREAMS_OF_A_CLIENT):
-                client = await opened(address, stack)
-                await client.until(lambda client=client: client.welcome is not None)  # type: ignore[misc]
-        code, text = await refusal(await called(daemon.address, stack))
-        assert (code, text) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "64 streams are open already")
-
-
 async def test_connections_are_counted_and_those_that_close_make_room(daemon: Daemon) -> None:
     async with AsyncExitStack() as stack:
         channels = []
@@ -126,21 +112,6 @@ async def test_connections_are_counted_and_those_that_close_make_room(daemon: Da
         assert error.value.code() is grpc.StatusCode.UNAVAILABLE
         await channels.pop().close()
         await _stub(one_more).Describe(wire.DescribeRequest(), timeout=20, wait_for_ready=True)
-
-
-async def test_a_connection_has_thirty_two_calls_at_a_time_and_others_wait(daemon: Daemon) -> None:
-    async with grpc.aio.insecure_channel(daemon.address, options=OPTIONS) as channel:
-        health = cast("HealthAsyncStub", HealthStub(channel))
-        watches = [health.Watch(HealthCheckRequest()) for _ in range(server.STREAMS_OF_A_CONNECTION)]
-        for watch in watches:
-            assert await watch.read() is not grpc.aio.EOF
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await _stub(channel).Describe(wire.DescribeRequest(), timeout=1)
-        assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        watches.pop().cancel()
-        await _stub(channel).Describe(wire.DescribeRequest(), timeout=20)
-        for watch in watches:
-            watch.cancel()
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain text", "TLS"])

@@ -93,15 +93,6 @@ async def test_logs_go_when_every_consumer_has_them_and_nobody_is_told_of_a_loss
                 assert client.jobs[job.name].state == wire.JOB_STATE_OPEN
 
 
-async def test_a_consumer_that_is_not_named_releases_nothing(tmp_path: Path) -> None:
-    job = complete_job(tmp_path)
-    with running("--root", tmp_path, "--retain", "delivered", "--retain-for", "a") as daemon:
-        async with following(daemon.address) as client:
-            await copied(client, job, "watch")
-            await asyncio.sleep(LONG_S)
-    assert len(content(job)) == 3
-
-
 async def test_where_no_consumer_is_named_what_some_client_has_is_no_loss(tmp_path: Path) -> None:
     with small_disk(tmp_path / "board", DISK_BYTES) as disk, running("--root", disk, *ROOM) as daemon:
         job = complete_job(disk)

@@ -13,7 +13,6 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
 from profagentd import __version__
-from profagentd.main import main
 from tests.daemon.daemon_process import AICORE_DONE, command, environment, make_job, running
 from tests.daemon.waiting import SLACK_S
 from tests.daemon.wire_client import PATIENCE_S, following
@@ -29,13 +28,6 @@ def describe(address: str) -> wire.Description:
     with grpc.insecure_channel(address) as channel:
         description: wire.Description = BoardStub(channel).Describe(wire.DescribeRequest(), timeout=20)
         return description
-
-
-def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["--version"])
-    assert exit_.value.code == 0
-    assert capsys.readouterr().out == f"profagentd {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -98,13 +90,6 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     assert "another program has it" in told
 
 
-def test_a_unix_socket_that_is_served_is_refused(tmp_path: Path) -> None:
-    address = f"unix:{tmp_path / 'd.sock'}"
-    with running("--root", tmp_path, listen=address):
-        assert "Address already in use" in refused(tmp_path, "--listen", address)
-        assert describe(address).daemon_version == __version__
-
-
 @pytest.mark.parametrize(
     ("address", "reason", "hint"),
     [
@@ -131,13 +116,6 @@ def test_two_daemons_do_not_share_a_state_directory(tmp_path: Path) -> None:
         assert daemon.stop() == 0
     with running("--root", tmp_path, "--state", state) as after:
         assert describe(after.address).daemon_version == __version__
-
-
-def test_a_unix_socket_where_a_file_stands_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"of somebody")
-    told = refused(tmp_path, "--listen", f"unix:{tmp_path / 'file'}")
-    assert "File exists" in told
-    assert "no socket stands there" in told
 
 
 @pytest.mark.parametrize("number", [2, 15], ids=["SIGINT", "SIGTERM"])

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
-from collections.abc import AsyncIterator
 
 import pytest
 
-from profagent_wire.v1 import board_pb2 as wire
-from profagentd.access import Caller, Role, caller_of
-from profagentd.follow.client import ClientStream
-from profagentd.follow.table import Quotas
-from tests.daemon.clocks import FakeClock
+from profagentd.access import Role, caller_of
 
 DER = b"any bytes"
 PEM = b"-----BEGIN CERTIFICATE-----\n" + base64.b64encode(DER) + b"\n-----END CERTIFICATE-----\n"
@@ -29,13 +23,6 @@ class Context:
 
     def auth_context(self) -> dict[str, list[bytes]]:
         return self._shown
-
-
-class Site:
-    """What a conversation takes of the daemon to begin."""
-
-    clock = FakeClock()
-    quotas = Quotas()
 
 
 @pytest.mark.parametrize(
@@ -69,16 +56,3 @@ def test_where_no_certificate_is_demanded_everybody_is_an_operator() -> None:
 def test_a_name_that_is_no_text_is_shown_all_the_same() -> None:
     assert caller_of(Context(x509_pem_cert=[PEM], x509_common_name=[b"\xff"])).name == "\\xff"
     assert caller_of(Context(x509_pem_cert=[PEM], x509_common_name=[b"a\n\x1b[2J"])).name == "a\ufffd\ufffd[2J"
-
-
-@pytest.mark.parametrize("role", list(Role))
-async def test_a_conversation_knows_whether_it_is_an_operators(role: Role) -> None:
-    async def nothing() -> AsyncIterator[wire.ClientMessage]:
-        await asyncio.sleep(0)
-        yield wire.ClientMessage()
-
-    async def write(_message: wire.ServerMessage) -> None:
-        return
-
-    conversation = ClientStream(Site(), nothing(), write, Caller("ci", "", role))  # type: ignore[arg-type]
-    assert conversation.is_operator is (role is Role.OPERATOR)

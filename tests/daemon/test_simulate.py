@@ -27,7 +27,7 @@ from profagentd.simulate.network import (
     load_network,
     resized,
 )
-from profagentd.simulate.npu import LOAD_US, JobWriter, LoadedModel, Npu, Sampling, call_us
+from profagentd.simulate.npu import LOAD_US, JobWriter, LoadedModel, Npu, Sampling
 from profagentd.simulate.run import add_simulation_arguments, options_from
 from tests.daemon.simulated_job import (
     BATCHED,
@@ -35,7 +35,6 @@ from tests.daemon.simulated_job import (
     FileEvents,
     TurnedClock,
     aicore,
-    aicpu,
     api,
     contents,
     done,
@@ -58,18 +57,6 @@ def test_a_job_holds_the_files_of_each_sampled_inference_and_nothing_else(tmp_pa
     expected |= {"data/acl_api.0.yolov5s.0", "data/acl_api.0.yolov5s.0.done"}
     expected |= {"data/yolov5s.0.net.info", "data/yolov5s.0.layer.info", "info.json.0", "simulated"}
     assert set(files) == expected
-
-
-def test_inferences_begin_at_the_rate(tmp_path: Path) -> None:
-    files = contents(write_job(tmp_path, SimulationOptions(rate=8.0), 9))
-    begins = [call[1] for call in api(files["data/acl_api.0.yolov5s.0"]) if call[0] == 2]
-    assert [begin - begins[0] for begin in begins] == [125_000 * number for number in range(9)]
-
-
-def test_an_npu_that_is_slower_than_the_rate_runs_inference_after_inference(tmp_path: Path) -> None:
-    files = contents(write_job(tmp_path, SimulationOptions(rate=10_000.0), 9))
-    calls = [call for call in api(files["data/acl_api.0.yolov5s.0"]) if call[0] == 2]
-    assert [later[1] for later in calls[1:]] == [earlier[2] for earlier in calls[:-1]]
 
 
 def test_a_model_loaded_twice_adds_to_the_same_files(tmp_path: Path) -> None:
@@ -98,12 +85,6 @@ def test_the_same_seed_writes_the_same_job_byte_for_byte(tmp_path: Path) -> None
     assert first.name == second.name != other.name
     assert contents(first) == contents(second)
     assert contents(first)["data/aicore.0.yolov5s.3.0.1.1.0"] != contents(other)["data/aicore.0.yolov5s.3.0.1.1.0"]
-
-
-def test_layers_and_inferences_give_an_exact_number_of_records(tmp_path: Path) -> None:
-    files = contents(write_job(tmp_path, SimulationOptions(layers=100), 10, gaps=False))
-    records = [aicore(data) for name, data in files.items() if name.startswith("data/aicore") and name[-5:] != ".done"]
-    assert [len(each) for each in records] == [100] * 10
 
 
 def test_a_load_makes_the_job_with_its_clock_and_the_mark_of_simulation(tmp_path: Path) -> None:
@@ -175,27 +156,6 @@ def test_a_sampled_inference_writes_calls_then_segments_then_their_done(tmp_path
         f"{aicore_log}.done",
         f"{aicpu_log}.done",
     ]
-
-
-def test_segments_stand_in_order_between_the_times_of_the_done(tmp_path: Path) -> None:
-    loaded = Loaded(tmp_path, THREE_SEGMENTS)
-    loaded.model.execute(loaded.draw, 10_000)
-    records = aicore(loaded.read("aicore.0.three.3.0.1.1.0"))
-    assert [(sequence, segment) for sequence, _, segment in records] == [(0, 0), (1, 0), (0, 2)]
-    core, cpu = (done(loaded.read(f"{unit}.0.three.3.0.1.1.0.done")) for unit in ("aicore", "aicpu"))
-    assert list(core) == ["file_len", "start_time", "end_time", "cache_hit", "cache_mis"]
-    assert list(cpu) == ["file_len", "start_time", "end_time"]
-    assert (core["file_len"], cpu["file_len"]) == ("768", "256")
-    cpu_records = aicpu(loaded.read("aicpu.0.three.3.0.1.1.0"))
-    assert [record[-1] for record in cpu_records] == [1, 1]
-    assert {record[3:5] for record in cpu_records} == {(int(cpu["start_time"]), int(cpu["end_time"]))}
-    start_us, end_us = int(core["start_time"]), int(core["end_time"])
-    first_us = sum(ticks for _, ticks, segment in records if segment == 0) * 100 / 700
-    last_us = sum(ticks for _, ticks, segment in records if segment == 2) * 100 / 700
-    assert start_us > 10_000
-    assert start_us + first_us < int(cpu["start_time"]) < int(cpu["end_time"]) < end_us - last_us
-    assert end_us < 10_000 + call_us(loaded.draw)
-    assert first_us + last_us <= end_us - start_us
 
 
 def test_run_time_batches_are_named_in_the_done_and_counted_in_pictures(tmp_path: Path) -> None:
@@ -287,35 +247,6 @@ def test_batches_run_on_through_one_sequence_and_a_batch_layer_takes_its_picture
     assert [sequence for sequence, _, _ in records] == list(range(14))
     expected_us = [10, 20, 10, 20, 80, 80, 160, 80, 160, 10, 20, 40, 80, 160]
     assert [ticks / 7 for _, ticks, _ in records] == pytest.approx(expected_us, rel=0.1)
-
-
-def test_the_aicpu_goes_through_its_layers_for_each_picture(tmp_path: Path) -> None:
-    model = write_network(tmp_path / "three.toml", THREE_SEGMENTS)
-    segment = drawing(model, pictures=2).variants()[0].segments[1]
-    records = aicpu(segment.bytes_at(1_000_000))
-    assert [record[0] for record in records] == [0, 1, 2, 3]
-    assert records[0][1] == 1_000_000
-    assert [record[1] for record in records[1:]] == [record[2] for record in records[:-1]]
-    assert records[-1][2] == 1_000_000 + segment.duration_us
-    assert {record[3:] for record in records} == {(1_000_000, 1_000_000 + segment.duration_us, 1)}
-
-
-def test_counters_stay_near_the_models_and_ppen_never_exceeds_busy(tmp_path: Path) -> None:
-    model = write_network(tmp_path / "three.toml", THREE_SEGMENTS)
-    for draw in drawing(model).variants():
-        data = draw.segments[2].data
-        ticks = int.from_bytes(data[4:8], "little")
-        busy, ppen = (int.from_bytes(data[at : at + 4], "little") / (ticks * 100) for at in (0x08, 0x0C))
-        assert busy == pytest.approx(0.5, rel=0.05)
-        assert ppen == pytest.approx(0.25, rel=0.05)
-        assert int.from_bytes(data[0x20:0x22], "little") / 65_536 == pytest.approx(0.125, rel=0.05)
-        assert int.from_bytes(data[0x28:0x30], "little") == pytest.approx(640 * ticks / 7, rel=0.05)
-        assert int.from_bytes(data[0x30:0x34], "little") * 64 == pytest.approx(320 * ticks / 7, rel=0.05)
-    for draw in drawing("yolov5s").variants():
-        data = draw.segments[0].data
-        for at in range(0, len(data), 256):
-            busy, ppen = (int.from_bytes(data[at + word : at + word + 4], "little") for word in (0x08, 0x0C))
-            assert ppen <= busy
 
 
 # Bytes, by the format page
@@ -430,11 +361,6 @@ def test_a_users_file_is_read_whole(tmp_path: Path) -> None:
     assert set(network.segments[0].runs[1].counters.values()) == {0.0}
 
 
-def test_a_name_loses_what_the_library_replaces(tmp_path: Path) -> None:
-    text = THREE_SEGMENTS.replace('"three"', r'"my net/v1.2\\x"')
-    assert load_network(write_network(tmp_path / "three.toml", text)).name == "my_net_v1_2_x"
-
-
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [
@@ -528,15 +454,6 @@ async def test_it_runs_for_the_time_at_the_rate_and_unloads(tmp_path: Path) -> N
     assert begins == pytest.approx([began_us + 50_000 * number for number in range(40)], abs=2)
     assert clock.now == pytest.approx(52.0)
     assert int(done(files[f"{API_LOG}.done"])["end_time"]) >= began_us + 2_000_000
-
-
-async def test_waking_late_neither_drifts_nor_counts_as_late(tmp_path: Path) -> None:
-    clock = TurnedClock(overslept_s=0.01)
-    began_us = clock.wall_us()
-    report = await simulate(SimulationOptions(rate=20.0, for_s=5.0, root=tmp_path), clock)
-    begins = [call[1] for call in executes(contents(only_job(tmp_path)))]
-    assert begins == pytest.approx([began_us + 50_000 * number for number in range(100)], abs=2)
-    assert report.late == 0
 
 
 async def test_a_rate_that_cannot_be_kept_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,7 @@ from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.access import tls_faults
 from profagentd.config import TLS_FILES, DaemonConfig
-from tests.daemon.certificates import FUTURE, OPERATOR, PAST, Authority, Pair
+from tests.daemon.certificates import OPERATOR, PAST, Authority, Pair
 from tests.daemon.daemon_process import Daemon, command, environment, running
 from tests.daemon.wire_client import PATIENCE_S, connect, following, open_message
 
@@ -105,13 +105,6 @@ async def test_the_role_is_the_certificates(
     assert not welcome.description.insecure
 
 
-async def test_on_loopback_without_tls_everybody_is_an_operator(tmp_path: Path) -> None:
-    with running("--root", tmp_path) as daemon:
-        welcome = await welcome_of(daemon.address, None)
-    assert welcome.role == wire.ROLE_OPERATOR
-    assert not welcome.description.insecure
-
-
 def test_tls_1_3_is_spoken(daemon: Daemon, operator: Pair) -> None:
     told = s_client(daemon.address, "-tls1_3", "-cert", operator.cert, "-key", operator.key, "-CAfile", operator.ca)
     assert "New, TLSv1.3, Cipher is TLS_" in told
@@ -161,14 +154,6 @@ async def test_a_client_without_a_certificate_is_not_heard(daemon: Daemon, opera
 async def test_a_certificate_that_has_expired_is_not_heard(daemon: Daemon, authority: Authority) -> None:
     expired = authority.issue("expired", OPERATOR, until=PAST).client
     assert (await refusal_of(daemon.address, expired)).code() is grpc.StatusCode.UNAVAILABLE
-
-
-async def test_a_certificate_that_is_not_valid_yet_by_the_boards_clock_is_not_heard(
-    daemon: Daemon, authority: Authority
-) -> None:
-    # A board whose clock is behind sees others' certificates so; those of profagent are valid since 1970.
-    later = authority.issue("later", OPERATOR, since=FUTURE).client
-    assert (await refusal_of(daemon.address, later)).code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_a_certificate_of_another_authority_is_not_heard(daemon: Daemon, operator: Pair, tmp_path: Path) -> None:
@@ -235,12 +220,6 @@ async def test_an_open_listener_warns_at_its_start_and_of_each_client(tmp_path: 
             assert welcome.description.insecure
             assert welcome.role == wire.ROLE_OPERATOR
     assert len(re.findall(r"WARNING .* is served without TLS", log.read_text())) == 2
-
-
-def test_without_tls_or_insecure_no_other_can_reach_it(tmp_path: Path) -> None:
-    told = refused(tmp_path, "--listen", "0.0.0.0:0")
-    assert "needs TLS" in told
-    assert "profagent keys issue board" in told
 
 
 async def test_tls_opens_a_listener_for_others(board: Pair, operator: Pair, tmp_path: Path) -> None:
