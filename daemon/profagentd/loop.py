@@ -64,7 +64,7 @@ def moment(clock: Clock) -> Moment:
     return Moment(clock.monotonic(), clock.wall_us())
 
 
-async def until_first(*works: Coroutine[Any, Any, None]) -> None:
+async def until_first(*works: Coroutine[Any, Any, object]) -> None:
     """Run all of them until the first returns or fails; then cancel the others and wait for their end.
 
     What the first one raised is raised again. When the caller is cancelled, all are.
@@ -135,14 +135,19 @@ def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Fut
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 
+    def settle(value: Any, error: BaseException | None) -> None:
+        if not result.done():
+            result.set_exception(error) if error else result.set_result(value)
+
     def run() -> None:
+        value, failure = None, None
         try:
-            tell: Callable[[], None] = _given(result, work(*arguments))
+            value = work(*arguments)
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-            tell = _raised(result, error)
+            failure = error
         # Where the loop is closed nobody waits any more.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(tell)
+            loop.call_soon_threadsafe(settle, value, failure)
 
     _POOLS.setdefault(root, _Pool(root)).put(run)
     return result
@@ -170,14 +175,6 @@ def is_late(root: bytes) -> bool:
     """Whether work that was to be done in time has still not ended."""
     late = _LATE.get(root)
     return late is not None and not late.done() and not late.get_loop().is_closed()
-
-
-def _given(result: asyncio.Future[T], value: T) -> Callable[[], None]:
-    return lambda: None if result.done() else result.set_result(value)
-
-
-def _raised(result: asyncio.Future[T], error: BaseException) -> Callable[[], None]:
-    return lambda: None if result.done() else result.set_exception(error)
 
 
 class _Pool:

@@ -271,12 +271,9 @@ class Retention:
                 continue
             self._board.add_listener(self._acks)
             try:
-                await until_first(self._roots.each(self._keep), self._keep_acks(), self._until_changed())
+                await until_first(self._roots.each(self._keep), self._keep_acks(), self._policy_changed.wait())
             finally:
                 self._board.remove_listener(self._acks)
-
-    async def _until_changed(self) -> None:
-        await self._policy_changed.wait()
 
     async def _keep_acks(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -142,40 +143,6 @@ def write_job(
 MAX_LAG_S = 0.1
 """How far the pretend NPU may be ahead of the clock that reads its results; a slow host holds it back."""
 
-
-@dataclass
-class Pace:
-    """Inference k is due at `first + k / rate`, so nothing drifts; it begins when it is due and the NPU is free.
-
-    `late` counts the inferences that were over more than one period after their time.
-    """
-
-    first: float
-    rate: float
-    free_at: float
-    taken: int = 0
-    late: int = 0
-
-    @property
-    def next_begin(self) -> float:
-        """When the next inference begins."""
-        return max(self._due(self.taken), self.free_at)
-
-    def take(self, duration_s: float) -> float:
-        """Count the next inference; when it ends."""
-        self.free_at = self.next_begin + duration_s
-        self.taken += 1
-        return self.free_at
-
-    def seen(self, now: float, duration_s: float) -> None:
-        """The inference that was taken last has been over since its end, and is seen only now."""
-        self.late += now - duration_s - self._due(self.taken - 1) > 1 / self.rate
-        self.free_at = max(self.free_at, now - MAX_LAG_S)
-
-    def _due(self, number: int) -> float:
-        return self.first + number / self.rate
-
-
 _LOGGER = logging.getLogger(__name__)
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -210,6 +177,8 @@ async def simulate(options: SimulationOptions, clock: Clock) -> SimulationReport
     Raises DaemonError for the options and when the JOB cannot be written, CancelledError after the unload.
     """
     try:
+        # A single thread does all blocking work, so what is handed over is done in that order, even when the waiting
+        # for it is cancelled.
         with ThreadPoolExecutor(1, thread_name_prefix="simulated-npu") as thread:
             return await _Simulation(options, clock, thread).run()
     except OSError as error:
@@ -220,12 +189,6 @@ async def simulate(options: SimulationOptions, clock: Clock) -> SimulationReport
 
 
 class _Simulation:
-    """One run.
-
-    A single thread does all blocking work, so what is handed over is done in that order, even when the waiting for it
-    is cancelled.
-    """
-
     def __init__(self, options: SimulationOptions, clock: Clock, thread: ThreadPoolExecutor) -> None:
         self._options = options
         self._clock = clock
@@ -236,41 +199,37 @@ class _Simulation:
         npu = await self._blocking(lambda options: Npu(options, names=SystemRandom()), self._options)
         try:
             await self._blocking(npu.load, self._clock.wall_us() - LOAD_US)
-            pace = await self._infer(npu)
+            late = await self._infer(npu)
         except asyncio.CancelledError:
-            await self._unload_cancelled(npu)
+            try:
+                await asyncio.shield(self._blocking(npu.unload, self._clock.wall_us()))
+            except OSError:
+                _LOGGER.exception("the simulated JOB stays unfinished")
             raise
         await self._blocking(npu.unload, self._clock.wall_us())
-        return SimulationReport(
-            npu.directory, npu.inferences, npu.sampled, npu.aicore_records, pace.late, npu.lost_bytes
-        )
+        return SimulationReport(npu.directory, npu.inferences, npu.sampled, npu.aicore_records, late, npu.lost_bytes)
 
-    async def _infer(self, npu: Npu) -> Pace:
-        """Inferences until the time is over; their times in the files are those of the schedule."""
-        first = self._clock.monotonic()
-        pace = Pace(first, self._options.rate, free_at=first)
+    async def _infer(self, npu: Npu) -> int:
+        """Inferences until the time is over, each when it is due and the NPU is free; how many came late."""
+        rate, late = self._options.rate, 0
+        first = free_at = self._clock.monotonic()
         until = first + (math.inf if self._options.for_s is None else self._options.for_s)
-        while pace.next_begin < until:
-            was_late = pace.late
-            duration_s = npu.next_call_us / US_PER_S
-            end = pace.take(duration_s)
-            await self._sleep_until(end)
-            pace.seen(self._clock.monotonic(), duration_s)
-            await self._blocking(npu.infer, self._wall_us_at(end - duration_s))
-            if pace.late and not was_late:
-                _LOGGER.warning("the simulated board cannot keep %g inferences a second", self._options.rate)
+        for number in itertools.count():
+            due, duration_s = first + number / rate, npu.next_call_us / US_PER_S  # so nothing drifts
+            begin = max(due, free_at)
+            if begin >= until:
+                break
+            await self._sleep_until(begin + duration_s)
+            now = self._clock.monotonic()
+            if now - duration_s - due > 1 / rate:
+                late += 1
+                if late == 1:
+                    _LOGGER.warning("the simulated board cannot keep %g inferences a second", rate)
+            # The times in the files are those of the schedule.
+            await self._blocking(npu.infer, self._clock.wall_us() - round((now - begin) * US_PER_S))
+            free_at = max(begin + duration_s, now - MAX_LAG_S)
         await self._sleep_until(until)
-        return pace
-
-    def _wall_us_at(self, time: float) -> int:
-        """The wall clock at a time of the monotonic clock."""
-        return self._clock.wall_us() - round((self._clock.monotonic() - time) * US_PER_S)
-
-    async def _unload_cancelled(self, npu: Npu) -> None:
-        try:
-            await asyncio.shield(self._blocking(npu.unload, self._clock.wall_us()))
-        except OSError:
-            _LOGGER.exception("the simulated JOB stays unfinished")
+        return late
 
     async def _sleep_until(self, end: float) -> None:
         await self._clock.sleep(max(0.0, end - self._clock.monotonic()))
