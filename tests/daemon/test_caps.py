@@ -100,20 +100,6 @@ async def test_a_client_has_eight_streams_and_no_more(daemon: Daemon) -> None:
             pass  # the daemon has not seen yet that one is over
 
 
-async def test_connections_are_counted_and_those_that_close_make_room(daemon: Daemon) -> None:
-    async with AsyncExitStack() as stack:
-        channels = []
-        for _ in range(server.CONNECTIONS):
-            channels.append(await stack.enter_async_context(grpc.aio.insecure_channel(daemon.address, options=OPTIONS)))
-            await _stub(channels[-1]).Describe(wire.DescribeRequest(), timeout=20)
-        one_more = await stack.enter_async_context(grpc.aio.insecure_channel(daemon.address, options=OPTIONS))
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await _stub(one_more).Describe(wire.DescribeRequest(), timeout=20)
-        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
-        await channels.pop().close()
-        await _stub(one_more).Describe(wire.DescribeRequest(), timeout=20, wait_for_ready=True)
-
-
 @pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain text", "TLS"])
 async def test_a_connection_that_does_not_say_what_it_speaks_is_closed(tmp_path: Path, is_encrypted: bool) -> None:
     """As the daemon's options say, all in less time."""

@@ -171,13 +171,6 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         yield Disk(made)
 
 
-async def test_room_is_known_and_unknown_where_nothing_answers(disk: Disk) -> None:
-    await disk.look()
-    await disk.watch.look(b"/missing")
-    assert 0 < disk.watch.free_bytes[0] <= SIZE_BYTES
-    assert disk.watch.free_bytes[1] == 0
-
-
 async def test_a_full_disk_is_a_loss_of_each_job_that_is_open(disk: Disk) -> None:
     disk.fill()
     assert await disk.look() == []

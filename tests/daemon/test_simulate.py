@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import struct
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ import pytest
 from profagentd.errors import DaemonError
 from profagentd.simulate import SimulationOptions, SimulationReport, encode, simulate, write_job
 from profagentd.simulate.draw import Drawing, kept
-from profagentd.simulate.encode import MAP_FILE, load_counters, pack_words
+from profagentd.simulate.encode import MAP_FILE, load_counters
 from profagentd.simulate.network import (
     AICORE,
     AICPU,
@@ -38,11 +37,9 @@ from tests.daemon.simulated_job import (
     api,
     contents,
     done,
-    items,
     only_job,
     write_network,
 )
-from tests.fakes.small_disk import small_disk
 
 if TYPE_CHECKING:
     from profagentd.loop import Clock
@@ -109,17 +106,6 @@ def test_more_run_time_batches_than_a_done_can_hold_are_refused(tmp_path: Path) 
 def test_an_inference_of_too_many_records_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DaemonError, match="too large"):
         Npu(SimulationOptions(layers=10_000, pictures=6, root=tmp_path))
-
-
-def test_a_full_disk_loses_what_has_no_room_and_the_done_announces_it_all_the_same(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 256 * 1024) as disk:
-        job = write_job(disk, SimulationOptions(layers=100), 30)
-        data = [each for each in (job / "data").glob("aicore*") if each.suffix != ".done"]
-        sizes = {each: each.stat().st_size for each in data}
-        assert len(data) == 30
-        assert sorted(sizes.values())[:3] == [0, 0, 0]
-        whole = max(sizes, key=lambda each: sizes[each])
-        assert f"file_len:{sizes[whole]}\n" in Path(f"{whole}.done").read_text("ascii")
 
 
 # One model in a JOB
@@ -252,48 +238,9 @@ def test_batches_run_on_through_one_sequence_and_a_batch_layer_takes_its_picture
 # Bytes, by the format page
 
 
-NETWORK = Network(
-    "net",
-    (
-        Segment(
-            AICORE,
-            (
-                Run((Layer("conv1", "Convolution"), Layer("relu1", "Relu")), 10.0),
-                Run((Layer("split", "Split", 2),), 5.0),
-                Run((Layer("fc", "InnerProduct"),), 5.0, is_batch=True),
-            ),
-        ),
-        Segment(AICPU, (Run((Layer("nms", "Nms"),), 5.0),)),
-    ),
-)
-
-
 def test_api_record_equals_one_of_the_real_library() -> None:
     real = bytes.fromhex("5a5a000000000000bf9266e0c0600600f7e866e0c0600600cb700000cb700000")
     assert encode.api_record(0, 1795231375069887, 1795231375091959, 28875, 28875) == real
-
-
-def test_layer_info_is_one_container_for_each_output() -> None:
-    containers = items(encode.layer_info(NETWORK))
-    assert [tag for tag, _ in containers] == [0xC111] * 6
-    layers = [dict(items(value)) for _, value in containers]
-    assert [layer[0x8114] for layer in layers] == [b"conv1\0", b"relu1\0", b"split\0", b"split\0", b"fc\0", b"nms\0"]
-    assert [layer[0x8152] for layer in layers][:2] == [b"Convolution\0", b"Relu\0"]
-    assert [layer[0x4112] for layer in layers] == [0, 1, 2, 2, 3, 4]
-    assert [layer[0x415B] for layer in layers] == [0, 0, 0, 1, 0, 0]
-    assert [layer[0x4157] for layer in layers] == [0, 0, 1, 1, 2, 0]
-    assert [layer[0x414B] for layer in layers] == [0, 0, 0, 0, 0, 1]
-    assert [layer[0x2121] for layer in layers] == [0, 0, 0, 0, 1, 0]
-
-
-def test_net_info_begins_inside_its_first_container() -> None:
-    data = encode.net_info(NETWORK)
-    tag, second_net = items(data)[-1]
-    assert tag == 0xA040
-    first, second = dict(items(data)[:-1]), dict(items(second_net))
-    assert (first[0x4041], first[0x4207], first[0x420C], first[0x420D], first[0x420E]) == (0, 5, 3, 1, 1)
-    assert (second[0x4041], second[0x4207], second[0x420C], second[0x420D], second[0x420E]) == (1, 1, 1, 0, 1)
-    assert data[:2] == b"\x41\x40"
 
 
 AGENT_COPY = Path(__file__).parents[2] / "agent" / "profagent" / "formats" / "maps" / "simulated.toml"
@@ -301,19 +248,6 @@ AGENT_COPY = Path(__file__).parents[2] / "agent" / "profagent" / "formats" / "ma
 
 def test_the_agent_has_the_same_map_byte_for_byte() -> None:
     assert AGENT_COPY.read_bytes() == MAP_FILE.read_bytes()
-
-
-def test_values_come_back_by_the_maps_rule() -> None:
-    values = {
-        "mac_busy": 0.75, "mac_ppen": 0.5, "vec_busy": 0.25, "vec_ppen": 0.125, "dstr": 0.4, "dtrans": 0.1,
-        "dld": 0.5, "wld": 0.25, "ddr_read_bytes": 5_000_000_001.0, "ddr_write_bytes": 6_400.0,
-    }  # fmt: skip
-    words = bytes(8) + pack_words(load_counters(), values, 2_000, bytes(244))
-    assert struct.unpack_from("<IIII", words, 0x08) == (150_000, 100_000, 50_000, 25_000)
-    assert struct.unpack_from("<II", words, 0x18) == (80_000, 20_000)
-    assert struct.unpack_from("<HH", words, 0x20) == (32_768, 16_384)
-    assert struct.unpack_from("<Q", words, 0x28) == (5_000_000_001,)
-    assert struct.unpack_from("<I", words, 0x30) == (100,)
 
 
 # Networks and options
