@@ -148,7 +148,7 @@ def settings_page() -> str:
         "# Settings of the daemon",
         "",
         "`profagentd` takes arguments, and with `--config FILE` the same as keys of a TOML file; arguments win.",
-        "A list in the file stands for a repeated argument. `profagentd --check-config` names every mistake.",
+        "A list in the file stands for a repeated argument. `profagentd --check-config` names the mistakes.",
     ]
     for title, actions in _daemon_arguments():
         lines += ["", f"## {title}", "", "| argument | TOML key | |", "|---|---|---|"]

@@ -1,4 +1,4 @@
-"""Every call passes here first: a revoked certificate is turned away, one without any is told of in the log."""
+"""Who may do what: the files of TLS, callers' roles, revoked certificates."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 import base64
 import enum
 import hashlib
+import json
 import logging
 import os
 import re
-from collections import OrderedDict
+import stat
+import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 import grpc
 import grpc.aio
@@ -20,7 +22,9 @@ from profagentd.errors import DaemonError, Fault, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
-    from typing import Callable
+    from ssl import SSLContext
+
+    from profagentd.config import DaemonConfig
 
     _Handler = grpc.RpcMethodHandler[Any, Any]
 
@@ -80,7 +84,7 @@ class Revocations:
         """Read the file. Raises DaemonError when it cannot be read, is empty, or has a line that is none."""
         self._path = path
         self._fingerprints: frozenset[str] = frozenset()
-        self._seen = _state(path)
+        self._seen = self._state()
         try:
             self._read()
         except (OSError, ValueError) as error:
@@ -91,47 +95,33 @@ class Revocations:
 
     def has(self, fingerprint: str) -> bool:
         """Whether a certificate was revoked, by the file as it is now."""
-        state = _state(self._path)
+        state = self._state()
         if state != self._seen:
             self._seen = state
-            self._read_again()
+            try:
+                self._read()
+                _LOGGER.info("%s was read again: %d certificates are revoked", self._path, len(self._fingerprints))
+            except (OSError, ValueError) as error:
+                _LOGGER.error("%s: %s; what was revoked stays so", self._path, _why(error))  # noqa: TRY400
         return fingerprint in self._fingerprints
-
-    def _read_again(self) -> None:
-        try:
-            self._read()
-        except (OSError, ValueError) as error:
-            _LOGGER.error("%s: %s; what was revoked stays so", self._path, _why(error))  # noqa: TRY400 - says it all
-        else:
-            _LOGGER.info("%s was read again: %d certificates are revoked", self._path, len(self._fingerprints))
 
     def _read(self) -> None:
         with open(self._path, encoding="utf-8") as file:
             text = file.read()
         if not text.strip():
             raise ValueError("it is empty, without even its first line")
-        wrong = [line for line, entry in _entries(text) if not _FINGERPRINT.fullmatch(entry)]
-        found = {entry for _, entry in _entries(text)}
-        self._fingerprints = frozenset(found | self._fingerprints if wrong else found)
+        entries = {line.partition("#")[0].strip().replace(":", "").lower() for line in text.splitlines()} - {""}
+        wrong = {entry for entry in entries if not _FINGERPRINT.fullmatch(entry)}
+        self._fingerprints = frozenset(entries | self._fingerprints if wrong else entries)
         if wrong:
-            raise ValueError(f"line {wrong[0]} is no SHA-256 fingerprint")
+            raise ValueError(f"{min(wrong)!r} is no SHA-256 fingerprint")
 
-
-def _entries(text: str) -> Iterator[tuple[int, str]]:
-    """Line number and fingerprint, in lower case and without colons, of each line that is not empty."""
-    for number, line in enumerate(text.splitlines(), 1):
-        entry = line.partition("#")[0].strip().replace(":", "").lower()
-        if entry:
-            yield number, entry
-
-
-def _state(path: str) -> tuple[int, int, int] | None:
-    """What is another when the file is; None when there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    def _state(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _why(error: OSError | ValueError) -> str:
@@ -150,7 +140,7 @@ class AccessControl(grpc.aio.ServerInterceptor):
     def __init__(self, revocations: Revocations | None, *, insecure: bool) -> None:
         self.insecure = insecure
         self._revocations = revocations
-        self._warned: OrderedDict[str, None] = OrderedDict()
+        self._warned: set[str] = set()
 
     async def intercept_service(
         self,
@@ -186,12 +176,11 @@ class AccessControl(grpc.aio.ServerInterceptor):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
 
     def _warn(self, peer: str) -> None:
-        if peer in self._warned:
-            return
-        self._warned[peer] = None
-        if len(self._warned) > REMEMBERED:
-            self._warned.popitem(last=False)
-        _LOGGER.warning("%s is served without TLS, as --insecure has it: it may be anybody, and do anything", peer)
+        if peer not in self._warned:
+            _LOGGER.warning("%s is served without TLS, as --insecure has it: it may be anybody, and do anything", peer)
+        if len(self._warned) >= REMEMBERED:
+            self._warned.clear()
+        self._warned.add(peer)
 
 
 def _behind(admit: Callable[[Any], Awaitable[None]], handler: Any) -> _Handler:
@@ -213,3 +202,126 @@ def _behind(admit: Callable[[Any], Awaitable[None]], handler: Any) -> _Handler:
 
     make = grpc.stream_stream_rpc_method_handler if handler.stream_stream else grpc.unary_unary_rpc_method_handler
     return make(call, *codecs)
+
+
+# The files of TLS
+
+# Bits of a key file's mode with which others than its owner could use it.
+OTHERS = 0o077
+# What OpenSSL calls a key that is of another certificate.
+_MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
+_HINTS = {
+    "tls_cert": "tls_cert is the board.pem of `profagent keys issue board`",
+    "tls_key": "copy board.pem and board.key from one directory of `profagent keys issue board`",
+    "tls_ca": "tls_ca is the ca.pem of `profagent keys`",
+}
+
+
+def server_credentials(config: DaemonConfig) -> grpc.ServerCredentials | None:
+    """Mutual TLS: a client without a certificate of the authority gets no connection. DaemonError; None without TLS."""
+    if not config.has_tls:
+        return None
+    contents = []
+    for path in (config.tls_key, config.tls_cert, config.tls_ca):
+        try:
+            with open(path, "rb") as file:
+                contents.append(file.read())
+        except OSError as error:
+            raise _unreadable(path, error) from error
+    key, cert, ca = contents
+    return grpc.ssl_server_credentials([(key, cert)], root_certificates=ca, require_client_auth=True)
+
+
+def check_tls(config: DaemonConfig) -> None:
+    """Raises DaemonError for files that will not do. A process of its own looks: what OpenSSL takes goes with it.
+
+    This one must have no threads yet.
+    """
+    if config.has_tls:
+        faults = in_child(lambda: json.dumps([(str(fault), fault.hint) for fault in tls_faults(config, {})]))
+        for text, hint in json.loads(faults):
+            raise DaemonError(text, hint=hint)
+
+
+def in_child(work: Callable[[], str]) -> str:
+    """What `work` gives, done by a copy of this process. RuntimeError when it fails."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with open(writing, "w", encoding="utf-8") as pipe:
+                pipe.write(work())
+            os._exit(0)
+        except BaseException:  # noqa: BLE001 - the parent's own way ends here
+            traceback.print_exc()
+        os._exit(1)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        answer = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if status:
+        raise RuntimeError("a process that was to look at something failed; what it said stands above")
+    return answer
+
+
+def tls_faults(config: DaemonConfig, places: Mapping[str, str]) -> Iterator[DaemonError]:
+    """What is wrong with the files that the settings name, with the place of each setting."""
+    looks = {"tls_cert": _look_at_certificate, "tls_ca": _look_at_certificate, "tls_key": _look_at_key}
+    for setting, look in looks.items():
+        try:
+            if getattr(config, setting):
+                look(config, setting)
+        except DaemonError as error:
+            yield DaemonError(f"{places[setting]}: {setting}: {error}" if places else str(error), hint=error.hint)
+    try:
+        if config.tls_revoked:
+            Revocations(config.tls_revoked)
+    except DaemonError as error:
+        yield DaemonError(f"{places['tls_revoked']}: {error}" if places else str(error), hint=error.hint)
+
+
+def _look_at_certificate(config: DaemonConfig, setting: str) -> None:
+    path = getattr(config, setting)
+    try:
+        _context().load_verify_locations(path)
+    except OSError as error:  # OpenSSL's are such, too
+        reason = getattr(error, "reason", None)
+        if isinstance(error, (FileNotFoundError, PermissionError)):
+            raise _unreadable(path, error) from error
+        raise DaemonError(f"{path} holds no certificate: {reason or error}", hint=_HINTS[setting]) from error
+
+
+def _look_at_key(config: DaemonConfig, setting: str) -> None:
+    key = config.tls_key
+    try:
+        mode = os.stat(key).st_mode
+    except OSError as error:
+        raise _unreadable(key, error) from error
+    if stat.S_IMODE(mode) & OTHERS:
+        raise DaemonError(f"{key}: others than its owner may use this key", hint=f"chmod 600 {key}")
+    try:
+        _look_at_certificate(config, "tls_cert")
+    except DaemonError:
+        return  # it is told by itself
+    try:
+        _context().load_cert_chain(config.tls_cert, key, password=lambda: _refuse_password(key))
+    except OSError as error:
+        reason = getattr(error, "reason", None)
+        if reason in _MISMATCHES:
+            raise DaemonError(f"{key} is not the key of {config.tls_cert}", hint=_HINTS[setting]) from error
+        raise DaemonError(f"{key} holds no key: {reason or error}", hint=_HINTS[setting]) from error
+
+
+def _context() -> SSLContext:
+    from ssl import PROTOCOL_TLS_SERVER, SSLContext  # noqa: PLC0415 - loads OpenSSL
+
+    return SSLContext(PROTOCOL_TLS_SERVER)
+
+
+def _refuse_password(key: str) -> NoReturn:
+    raise DaemonError(f"{key} is encrypted", hint="the daemon has nobody to ask: use a key without a passphrase")
+
+
+def _unreadable(path: str, error: OSError) -> DaemonError:
+    hint = "copy what `profagent keys issue board` has made to the board"
+    return DaemonError(f"cannot read {path}: {error.strerror}", hint=hint)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Callable
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow.messages import text
 from profagentd.loop import in_time
-from profagentd.retention.space import space_of
-from profagentd.sources.acl_json import candidates, is_text, load_json
+from profagentd.retention.losses import space_of
+from profagentd.sources.acl_json import candidates, load_json
 from profagentd.sources.files import Place, is_remote_kind, kind_at, open_directory, remote_mounts
 from profagentd.sources.job import DATA_DIRECTORY
 from profagentd.sources.state import JobState, npu_processes
@@ -68,7 +68,17 @@ def processes(filesystem: Path) -> wire.Examination:
 
 def umap(filesystem: Path) -> wire.Examination:
     """The SDK's nodes that are there."""
-    return wire.Examination(umap=list(_nodes(filesystem / "proc/umap")))
+    found = wire.Examination()
+    for name in NODES:
+        try:
+            content = _beginning(filesystem / "proc/umap" / name, NODE_BYTES)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            found.umap.add(name=name, error=error.strerror or str(error))
+        else:
+            found.umap.add(name=name, text=content.decode("utf-8", "backslashreplace") if name in NPU_NODES else "")
+    return found
 
 
 def mounts(filesystem: Path) -> wire.Examination:
@@ -99,25 +109,6 @@ def daemon(filesystem: Path, settings_file: str) -> wire.Examination:
 def certificates(cert: str, ca: str) -> wire.Examination:
     """The daemon's certificate and its authority's."""
     return wire.Examination(tls_cert=_beginning(Path(cert)), tls_ca=_beginning(Path(ca)))
-
-
-def file_system_at(filesystem: Path, directory: bytes) -> tuple[str, bool]:
-    """The type of the file system at a directory, empty if not known, and whether it is a network's."""
-    kind = kind_at(directory, (filesystem / "proc/self/mountinfo").read_bytes())
-    return kind or "", kind is not None and is_remote_kind(kind)
-
-
-def _nodes(directory: Path) -> Iterator[wire.UmapNode]:
-    for name in NODES:
-        try:
-            content = _beginning(directory / name, NODE_BYTES)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            yield wire.UmapNode(name=name, error=error.strerror or str(error))
-        else:
-            said = content.decode("utf-8", "backslashreplace") if name in NPU_NODES else ""
-            yield wire.UmapNode(name=name, text=said)
 
 
 def _watches(filesystem: Path) -> int:
@@ -169,33 +160,21 @@ def identify(configured: str = "", filesystem: Path = Path("/")) -> Identity:
     machine = _first_line(filesystem / "etc/machine-id")
     source = IdentitySource.DEPLOYED if deployed else IdentitySource.MACHINE_ID if machine else IdentitySource.UNKNOWN
     return Identity(
-        identity=deployed or machine or "",
+        identity=deployed or machine,
         source=source,
         hostname=os.fsencode(socket.gethostname()).decode("utf-8", "replace"),
-        boot_id=_first_line(filesystem / "proc/sys/kernel/random/boot_id") or "",
-        model=_first_line(filesystem / "proc/device-tree/model") or "",
-        sdk_version=_sdk_version(filesystem / "proc/umap"),
+        boot_id=_first_line(filesystem / "proc/sys/kernel/random/boot_id"),
+        model=_first_line(filesystem / "proc/device-tree/model"),
+        sdk_version=next(filter(None, (_first_line(filesystem / "proc/umap" / node) for node in NPU_NODES)), ""),
     )
 
 
-def _sdk_version(umap: Path) -> str:
-    """The first line of the NPU's node: older SDKs name it svp_npu, newer ones svp_nnn."""
-    return _first_line(umap / "svp_npu") or _first_line(umap / "svp_nnn") or ""
-
-
-def _first_line(path: Path) -> str | None:
+def _first_line(path: Path) -> str:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        lines = _beginning(path, _TEXT_LIMIT).decode("utf-8", "replace").strip("\0\n ").splitlines()
     except OSError:
-        return None
-    try:
-        content = os.read(descriptor, _TEXT_LIMIT)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    lines = content.decode("utf-8", "replace").strip("\0\n ").splitlines()
-    return lines[0].strip("\0 ") if lines else None
+        return ""
+    return lines[0].strip("\0 ") if lines else ""
 
 
 JOBS = UNREADABLE = 16
@@ -207,7 +186,8 @@ _ANY_JOB = b"any"
 
 def root_facts(filesystem: Path, root: bytes, depth: int, jobs: Sequence[Place], open_jobs: int) -> wire.Examination:
     """A root that JOBs are looked for in, so deep; `jobs` are those known in it, the newest first."""
-    kind, is_remote = file_system_at(filesystem, root)
+    kind = kind_at(root, (filesystem / "proc/self/mountinfo").read_bytes()) or ""
+    is_remote = is_remote_kind(kind)
     found = wire.RootFacts(path=text(root), file_system=kind, is_remote=is_remote, jobs=len(jobs), open_jobs=open_jobs)
     try:
         with os.scandir(root):
@@ -235,48 +215,38 @@ def _job_facts(place: Place) -> wire.JobFacts:
     try:
         status = os.lstat(place.directory)
         found.mode, found.uid = stat.S_IMODE(status.st_mode), status.st_uid
-        for directory in (place, Place(place.root, os.path.join(place.path, DATA_DIRECTORY))):
-            os.close(open_directory(directory))
     except OSError as error:
         found.error = error.strerror or str(error)
+        return found
+    found.error = _why_not(place) or _why_not(Place(place.root, os.path.join(place.path, DATA_DIRECTORY)))
     return found
 
 
 def _why_not(place: Place) -> str:
+    """Why a directory cannot be read; nothing when it can."""
     try:
         os.close(open_directory(place))
     except OSError as error:
         return error.strerror or str(error)
-    return ""  # it can be read by now
+    return ""
 
 
 def _acl_json(file: File) -> wire.AclJson:
-    output = next(_outputs(file.data), "")
     return wire.AclJson(
-        path=text(file.path), data=file.data[:ACL_BYTES], size=len(file.data), output=_state(os.fsencode(output))
+        path=text(file.path), data=file.data[:ACL_BYTES], size=len(file.data), output=_output_state(file.data)
     )
 
 
-def _outputs(data: bytes) -> Iterator[str]:
-    """The `output` that is told, as far as the file is JSON."""
+def _output_state(data: bytes) -> wire.OutputState.ValueType:
+    """What stands where the `output` that is told leads, as far as the file is JSON."""
     try:
-        loaded: Any = load_json(data)
-    except (ValueError, RecursionError):
-        return
-    profiler = loaded.get("profiler") if isinstance(loaded, dict) else None
-    output = profiler.get("output") if isinstance(profiler, dict) else None
-    if isinstance(output, str) and is_text(output):
-        yield output
-
-
-def _state(output: bytes) -> wire.OutputState.ValueType:
-    if not output.startswith(b"/"):
-        return wire.OUTPUT_STATE_UNSPECIFIED
-    try:
+        output = load_json(data)["profiler"]["output"]
+        if not output.startswith("/"):
+            return wire.OUTPUT_STATE_UNSPECIFIED
         mode = os.stat(output).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return wire.OUTPUT_STATE_MISSING
-    except OSError:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return wire.OUTPUT_STATE_UNSPECIFIED
     return wire.OUTPUT_STATE_DIRECTORY if stat.S_ISDIR(mode) else wire.OUTPUT_STATE_NOT_A_DIRECTORY
 
@@ -286,13 +256,7 @@ PATIENCE_S = 3.0
 # However often it is asked, the board is looked at no more often.
 KEEP_S = 2.0
 
-_BOARD_SOURCES = {
-    "npu": npu,
-    "processes": processes,
-    "umap": umap,
-    "mounts": mounts,
-    "inotify": inotify,
-}
+_BOARD_SOURCES = {"npu": npu, "processes": processes, "umap": umap, "mounts": mounts, "inotify": inotify}
 
 
 class Examiner:
@@ -343,10 +307,9 @@ class Examiner:
         key = f"facts: {source}".encode()
         try:
             return await in_time(key, work, patience_s=self._patience_s)
-        except OSError as error:
-            return _unknown(source, error.strerror or str(error))
-        except ValueError as error:
-            return _unknown(source, f"it cannot be read: {error}")
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or f"it cannot be read: {error}"
+            return wire.Examination(unknown=[wire.UnknownFacts(source=source, why=why)])
 
     def _sources(self) -> Iterator[tuple[str, Work]]:
         for name, look in _BOARD_SOURCES.items():
@@ -366,7 +329,3 @@ class Examiner:
         yield f"root {text(root)}", partial(root_facts, self._filesystem, root, self._watch.depth, places, open_jobs)
         if not self._watch.acl_json:
             yield f"acl-json below {text(root)}", partial(acl_facts, root, places)
-
-
-def _unknown(source: str, why: str) -> wire.Examination:
-    return wire.Examination(unknown=[wire.UnknownFacts(source=source, why=why)])

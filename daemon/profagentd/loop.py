@@ -1,4 +1,4 @@
-"""What the event loop waits for: time, the threads of a root, the first of several works."""
+"""What the event loop waits for: time, the first of several works, the roots and their threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterable, Iterator
 
 
 US_PER_S = 1_000_000
@@ -64,7 +64,7 @@ def moment(clock: Clock) -> Moment:
     return Moment(clock.monotonic(), clock.wall_us())
 
 
-async def until_first(*works: Coroutine[Any, Any, None]) -> None:
+async def until_first(*works: Coroutine[Any, Any, object]) -> None:
     """Run all of them until the first returns or fails; then cancel the others and wait for their end.
 
     What the first one raised is raised again. When the caller is cancelled, all are.
@@ -79,6 +79,42 @@ async def until_first(*works: Coroutine[Any, Any, None]) -> None:
     failed = [each for task, each in zip(tasks, results) if task in done and isinstance(each, BaseException)]
     if failed:
         raise failed[0]
+
+
+class Roots:
+    """The directories below which JOBs are looked for: absolute paths without links, as they were named."""
+
+    def __init__(self, roots: Iterable[bytes]) -> None:
+        self._roots = list(roots)
+        self._waiting: list[asyncio.Queue[bytes]] = []
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._roots)
+
+    def __len__(self) -> int:
+        return len(self._roots)
+
+    def add(self, root: bytes) -> None:
+        """Works that run for each root begin for this one."""
+        self._roots.append(root)
+        for each in self._waiting:
+            each.put_nowait(root)
+
+    async def each(self, work: Callable[[bytes], Coroutine[Any, Any, None]]) -> None:
+        """Do the work for each root that there is or comes, all at once; what the first one raises is raised."""
+        roots: asyncio.Queue[bytes] = asyncio.Queue()
+        for root in self._roots:
+            roots.put_nowait(root)
+
+        async def work_on_next() -> None:
+            root = await roots.get()
+            await until_first(work(root), work_on_next())
+
+        self._waiting.append(roots)
+        try:
+            await work_on_next()
+        finally:
+            self._waiting.remove(roots)
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -99,14 +135,19 @@ def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Fut
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 
+    def settle(value: Any, error: BaseException | None) -> None:
+        if not result.done():
+            result.set_exception(error) if error else result.set_result(value)
+
     def run() -> None:
+        value, failure = None, None
         try:
-            tell: Callable[[], None] = _given(result, work(*arguments))
+            value = work(*arguments)
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-            tell = _raised(result, error)
+            failure = error
         # Where the loop is closed nobody waits any more.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(tell)
+            loop.call_soon_threadsafe(settle, value, failure)
 
     _POOLS.setdefault(root, _Pool(root)).put(run)
     return result
@@ -134,14 +175,6 @@ def is_late(root: bytes) -> bool:
     """Whether work that was to be done in time has still not ended."""
     late = _LATE.get(root)
     return late is not None and not late.done() and not late.get_loop().is_closed()
-
-
-def _given(result: asyncio.Future[T], value: T) -> Callable[[], None]:
-    return lambda: None if result.done() else result.set_result(value)
-
-
-def _raised(result: asyncio.Future[T], error: BaseException) -> Callable[[], None]:
-    return lambda: None if result.done() else result.set_exception(error)
 
 
 class _Pool:

@@ -1,11 +1,10 @@
-"""The start of the command `profagentd`: what all others import is imported here first, without OpenSSL."""
+"""The command `profagentd`: what all modules import is imported here first, without OpenSSL (8 MB)."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,12 +30,195 @@ def without_openssl() -> Iterator[None]:
 
 
 with without_openssl():
-    import asyncio  # noqa: F401
+    import asyncio
     import hashlib  # noqa: F401
+
+import argparse
+import logging
+import math
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+from profagentd import __version__
+from profagentd.config import LOG_LEVELS, POLICIES, DaemonConfig, examine
+from profagentd.errors import DaemonError
+from profagentd.loop import SystemClock
+from profagentd.simulate.network import load_network
+from profagentd.simulate.run import SimulationOptions, add_simulation_arguments, options_from
+
+_EXAMPLE = "example: profagentd --root /opt/app/output --listen 127.0.0.1:50151"
+# gRPC knows no minimum version of TLS. It asks for a list of suites up to TLS 1.2; those with pre-shared keys serve no
+# certificate of any kind, so 1.3 is what remains.
+_TLS_1_2_SUITES = "ECDHE-PSK-AES128-CBC-SHA"
 
 
 def main(arguments: Sequence[str] | None = None, clock: Clock | None = None, filesystem: Path = Path("/")) -> int:
     """Serve until SIGTERM or SIGINT, by this machine's clocks and files unless others are given; the exit code."""
-    from profagentd.command import run  # noqa: PLC0415 - imports both: see above
+    try:
+        args = _parse(arguments)
+        simulation = _simulation(args)
+        os.environ["GRPC_SSL_CIPHER_SUITES"] = _TLS_1_2_SUITES  # gRPC reads it once, when it is imported
+        if args.check_config:
+            return _check(args)
+        _serve(args, simulation, clock or SystemClock(), filesystem)
+    except DaemonError as error:
+        _complain(error)
+        return error.exit_code
+    return 0
 
-    return run(arguments, clock, filesystem)
+
+def _serve(args: argparse.Namespace, simulation: SimulationOptions | None, clock: Clock, filesystem: Path) -> None:
+    settings = _settings(args)
+    can_change = args.config or args.roots_d
+    if can_change:
+        # Until it serves, what SIGHUP asks for is done anyway.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    examined = examine(args.config, settings, needs_root=not simulation)
+    for mistake in examined.mistakes:
+        raise mistake
+    _log_to_stderr(examined.config.log_level)
+    from profagentd import access, service  # noqa: PLC0415 - imports gRPC
+
+    access.check_tls(examined.config)
+    reread = partial(examine, args.config, settings) if can_change else None
+    settings_file = os.path.abspath(args.config) if args.config else ""
+    orders = service.Orders(examined.config, simulation, args.leash, reread, settings_file)
+    asyncio.run(service.serve(orders, clock, filesystem))
+
+
+def _check(args: argparse.Namespace) -> int:
+    """Name every mistake, also in the files of TLS; the exit code."""
+    from profagentd import access  # noqa: PLC0415 - imports gRPC
+
+    examined = examine(args.config, _settings(args), needs_root=not args.simulate)
+    mistakes = [*examined.mistakes, *access.tls_faults(examined.config, examined.places)]
+    for mistake in mistakes:
+        _complain(mistake, "")
+    if mistakes:
+        return DaemonError.exit_code
+    print("ok")  # noqa: T201 - the command's own output
+    return 0
+
+
+def _settings(args: argparse.Namespace) -> dict[str, object]:
+    return {key: getattr(args, key) for key in DaemonConfig.__dataclass_fields__}
+
+
+def _simulation(args: argparse.Namespace) -> SimulationOptions | None:
+    """What to simulate; its root is set when it runs. DaemonError without a network, or for options of its alone."""
+    options = options_from(args)
+    if args.simulate:
+        load_network(options.model)
+        return options
+    if options != SimulationOptions():
+        raise DaemonError("options of the simulated board without --simulate", hint="add --simulate, or leave them out")
+    return None
+
+
+# The log
+
+_PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
+
+
+def is_journal(descriptor: int) -> bool:
+    """Whether a descriptor leads to the journal, as systemd has said: JOURNAL_STREAM is its device and inode."""
+    found = os.fstat(descriptor)
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+class JournalFormatter(logging.Formatter):
+    """Each line with its priority: the journal takes a line for an entry, and knows the time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's lines."""
+        return _marked(super().format(record), record.levelname)
+
+
+def _marked(text: str, level: str) -> str:
+    return "\n".join(f"<{_PRIORITIES[level]}>{line}" for line in text.splitlines())
+
+
+def _log_to_stderr(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    if is_journal(sys.stderr.fileno()):
+        handler.setFormatter(JournalFormatter("%(name)s: %(message)s"))
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def _complain(error: DaemonError, who: str = "profagentd: ") -> None:
+    text = f"{who}{error}\n  {error.hint}"
+    print(_marked(text, "ERROR") if is_journal(sys.stderr.fileno()) else text, file=sys.stderr)  # noqa: T201
+
+
+# The arguments
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments, named as the settings are; None is what was not given."""
+    parser = argparse.ArgumentParser(
+        prog="profagentd", description="Sends what grows in JOB directories to those who follow it.", epilog=_EXAMPLE
+    )
+    parser.add_argument("--version", action="version", version=f"profagentd {__version__}")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings as TOML; arguments win over them")
+    parser.add_argument("--check-config", action="store_true", help="name the mistakes in the settings, and end")
+    for option, details in _SETTINGS.items():
+        parser.add_argument(option, **details)
+    parser.add_argument(
+        "--leash", metavar="SECONDS", type=_seconds, help="end when standard input is closed, or silent for so long"
+    )
+    parser.add_argument("--simulate", action="store_true", help="write a JOB as a board would, and serve it")
+    add_simulation_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def _list(dest: str, metavar: str, text: str) -> dict[str, Any]:
+    return {"dest": dest, "metavar": metavar, "action": "append", "help": text}
+
+
+def _flag(text: str) -> dict[str, Any]:
+    return {"action": "store_true", "default": None, "help": text}
+
+
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "--root": _list("roots", "DIR", "look for JOBs below this directory (repeatable)"),
+    "--roots-d": {"metavar": "DIR", "type": os.path.abspath, "help": "more roots: its files *.conf name one a line"},
+    "--listen": {
+        "metavar": "HOST:PORT",
+        "help": "loopback address, unix:PATH, or with TLS any address (127.0.0.1:50151); port 0: any free one",
+    },
+    "--quiet-after": {
+        "dest": "quiet_after_s",
+        "metavar": "SECONDS",
+        "type": float,
+        "help": "a JOB without a change for so long is quiet (60)",
+    },
+    "--depth": {"metavar": "N", "type": int, "help": "levels below a root on which a JOB may be (4)"},
+    "--scan": _flag("look at directories instead of inotify"),
+    "--acl-json": _list("acl_json", "FILE", "acl.json of programs, or a pattern (repeatable)"),
+    "--identity": {"metavar": "UUID", "help": "this board's identity (/etc/profagent/board-id)"},
+    "--retain": {
+        "choices": POLICIES,
+        "help": "what may be deleted: nothing (keep), what consumers have, or that when room is short (keep)",
+    },
+    "--retain-for": _list("retain_for", "CONSUMER", "who must have a log before it goes (repeatable)"),
+    "--min-free": {"metavar": "SIZE", "help": "with --retain min_free: 200MB, or 10%% of the file system"},
+    "--delete-undelivered": _flag("with --retain min_free: also delete logs that nobody has"),
+    "--state": {"metavar": "DIR", "help": "absolute path, for losses over restarts (/var/lib/profagentd)"},
+    "--log-level": {"choices": LOG_LEVELS, "help": "what is told on stderr (info)"},
+    "--tls-cert": {"metavar": "FILE", "help": "this board's certificate; with it TLS is demanded"},
+    "--tls-key": {"metavar": "FILE", "help": "its key, mode 0600"},
+    "--tls-ca": {"metavar": "FILE", "help": "who must have issued the hosts' certificates"},
+    "--tls-revoked": {"metavar": "FILE", "help": "fingerprints that are refused all the same"},
+    "--insecure": _flag("let anybody in, from anywhere"),
+}
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise ValueError(text)
+    return seconds

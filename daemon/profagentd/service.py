@@ -1,4 +1,4 @@
-"""The daemon's parts put together, run, and brought to an end."""
+"""The daemon's parts put together, run, and brought to an end: systemd, signals, settings that change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import socket
-import stat
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -17,52 +16,53 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
-import grpc
-
 from profagentd import __version__
-from profagentd.access import AccessControl, Revocations
+from profagentd.access import AccessControl, Revocations, server_credentials
+from profagentd.config import lie_together, real_root
 from profagentd.errors import DaemonError
 from profagentd.examine import Examiner, identify
 from profagentd.follow.registry import JobRegistry
 from profagentd.follow.server import Server, Servicer
 from profagentd.follow.watcher import Watch
-from profagentd.loop import until_first
-from profagentd.retention.acks import KeptAcks
+from profagentd.loop import US_PER_S, Roots, until_first
 from profagentd.retention.losses import KeptLosses
-from profagentd.retention.retention import Retention
-from profagentd.roots import Roots, lie_together, real_roots
-from profagentd.simulate import SimulationOptions, simulate
+from profagentd.retention.reaper import Retention
+from profagentd.simulate.run import SimulationOptions, simulate
 from profagentd.sources.state import JobState
-from profagentd.tls_files import unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping
+    from collections.abc import Coroutine, Iterator
 
     from profagentd.config import DaemonConfig, Examined
     from profagentd.loop import Clock
-    from profagentd.tls_files import TlsFiles
 
 
 _LOGGER = logging.getLogger(__name__)
-_US_PER_S = 1_000_000
+
+# How often the status and a sign of life are told at most; the unit's watchdog waits for longer.
+STATUS_S = 2.0
+# Threads for reading files and directories.
+THREADS = 4
+# Where the daemon keeps what it must not forget.
+STATE_DIRECTORY = Path("/var/lib/profagentd")
+# How long clients are sent what there is for them once the daemon is to end.
+DRAIN_S = 5.0
+
+_RETENTION = frozenset(("retain", "retain_for", "min_free", "delete_undelivered"))
+_LIVE = frozenset(("roots", "roots_d", "acl_json", "log_level")) | _RETENTION
+_LOCK = "lock"
+_SOME_BYTES = 4096
 
 
 class Notifier:
-    """Tells how the daemon is. A datagram that cannot be sent is of no consequence: systemd is gone, or behind."""
+    """Tells systemd how the daemon is. A datagram that cannot be sent is of no consequence."""
 
-    def __init__(self, clock: Clock, environment: Mapping[str, str] = os.environ) -> None:
-        self._clock = clock
-        self._address = environment.get("NOTIFY_SOCKET", "")
-        self.watchdog_s = _watchdog_s(environment)  # None when nobody watches over this process
+    def __init__(self) -> None:
+        self._address = os.environ.get("NOTIFY_SOCKET", "")
         self._socket: socket.socket | None = None
         if self._address.startswith(("/", "@")):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
             self._socket.setblocking(False)
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether there is somebody to tell."""
-        return self._socket is not None
 
     def close(self) -> None:
         """Tell nothing more."""
@@ -70,27 +70,8 @@ class Notifier:
             self._socket.close()
             self._socket = None
 
-    def ready(self, status: str) -> None:
-        """It serves, or goes on serving with other settings."""
-        self._send("READY=1", f"STATUS={status}")
-
-    def status(self, status: str) -> None:
-        """A line for `systemctl status`."""
-        self._send(f"STATUS={status}")
-
-    def alive(self) -> None:
-        """It works: the next such word is due within `watchdog_s`."""
-        self._send("WATCHDOG=1")
-
-    def reloading(self) -> None:
-        """Settings are read anew; `ready` follows."""
-        self._send("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.monotonic() * _US_PER_S)}")
-
-    def stopping(self, status: str) -> None:
-        """It is about to end."""
-        self._send("STOPPING=1", f"STATUS={status}")
-
-    def _send(self, *lines: str) -> None:
+    def tell(self, *lines: str) -> None:
+        """Send such lines as `READY=1`; nothing where nobody listens."""
         if not self._socket:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
@@ -99,226 +80,68 @@ class Notifier:
         except OSError as error:
             _LOGGER.debug("systemd was not told %s: %s", lines[0], error.strerror)
 
-
-def _watchdog_s(environment: Mapping[str, str]) -> float | None:
-    """How long systemd waits for a sign of life; None when it does not, or does for another process."""
-    text, process = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(os.getpid()))
-    if not text.isdigit() or process != str(os.getpid()):
-        return None
-    return int(text) / _US_PER_S or None
-
-
-_RETENTION = frozenset(("retain", "retain_for", "min_free", "delete_undelivered"))
-_LIVE = frozenset(("roots", "roots_d", "acl_json", "log_level")) | _RETENTION
-
-
-class Reloading:
-    """Reads the settings anew when it is asked to."""
-
-    def __init__(
-        self,
-        config: DaemonConfig,
-        reread: Callable[[], Examined],
-        watch: Watch,
-        retention: Retention,
-        servicer: Servicer,
-    ) -> None:
-        self._config = config  # as it was at the start: what takes a restart is told until there was one
-        self._reread = reread
-        self._watch = watch
-        self._retention = retention
-        self._servicer = servicer
-
-    async def run(self, asked: asyncio.Event, notifier: Notifier, status: Callable[[], str]) -> None:
-        """Read them whenever that is asked for, until cancelled."""
-        while True:
-            await asked.wait()
-            asked.clear()
-            notifier.reloading()
-            await self.reload()
-            notifier.ready(status())
-
-    async def reload(self) -> None:
-        """Read them now; with a mistake in them everything stays as it was."""
-        examined = await asyncio.to_thread(self._reread)
-        for mistake in examined.mistakes:
-            _LOGGER.error("%s; %s", mistake, mistake.hint)
-        if examined.mistakes:
-            _LOGGER.error("the settings stay as they were")
-            return
-        roots = await asyncio.to_thread(real_roots, examined.config.roots)
-        self._apply(examined.config, roots)
-        _LOGGER.info("the settings were read again")
-
-    def _apply(self, config: DaemonConfig, roots: list[bytes]) -> None:
-        logging.getLogger().setLevel(config.log_level.upper())
-        self._watch.acl_json = config.acl_json
-        if config.policy != self._retention.policy:
-            self._retention.change_policy(config.policy)
-            # Clients come back, and tell anew what they have.
-            self._servicer.close("another retention holds from now on")
-        self._change_roots(roots)
-        for key in (field.name for field in fields(config) if field.name not in _LIVE):
-            if getattr(config, key) != getattr(self._config, key):
-                _LOGGER.warning("another %s takes a restart", key)
-
-    def _change_roots(self, roots: list[bytes]) -> None:
-        served = list(self._watch.roots)
-        for root in served:
-            if root not in roots:
-                _LOGGER.warning("%s is a root still: to leave it out takes a restart", os.fsdecode(root))
-        for root in roots:
-            if root in served:
-                continue
-            if any(lie_together(root, other) for other in served):
-                _LOGGER.warning("%s lies together with a root: to change this takes a restart", os.fsdecode(root))
-            else:
-                self._watch.roots.add(root)
-                _LOGGER.info("%s is a root from now on", os.fsdecode(root))
-
-
-FILE_NAME = "lock"
-_SHOWN_BYTES = 200
+    async def keep_telling(self, clock: Clock, status: Callable[[], str]) -> None:
+        """Tell the status, and that the loop and its threads work, until cancelled."""
+        while self._socket:
+            await asyncio.to_thread(os.getpid)  # any work
+            self.tell("WATCHDOG=1", f"STATUS={status()}")
+            await clock.sleep(STATUS_S)
+        await asyncio.Event().wait()
 
 
 @contextmanager
 def state_lock(directory: Path | None, listen: str) -> Iterator[None]:
-    """Have the directory to oneself. Raises DaemonError when another daemon has it, or its lock is no regular file.
+    """Have the directory to oneself. Raises DaemonError when another daemon has it.
 
     One that cannot be written, or knows no locks, is nobody's: nothing is kept there that could be lost.
     """
-    descriptor = None if directory is None else _opened(directory)
+    descriptor = None if directory is None else _locked(directory, listen)
     try:
-        if descriptor is not None:
-            _lock(descriptor, f"{directory}")
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"process {os.getpid()}, for {listen}\n".encode(), 0)
         yield
     finally:
         if descriptor is not None:
             os.close(descriptor)
 
 
-def _opened(directory: Path) -> int | None:
+def _locked(directory: Path, listen: str) -> int | None:
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        path = directory / FILE_NAME
-        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
-            raise DaemonError(f"{path} is no regular file", hint="take it away: the daemon makes its own")
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError:
         return None
-
-
-def _lock(descriptor: int, directory: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        holder = os.pread(descriptor, _SHOWN_BYTES, 0).decode("utf-8", "replace").strip()
+        holder = os.pread(descriptor, _SOME_BYTES, 0).decode("utf-8", "replace")
+        os.close(descriptor)
         raise DaemonError(
             f"{directory} is in use by another profagentd: {holder or 'it does not say which'}",
             hint="end that one, or give each daemon a --state of its own",
         ) from error
     except OSError:
-        return
+        return descriptor
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"process {os.getpid()}, for {listen}".encode(), 0)
+    return descriptor
 
 
-def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
-    """Mutual TLS: a client without a certificate of the authority gets no connection.
-
-    The files were checked. Raises DaemonError when they are gone meanwhile.
-    """
-    cert, key, ca = (_read(path) for path in (files.cert, files.key, files.ca))
-    return grpc.ssl_server_credentials([(key, cert)], root_certificates=ca, require_client_auth=True)
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-_SOME_BYTES = 4096
-
-
-async def held(leash_s: float, clock: Clock) -> None:
-    """Return when standard input is closed, or silent for `leash_s`. Raises DaemonError when nobody can hold it."""
-    heard = asyncio.Event()
+async def until_let_go(leash_s: float) -> None:
+    """Return when standard input is closed, or silent for so long. Raises DaemonError when nobody can hold it."""
     reader = asyncio.StreamReader()
-    if not _can_be_held(sys.stdin.fileno()):
-        hint = "keep a pipe, a socket or a terminal open there, e.g. through ssh"
-        raise DaemonError("--leash: standard input is nothing that somebody holds", hint=hint)
     loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     try:
-        await until_first(_hear(reader, heard), _mind_silence(heard, leash_s, clock))
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    except ValueError as error:
+        hint = "keep a pipe, a socket or a terminal open there, e.g. through ssh"
+        raise DaemonError("--leash: standard input is nothing that somebody holds", hint=hint) from error
+    try:
+        while await asyncio.wait_for(reader.read(_SOME_BYTES), leash_s):
+            pass
+        _LOGGER.info("standard input was closed")
+    except asyncio.TimeoutError:
+        _LOGGER.warning("nothing came on standard input for %g s", leash_s)
     finally:
         transport.close()
-
-
-async def _hear(reader: asyncio.StreamReader, heard: asyncio.Event) -> None:
-    while await reader.read(_SOME_BYTES):
-        heard.set()
-    _LOGGER.info("standard input was closed")
-
-
-async def _mind_silence(heard: asyncio.Event, leash_s: float, clock: Clock) -> None:
-    while True:
-        heard.clear()
-        await clock.sleep(leash_s)
-        if not heard.is_set():
-            _LOGGER.warning("nothing came on standard input for %g s", leash_s)
-            return
-
-
-def _can_be_held(descriptor: int) -> bool:
-    mode = os.fstat(descriptor).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
-
-
-# How often the status is told when it has changed.
-STATUS_S = 2.0
-
-
-async def report(notifier: Notifier, clock: Clock, status: Callable[[], str]) -> None:
-    """Tell of both until cancelled; nothing where nobody listens."""
-    if not notifier.is_heard:
-        await asyncio.Event().wait()
-    await until_first(_tell_status(notifier, clock, status), _prove_life(notifier, clock))
-
-
-async def _tell_status(notifier: Notifier, clock: Clock, status: Callable[[], str]) -> None:
-    told = ""
-    while True:
-        if status() != told:
-            told = status()
-            notifier.status(told)
-        await clock.sleep(STATUS_S)
-
-
-async def _prove_life(notifier: Notifier, clock: Clock) -> None:
-    """A sign of life is one of the loop, which comes here, and of the threads, which take work and give it back."""
-    if notifier.watchdog_s is None:
-        await asyncio.Event().wait()
-        return
-    while True:
-        await asyncio.to_thread(_nothing)
-        notifier.alive()
-        await clock.sleep(notifier.watchdog_s / 2)
-
-
-def _nothing() -> None:
-    """Work for a thread."""
-
-
-# Threads for reading files and directories.
-THREADS = 4
-# Where the daemon keeps what it must not forget.
-STATE_DIRECTORY = Path("/var/lib/profagentd")
-# How long clients are sent what there is for them once the daemon is to end.
-DRAIN_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -343,34 +166,35 @@ async def serve(orders: Orders, clock: Clock, filesystem: Path = Path("/")) -> N
         if orders.simulation and not orders.config.roots:
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="profagentd-"))
             orders = replace(orders, config=replace(orders.config, roots=(directory,)))
-        cleanup.enter_context(state_lock(_state_directory(orders), orders.config.listen))
-        notifier = cleanup.enter_context(closing(Notifier(clock)))
-        await _Daemon(orders, clock, notifier, filesystem).run(stop)
+        state = Path(orders.config.state) if orders.config.state else None if orders.simulation else STATE_DIRECTORY
+        cleanup.enter_context(state_lock(state, orders.config.listen))
+        notifier = cleanup.enter_context(closing(Notifier()))
+        await _Daemon(orders, clock, notifier, filesystem, state).run(stop)
 
 
 class _Daemon:
     """The parts, and what they do together."""
 
-    def __init__(self, orders: Orders, clock: Clock, notifier: Notifier, filesystem: Path) -> None:
+    def __init__(self, orders: Orders, clock: Clock, notifier: Notifier, filesystem: Path, state: Path | None) -> None:
         config, is_simulated = orders.config, orders.simulation is not None
         self._orders = orders
         self._clock = clock
         self._notifier = notifier
         self._board = JobRegistry(clock, config.quiet_after_s)
-        roots = Roots(real_roots(config.roots))
+        roots = Roots(map(real_root, config.roots))
         self._watch = Watch(roots, config.depth, clock, self._board, scan=config.scan, acl_json=config.acl_json)
-        state = _state_directory(orders)
         self._losses = KeptLosses(state)
-        kept = self._losses, KeptAcks(state)
-        self._retention = Retention(config.policy, roots, clock, self._board, *kept, has_npu=not is_simulated)
+        self._retention = Retention(
+            config.policy, roots, clock, self._board, self._losses, state, has_npu=not is_simulated
+        )
         access = AccessControl(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
-        identity = identify(config.identity, filesystem)
         certificates = (config.tls_cert, config.tls_ca)
         examiner = Examiner(self._board, self._watch, clock, certificates, orders.settings_file, filesystem)
+        identity = identify(config.identity, filesystem)
         self._servicer = Servicer(
             self._board, self._watch, clock, self._retention, identity, access, examiner, simulated=is_simulated
         )
-        self._server = Server(self._servicer, access, _credentials(config))
+        self._server = Server(self._servicer, access, server_credentials(config))
 
     @property
     def status(self) -> str:
@@ -391,7 +215,7 @@ class _Daemon:
                 "%s is open: no TLS, no certificates, whoever reaches it may do anything (--insecure)", address
             )
         print(f"profagentd {__version__} serving {address}", flush=True)  # noqa: T201 - the line that callers wait for
-        self._notifier.ready(self.status)
+        self._notifier.tell("READY=1", f"STATUS={self.status}")
         try:
             await until_first(*works)
         finally:
@@ -400,27 +224,68 @@ class _Daemon:
     def _works(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
         """What is done at once; JOBs are watched until clients were said goodbye."""
         works = [self._watch.run(), self._board.keep_states(), *self._retention.works(), self._until_stopped(stop)]
-        works.append(report(self._notifier, self._clock, lambda: self.status))
+        works.append(self._notifier.keep_telling(self._clock, lambda: self.status))
         if self._orders.leash_s is not None:
-            works.append(_stop_when_let_go(self._orders.leash_s, self._clock, stop))
+            works.append(_stop_when_let_go(self._orders.leash_s, stop))
         if self._orders.reread:
-            reloading = Reloading(
-                self._orders.config, self._orders.reread, self._watch, self._retention, self._servicer
-            )
-            works.append(reloading.run(_asked_by(signal.SIGHUP), self._notifier, lambda: self.status))
+            works.append(self._reload_when(_asked_by(signal.SIGHUP), self._orders.reread))
         if self._orders.simulation:
-            works.append(
-                _simulate(replace(self._orders.simulation, root=Path(self._orders.config.roots[0])), self._clock)
-            )
+            root = Path(self._orders.config.roots[0])
+            works.append(_simulate(replace(self._orders.simulation, root=root), self._clock))
         return works
 
     async def _until_stopped(self, stop: asyncio.Event) -> None:
         await stop.wait()
         _LOGGER.info("stopping")
-        self._notifier.stopping(f"stopping; {self.status}")
+        self._notifier.tell("STOPPING=1", f"STATUS=stopping; {self.status}")
         await until_first(self._server.drain(), self._clock.sleep(DRAIN_S))
         await self._server.stop()
         await self._retention.settle()
+
+    # Settings that change
+
+    async def _reload_when(self, asked: asyncio.Event, reread: Callable[[], Examined]) -> None:
+        while True:
+            await asked.wait()
+            asked.clear()
+            self._notifier.tell("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.monotonic() * US_PER_S)}")
+            await self._reload(reread)
+            self._notifier.tell("READY=1", f"STATUS={self.status}")
+
+    async def _reload(self, reread: Callable[[], Examined]) -> None:
+        """With a mistake in them everything stays as it was."""
+        examined = await asyncio.to_thread(reread)
+        for mistake in examined.mistakes:
+            _LOGGER.error("%s; %s", mistake, mistake.hint)
+        if examined.mistakes:
+            _LOGGER.error("the settings stay as they were")
+            return
+        config = examined.config
+        logging.getLogger().setLevel(config.log_level.upper())
+        self._watch.acl_json = config.acl_json
+        if config.policy != self._retention.policy:
+            self._retention.change_policy(config.policy)
+            # Clients come back, and tell anew what they have.
+            self._servicer.close("another retention holds from now on")
+        self._change_roots([await asyncio.to_thread(real_root, root) for root in config.roots])
+        for key in (field.name for field in fields(config) if field.name not in _LIVE):
+            if getattr(config, key) != getattr(self._orders.config, key):
+                _LOGGER.warning("another %s takes a restart", key)
+        _LOGGER.info("the settings were read again")
+
+    def _change_roots(self, roots: list[bytes]) -> None:
+        served = list(self._watch.roots)
+        for root in served:
+            if root not in roots:
+                _LOGGER.warning("%s is a root still: to leave it out takes a restart", os.fsdecode(root))
+        for root in roots:
+            if root in served:
+                continue
+            if any(lie_together(root, other) for other in served):
+                _LOGGER.warning("%s lies together with a root: to change this takes a restart", os.fsdecode(root))
+            else:
+                self._watch.roots.add(root)
+                _LOGGER.info("%s is a root from now on", os.fsdecode(root))
 
 
 def _asked_by(*signals: signal.Signals) -> asyncio.Event:
@@ -431,17 +296,8 @@ def _asked_by(*signals: signal.Signals) -> asyncio.Event:
     return asked
 
 
-def _credentials(config: DaemonConfig) -> grpc.ServerCredentials | None:
-    return server_credentials(config.tls_files) if config.has_tls else None
-
-
-def _state_directory(orders: Orders) -> Path | None:
-    """Where losses and deliveries are kept; those of a simulated board are of no interest after it."""
-    return Path(orders.config.state) if orders.config.state else None if orders.simulation else STATE_DIRECTORY
-
-
-async def _stop_when_let_go(leash_s: float, clock: Clock, stop: asyncio.Event) -> None:
-    await held(leash_s, clock)
+async def _stop_when_let_go(leash_s: float, stop: asyncio.Event) -> None:
+    await until_let_go(leash_s)
     stop.set()
     await asyncio.Event().wait()
 

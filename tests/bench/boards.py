@@ -17,8 +17,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from profagentd.simulate.options import SimulationOptions
-from profagentd.simulate.run import write_job
+from profagentd.simulate import SimulationOptions, write_job
 from tests.daemon.daemon_process import Daemon, environment, serving
 
 ENDED_S_AGO = 60.0

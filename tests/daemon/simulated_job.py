@@ -7,7 +7,6 @@ import ctypes
 import os
 import struct
 from pathlib import Path
-from typing import Any
 
 MODELS = Path(__file__).parents[2] / "daemon" / "profagentd" / "simulate" / "models"
 
@@ -96,24 +95,6 @@ def api(data: bytes) -> list[tuple[int, ...]]:
     records = list(struct.iter_unpack("<IIQQII", data))
     assert {record[0] for record in records} <= {0x5A5A}
     return [record[1:] for record in records]
-
-
-def items(data: bytes) -> list[tuple[int, Any]]:
-    """TLV items as (tag, value): an integer, or bytes."""
-    found: list[tuple[int, Any]] = []
-    offset = 0
-    while offset < len(data):
-        (tag,) = struct.unpack_from("<H", data, offset)
-        form = {0x2000: "<B", 0x4000: "<H", 0x8000: "<B", 0xA000: "<H", 0xC000: "<I"}[tag & 0xE000]
-        (number,) = struct.unpack_from(form, data, offset + 2)
-        offset += 2 + struct.calcsize(form)
-        if tag & 0x8000:
-            found.append((tag, data[offset : offset + number]))
-            offset += number
-        else:
-            found.append((tag, number))
-    assert offset == len(data)
-    return found
 
 
 def write_network(path: Path, text: str) -> str:

@@ -43,23 +43,6 @@ def test_a_deployed_identity_comes_first(board: Path) -> None:
     assert identity.source is IdentitySource.DEPLOYED
 
 
-def test_an_empty_deployed_identity_is_none(board: Path) -> None:
-    (board / "etc/profagent").mkdir()
-    (board / "etc/profagent/board-id").write_text("\n")
-    assert identify(filesystem=board).source is IdentitySource.MACHINE_ID
-
-
-def test_newer_sdks_name_their_node_otherwise(board: Path) -> None:
-    (board / "proc/umap/svp_npu").rename(board / "proc/umap/svp_nnn")
-    assert identify(filesystem=board).sdk_version.startswith("[SVP_NPU]")
-
-
-def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
-    identity = identify(filesystem=tmp_path)
-    assert identity.source is IdentitySource.UNKNOWN
-    assert (identity.identity, identity.boot_id, identity.model, identity.sdk_version) == ("", "", "", "")
-
-
 def test_what_cannot_be_read_is_empty(board: Path) -> None:
     (board / "etc/machine-id").unlink()
     (board / "etc/machine-id").mkdir()

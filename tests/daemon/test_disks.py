@@ -13,7 +13,6 @@ import grpc
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import loop as disks
 from profagentd.loop import THREADS, NoAnswerError, in_time, is_late, on_disk
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job, running
 from tests.daemon.wire_client import Client, connect, following
@@ -73,17 +72,6 @@ async def test_whoever_is_cancelled_does_not_wait_for_the_thread(gate: Gate) -> 
         await asyncio.wait_for(hanging, SOON_S)
     gate.event.set()
     assert await asyncio.wait_for(on_disk(b"/hung", os.path.basename, "/x"), SOON_S) == "x"
-
-
-async def test_threads_that_have_rested_end_and_others_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disks, "REST_S", 0.01)
-    for _ in range(3):
-        assert await on_disk(b"/resting", os.path.basename, "/x") == "x"
-        for _ in range(1000):
-            if not any("/resting" in thread.name for thread in threading.enumerate()):
-                break
-            await asyncio.sleep(0.01)
-        assert not any("/resting" in thread.name for thread in threading.enumerate())
 
 
 async def test_what_is_late_is_not_asked_again_until_it_is_over(gate: Gate) -> None:

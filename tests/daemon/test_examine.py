@@ -18,8 +18,7 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
 from profagentd import examine as facts
-from profagentd.examine import ACL_BYTES, KEEP_S, Examiner, acl_facts, root_facts
-from profagentd.loop import SystemClock
+from profagentd.examine import ACL_BYTES, KEEP_S, Examiner, root_facts
 from tests.daemon.board_files import BOOTED_S, UMAP_SAMPLE, add_process, make_board, write
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import Daemon, environment, make_job, serving
@@ -127,17 +126,6 @@ def test_acl_json_comes_from_where_the_daemon_is_told(board: Path, tmp_path: Pat
     assert (len(found["two.json"].data), found["two.json"].size) == (ACL_BYTES, ACL_BYTES + 5)
 
 
-@pytest.mark.parametrize("other", ["profiling", "/out\0", "/\ud800"])
-def test_outputs_that_are_files_or_no_absolute_paths(tmp_path: Path, other: str) -> None:
-    for name, output in (("acl.json", str(tmp_path / "acl.json")), ("src/acl.json", other)):
-        write(tmp_path / name, acl_json(output))
-    found = acl_facts(str(tmp_path).encode(), ())
-    assert [each.output for each in found.acl_json] == [
-        wire.OUTPUT_STATE_NOT_A_DIRECTORY,
-        wire.OUTPUT_STATE_UNSPECIFIED,
-    ]
-
-
 def test_what_may_not_be_read_is_told_with_its_reason() -> None:
     with public_directory() as root:
         (root / "closed").mkdir(mode=0o700)
@@ -160,13 +148,6 @@ def test_a_process_that_hides_is_told() -> None:
             found = facts.processes(shown).processes
         (hidden / "fd").chmod(0o755)
     assert (found.count, found.are_all_seen) == (0, False)
-
-
-def test_certificates_are_told_and_may_be_missing(tmp_path: Path) -> None:
-    write(tmp_path / "board.pem", "own")
-    write(tmp_path / "ca.pem", "authority")
-    found = facts.certificates(str(tmp_path / "board.pem"), str(tmp_path / "ca.pem"))
-    assert (found.tls_cert, found.tls_ca) == (b"own", b"authority")
 
 
 def test_a_root_that_hangs_is_told_and_the_rest_is_there(board: Path, tmp_path: Path) -> None:
@@ -249,32 +230,3 @@ async def test_the_board_is_looked_at_no_more_often_than_is_said() -> None:
     assert [found.daemon.uid for found in await asyncio.gather(*(examiner.examine() for _ in range(5)))] == [1] * 5
     clock.now += KEEP_S
     assert (await examiner.examine()).daemon.uid == 2
-
-
-async def test_who_leaves_leaves_the_look_to_others() -> None:
-    """A source that hangs is asked once, however many come and go."""
-    released = threading.Event()
-    looks: list[int] = []
-
-    def hang() -> wire.Examination:
-        looks.append(1)
-        released.wait(PATIENCE_S)
-        return wire.Examination(daemon=wire.DaemonFacts(uid=5))
-
-    examiner = Sources(FakeClock(), {"slow": hang}, PATIENCE_S)
-    try:
-        for _ in range(5):
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(examiner.examine(), 0.05)
-    finally:
-        released.set()
-    assert (await examiner.examine()).daemon.uid == 5
-    assert len(looks) == 1
-
-
-def test_each_source_is_named(board: Path) -> None:
-    watch = SimpleNamespace(roots=(b"/opt/app",), acl_json=(), depth=4)
-    jobs = SimpleNamespace(jobs=[])
-    examiner = Examiner(cast("Any", jobs), cast("Any", watch), SystemClock(), ("board.pem", "ca.pem"), filesystem=board)
-    names = [name for name, _ in examiner._sources()]
-    assert names[6:] == ["certificates", "root /opt/app", "acl-json below /opt/app"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
-from profagentd.command import JournalFormatter, is_journal, marked
+from profagentd.main import JournalFormatter, is_journal
 
 
 def record(level: int, message: str, error: BaseException | None = None) -> logging.LogRecord:
@@ -33,13 +32,11 @@ def test_each_line_of_a_traceback_has_the_priority() -> None:
         text = JournalFormatter("%(message)s").format(record(logging.ERROR, "failed", error))
     assert len(text.splitlines()) > 2
     assert all(line.startswith("<3>") for line in text.splitlines())
-    assert marked("one\n  two", logging.ERROR) == "<3>one\n<3>  two"
 
 
-def test_the_journal_is_known_by_device_and_inode(tmp_path: Path) -> None:
+def test_the_journal_is_known_by_device_and_inode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "stream").open("w") as file:
         found = os.fstat(file.fileno())
-        assert is_journal(file.fileno(), {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"})
-        assert not is_journal(file.fileno(), {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino + 1}"})
-        assert not is_journal(file.fileno(), {})
-    assert not is_journal(sys.maxsize >> 32, {})
+        for stream, is_right in ((f"{found.st_dev}:{found.st_ino}", True), (f"{found.st_dev}:1", False), ("", False)):
+            monkeypatch.setenv("JOURNAL_STREAM", stream)
+            assert is_journal(file.fileno()) is is_right

@@ -6,16 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.job import (
-    api_model,
-    done_length,
-    done_of,
-    ended_by,
-    group_of,
-    is_table,
-    kind_of,
-    tables_of,
-)
+from profagentd.sources.job import api_model, done_length, done_of, ended_by, group_of, is_table, kind_of, tables_of
 from profagentd.sources.source import LogKind
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"

@@ -1,26 +1,40 @@
-"""Losses that are kept: told with their newer figures under one number, and over restarts."""
+"""Losses that are kept: under one number with newer figures, over restarts; and those of a disk without room."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from profagentd.follow.log import LossReason
-from profagentd.retention.losses import FILE_NAME, LOSSES_LIMIT, KeptLosses
-
-if TYPE_CHECKING:
-    import pytest
+from profagentd.follow.registry import JobRegistry
+from profagentd.loop import Roots
+from profagentd.retention.losses import (
+    FILE_NAME,
+    LOSSES_LIMIT,
+    MERGE_S,
+    TELL_S,
+    KeptLoss,
+    KeptLosses,
+    Space,
+    SpaceWatch,
+)
+from profagentd.sources.files import Place
+from tests.daemon.clocks import WALL_US, FakeClock
+from tests.daemon.daemon_process import make_job
+from tests.fakes.small_disk import small_disk
 
 FULL, DELETED = LossReason.DISK_FULL, LossReason.DELETED_UNDELIVERED
+SIZE_BYTES = 256 * 1024
 
 
 async def saved(directory: Path | None, count: int = 1) -> KeptLosses:
     losses = KeptLosses(directory)
     for number in range(count):
-        losses.begin(DELETED, f"JOB{number}", 1_000 + number, lost_bytes=10, lost_logs=1)
+        losses.begin(DELETED, f"JOB{number}", 1_000 + number)
     await losses.save()
     return losses
 
@@ -31,47 +45,20 @@ async def loaded(directory: Path) -> KeptLosses:
     return losses
 
 
-def test_a_loss_that_goes_on_keeps_its_number_and_beginning() -> None:
-    losses = KeptLosses(None)
-    number = losses.begin(DELETED, "JOB", 5, lost_bytes=10, lost_logs=1)
-    losses.go_on(number, 9, lost_bytes=20, lost_logs=2)
-    (loss,) = losses.since(0)
-    assert (loss.id, loss.from_wall_us, loss.to_wall_us, loss.lost_bytes, loss.lost_logs) == (number, 5, 9, 30, 3)
-    assert "3 logs of 30 bytes" in loss.detail
-
-
-def test_only_what_changed_is_told_again() -> None:
-    losses = KeptLosses(None)
-    first = losses.begin(FULL, "JOB", 5)
-    losses.begin(DELETED, "JOB", 6)
+async def test_a_loss_that_goes_on_keeps_its_number_and_is_told_again() -> None:
+    losses, heard = KeptLosses(None), list[int]()
+    first = losses.begin(DELETED, "JOB", 5)
+    losses.begin(FULL, "JOB", 6)
     told = losses.revision
     assert losses.since(told) == []
-    losses.go_on(first, 7)
-    assert [loss.id for loss in losses.since(told)] == [first]
-
-
-def test_listeners_hear_of_each_change_until_they_leave() -> None:
-    losses, heard = KeptLosses(None), []
-
-    def hear() -> None:
-        heard.append(losses.revision)
-
-    losses.add_listener(hear)
-    number = losses.begin(FULL, "JOB", 5)
-    losses.go_on(number, 6)
-    losses.remove_listener(hear)
-    losses.go_on(number, 7)
-    assert heard == [1, 2]
-
-
-def test_the_last_loss_of_a_kind_is_found() -> None:
-    losses = KeptLosses(None)
-    losses.begin(DELETED, "JOB", 5)
-    second = losses.begin(DELETED, "JOB", 6)
-    losses.begin(FULL, "JOB", 7)
-    losses.begin(DELETED, "OTHER", 8)
-    assert losses.last(DELETED, "JOB") == second
-    assert losses.last(DELETED, "NONE") is None
+    losses.add_listener(lambda: heard.append(losses.revision))
+    losses.go_on(first, 9, lost_bytes=30, lost_logs=3)
+    (loss,) = losses.since(told)
+    assert loss == KeptLoss(first.id, "deleted-undelivered", "JOB", 5, 9, 30, 3)
+    assert "3 logs of 30 bytes" in loss.detail
+    assert heard == [losses.revision]
+    assert losses.last(DELETED, "JOB") == loss
+    assert losses.last(DELETED, "OTHER") is None
 
 
 async def test_the_newest_are_kept_over_a_restart(tmp_path: Path) -> None:
@@ -80,6 +67,7 @@ async def test_the_newest_are_kept_over_a_restart(tmp_path: Path) -> None:
     assert after.since(0) == before.since(0)
     assert len(after.since(0)) == LOSSES_LIMIT
     assert after.since(0)[0].job == "JOB5"
+    assert (await loaded(tmp_path / "missing")).since(0) == []
 
 
 async def test_what_is_not_saved_yet_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,19 +95,108 @@ async def test_where_nothing_can_be_written_they_are_in_memory_which_is_said_onc
         losses.begin(FULL, "JOB", 5)
         await losses.save()
     assert len(losses.since(0)) == 3
-    assert [record.message for record in caplog.records if "in memory only" in record.message] != []
-    assert len(caplog.records) == 1
+    assert ["in memory only" in record.message for record in caplog.records] == [True]
 
 
-async def test_lines_that_are_no_losses_are_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    losses = await saved(tmp_path)
-    good = (tmp_path / FILE_NAME).read_text()
-    wrong = {**json.loads(good), "lost_bytes": "many"}
-    bad = ["[]", "{", '{"id": 1}', json.dumps(wrong), json.dumps({**wrong, "lost_bytes": -1}), "\ufffd"]
-    (tmp_path / FILE_NAME).write_text("\n".join([*bad, good]))
-    assert (await loaded(tmp_path)).since(0) == losses.since(0)
-    assert len(caplog.records) == len(bad)
+async def test_a_file_that_is_none_of_ours_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / FILE_NAME).write_text('{"id": 1}\n')
+    assert (await loaded(tmp_path)).since(0) == []
+    assert "earlier losses are not known" in caplog.text
 
 
-async def test_without_a_file_nothing_was_lost(tmp_path: Path) -> None:
-    assert (await loaded(tmp_path / "missing")).since(0) == []
+def space(free: int, superuser_free: int | None = None, *, total: int = 10**9, inodes: bool = True) -> Space:
+    return Space(total, free, free if superuser_free is None else superuser_free, 4096, inodes)
+
+
+@pytest.mark.parametrize(
+    ("found", "for_superuser", "full"),
+    [
+        (space(4096), False, False),
+        (space(4095), False, True),
+        (space(0), True, True),
+        (space(10**8, inodes=False), True, True),
+        (space(0, 50_000_000), False, True),
+        (space(0, 50_000_000), True, False),
+        (space(0, 16_000_000), True, True),
+    ],
+    ids=["a block", "no block", "nothing", "no inode", "reserved", "reserved for this one", "kept back from all"],
+)
+def test_a_file_system_is_full_when_not_a_block_can_be_had(found: Space, for_superuser: bool, full: bool) -> None:
+    assert found.is_full(for_superuser=for_superuser) is full
+
+
+def _wrote(descriptor: int) -> bool:
+    try:
+        os.write(descriptor, bytes(1024))
+    except OSError:
+        return False
+    return True
+
+
+class Disk:
+    """The watch of one root's disk and of one that is missing, with the JOBs in it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.clock = FakeClock()
+        self._board = JobRegistry(self.clock, 60.0)
+        self._kept = KeptLosses(None)
+        roots = Roots([os.fsencode(root), b"/missing"])
+        self.watch = SpaceWatch(roots, self.clock, self._board, self._kept)
+
+    def find(self, number: int = 0) -> str:
+        job = make_job(self._root, number)
+        place = Place(os.fsencode(self._root), os.fsencode(job.name))
+        self._board.found(place, WALL_US, self.clock.wall, is_scanned=False)
+        return job.name
+
+    async def look(self, after_s: float = 0.0) -> list[KeptLoss]:
+        self.clock.advance(after_s)
+        told = self._kept.revision
+        await self.watch.look(os.fsencode(self._root))
+        return self._kept.since(told)
+
+    def fill(self) -> None:
+        with (self._root / "fill").open("wb") as file:
+            while _wrote(file.fileno()):
+                pass
+
+    def empty(self) -> None:
+        (self._root / "fill").unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    with small_disk(tmp_path / "disk", SIZE_BYTES) as made:
+        yield Disk(made)
+
+
+async def test_a_full_disk_is_a_loss_of_each_job_that_is_open(disk: Disk) -> None:
+    disk.fill()
+    assert await disk.look() == []
+    disk.empty()
+    names = {disk.find(number) for number in range(2)}
+    assert await disk.look() == []
+    disk.fill()
+    losses = await disk.look(1.0)
+    assert {loss.job for loss in losses} == names
+    wall = disk.clock.wall
+    assert {(loss.reason, loss.from_wall_us, loss.to_wall_us) for loss in losses} == {("disk-full", wall, wall)}
+
+
+async def test_a_shortage_that_goes_on_or_comes_back_soon_is_the_same(disk: Disk) -> None:
+    disk.find()
+    disk.fill()
+    (first,) = await disk.look()
+    assert await disk.look(TELL_S / 2) == []
+    (again,) = await disk.look(TELL_S)
+    assert (again.id, again.from_wall_us, again.to_wall_us) == (first.id, first.from_wall_us, disk.clock.wall)
+    disk.empty()
+    assert await disk.look(MERGE_S / 2) == []
+    disk.fill()
+    assert {loss.id for loss in await disk.look(1.0)} == {first.id}
+    disk.empty()
+    await disk.look(MERGE_S)
+    disk.fill()
+    (other,) = await disk.look(1.0)
+    assert other.id != first.id

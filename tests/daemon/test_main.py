@@ -13,7 +13,6 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
 from profagentd import __version__
-from profagentd.main import main
 from tests.daemon.daemon_process import AICORE_DONE, command, environment, make_job, running
 from tests.daemon.waiting import SLACK_S
 from tests.daemon.wire_client import PATIENCE_S, following
@@ -29,19 +28,6 @@ def describe(address: str) -> wire.Description:
     with grpc.insecure_channel(address) as channel:
         description: wire.Description = BoardStub(channel).Describe(wire.DescribeRequest(), timeout=20)
         return description
-
-
-def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["--version"])
-    assert exit_.value.code == 0
-    assert capsys.readouterr().out == f"profagentd {__version__}\n"
-
-
-def test_its_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert "example: profagentd --root" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -104,13 +90,6 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     assert "another program has it" in told
 
 
-def test_a_unix_socket_that_is_served_is_refused(tmp_path: Path) -> None:
-    address = f"unix:{tmp_path / 'd.sock'}"
-    with running("--root", tmp_path, listen=address):
-        assert "Address already in use" in refused(tmp_path, "--listen", address)
-        assert describe(address).daemon_version == __version__
-
-
 @pytest.mark.parametrize(
     ("address", "reason", "hint"),
     [
@@ -137,22 +116,6 @@ def test_two_daemons_do_not_share_a_state_directory(tmp_path: Path) -> None:
         assert daemon.stop() == 0
     with running("--root", tmp_path, "--state", state) as after:
         assert describe(after.address).daemon_version == __version__
-
-
-def test_a_unix_socket_where_a_file_stands_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"of somebody")
-    told = refused(tmp_path, "--listen", f"unix:{tmp_path / 'file'}")
-    assert "File exists" in told
-    assert "no socket stands there" in told
-
-
-def test_a_lock_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    state.mkdir()
-    (state / "lock").symlink_to(tmp_path / "nowhere")
-    told = refused(tmp_path, "--listen", "127.0.0.1:0")
-    assert f"{state}/lock is no regular file" in told
-    assert "take it away" in told
 
 
 @pytest.mark.parametrize("number", [2, 15], ids=["SIGINT", "SIGTERM"])
@@ -188,88 +151,11 @@ def test_a_simulated_board_without_a_root_leaves_nothing_behind() -> None:
     assert not Path(root).exists()
 
 
-def test_a_simulated_board_that_cannot_be_ends_the_daemon(tmp_path: Path) -> None:
-    result = run("--simulate", "--root", str(tmp_path), "--model", "no-such-network", "--listen", "127.0.0.1:0")
-    assert result.returncode == 2
-    assert "no-such-network" in result.stderr
-
-
 def test_settings_that_are_fine_are_called_so(tmp_path: Path) -> None:
     config = tmp_path / "daemon.toml"
     config.write_text(f"roots = ['{tmp_path}']\n")
     result = run("--config", str(config), "--check-config")
     assert (result.returncode, result.stdout, result.stderr) == (0, "ok\n", "")
-
-
-def test_every_mistake_is_named_with_file_and_key(tmp_path: Path) -> None:
-    config, roots_d = tmp_path / "daemon.toml", tmp_path / "roots.d"
-    roots_d.mkdir()
-    (roots_d / "app.conf").write_text("/a\nrelative\n")
-    config.write_text(f"depth = 99\nroots_d = '{roots_d}'\n\nmin_free = '1GB'\nretain_for = ['a']\nroot = '/a'\n")
-    result = run("--config", str(config), "--check-config", "--listen", "0.0.0.0:1")
-    assert (result.returncode, result.stdout) == (2, "")
-    mistakes = [line for line in result.stderr.splitlines() if not line.startswith("  ")]
-    assert mistakes == [
-        f"{config}: depth = 99",
-        f"{config}: unknown key 'root'",
-        "the arguments: listen: 0.0.0.0:1 can be reached from outside, which needs TLS",
-        f"{config}: retain_for: of no use with retain = keep",
-        f"{config}: min_free: of no use with retain = keep",
-        f"{roots_d}/app.conf:2: 'relative' is no absolute path",
-    ]
-
-
-def test_every_file_that_settings_name_is_looked_at_whatever_else_is_wrong(tmp_path: Path) -> None:
-    config = tmp_path / "daemon.toml"
-    tls = "".join(f"tls_{key} = '{tmp_path}/{key}'\n" for key in ("cert", "key", "ca", "revoked"))
-    (tmp_path / "file").touch()
-    config.write_text(f"listen = 'x'\nroots = ['/a', 'b', 5, '/a/c', '/a/c', '/a/', '{tmp_path}/file']\n{tls}")
-    result = run("--config", str(config), "--check-config")
-    assert result.returncode == 2
-    mistakes = [line for line in result.stderr.splitlines() if not line.startswith("  ")]
-    assert mistakes == [
-        f"{config}: listen = 'x'",
-        f"{config}: roots = ['/a', 'b', 5, '/a/c', '/a/c', '/a/', '{tmp_path}/file']",
-        f"{config}: roots: 'b' is no absolute path",
-        f"{config}: roots: /a/c lies in /a",
-        f"{config}: roots: /a/ is the same directory as /a",
-        f"{config}: roots: /a/c is named twice",
-        f"{config}: roots: /a/c lies in /a/",
-        f"{config}: roots: {tmp_path}/file is no directory",
-        f"{config}: tls_cert: cannot read {tmp_path}/cert: No such file or directory",
-        f"{config}: tls_ca: cannot read {tmp_path}/ca: No such file or directory",
-        f"{config}: tls_key: cannot read {tmp_path}/key: No such file or directory",
-        f"{config}: tls_revoked: the revocation list {tmp_path}/revoked: No such file or directory",
-    ]
-
-
-@pytest.mark.parametrize("text", ["roots = 3\n", "roots = [\n"])
-def test_roots_that_are_not_understood_are_not_said_to_be_none(tmp_path: Path, text: str) -> None:
-    config = tmp_path / "daemon.toml"
-    config.write_text(text)
-    result = run("--config", str(config), "--check-config")
-    assert result.returncode == 2
-    assert f"{config}: " in result.stderr
-    assert "no root is given" not in result.stderr
-
-
-def test_files_that_tls_lacks_are_named_whatever_else_is_wrong(tmp_path: Path) -> None:
-    config = tmp_path / "daemon.toml"
-    config.write_text(f"listen = 'x'\ntls_key = '{tmp_path}/key'\nroots_d = 'd'\n")
-    mistakes = run("--config", str(config), "--check-config").stderr.splitlines()[::2]
-    assert mistakes == [
-        f"{config}: listen = 'x'",
-        f"{config}: roots_d = 'd'",
-        f"{config}: tls_key: TLS without tls_cert and tls_ca",
-        f"{config}: tls_key: cannot read {tmp_path}/key: No such file or directory",
-    ]
-
-
-def test_settings_without_a_root_are_a_mistake() -> None:
-    result = run("--check-config")
-    assert result.returncode == 2
-    assert result.stderr.startswith("the arguments: roots: no root is given\n")
-    assert run("--simulate", "--check-config").stdout == "ok\n"
 
 
 def test_it_ends_when_its_leash_is_let_go(tmp_path: Path) -> None:
@@ -304,6 +190,26 @@ def test_a_leash_that_nobody_holds_is_refused(tmp_path: Path) -> None:
         )
     assert result.returncode == 2
     assert "--leash: standard input is nothing that somebody holds" in result.stderr
+
+
+def test_every_mistake_is_named_with_file_and_key_also_in_files_that_they_name(tmp_path: Path) -> None:
+    config = tmp_path / "daemon.toml"
+    config.write_text("depth = 99\nroot = '/a'\n")
+    result = run("--config", str(config), "--check-config", "--listen", "x")
+    assert (result.returncode, result.stdout) == (2, "")
+    expected = [f"{config}: depth = 99", f"{config}: unknown key 'root'", "the arguments: listen = 'x'"]
+    assert result.stderr.splitlines()[::2] == expected
+    tls = "".join(f"tls_{key} = '{tmp_path}/{key}'\n" for key in ("cert", "key", "ca", "revoked"))
+    config.write_text(f"retain_for = ['a']\n{tls}")
+    assert run("--config", str(config), "--check-config").stderr.splitlines()[::2] == [
+        f"{config}: retain_for: of no use with retain = keep",
+        f"{config}: roots: no root is given",
+        *(
+            f"{config}: tls_{key}: cannot read {tmp_path}/{key}: No such file or directory"
+            for key in ("cert", "ca", "key")
+        ),
+        f"{config}: the revocation list {tmp_path}/revoked: No such file or directory",
+    ]
 
 
 async def test_at_its_end_it_sends_what_there_is_to_a_slow_client(tmp_path: Path) -> None:

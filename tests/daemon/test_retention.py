@@ -1,37 +1,50 @@
-"""What may be deleted, by policy and by what is known."""
+"""What the policy deletes, what stands in a JOB, and deleting only what was meant, only here."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profagentd.retention.policy import UNSEEN_REST_S, Deletion, JobFacts, Part, Policy, Retain, Stored, is_over, plan
-from profagentd.sources.files import Fingerprint, Place
+from profagentd.retention import reaper
+from profagentd.retention.policy import (
+    UNSEEN_REST_S,
+    Deletion,
+    JobFacts,
+    Part,
+    Policy,
+    Retain,
+    Stored,
+    is_over,
+    part_of,
+    plan,
+)
+from profagentd.retention.reaper import Look, check, remove, remove_directories
+from profagentd.sources.files import Fingerprint, Place, fingerprint
 from profagentd.sources.state import JobState
+from tests.daemon.daemon_process import AICORE_DONE, content, make_job
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+JOBS_FOLDER = Path(__file__).parents[1] / "data" / "jobs"
 JOB = Place(b"/root", b"JOB")
 DELIVERED = Policy(Retain.DELIVERED, ("a",))
 ROOM = Policy(Retain.MIN_FREE, ("a",), min_free_bytes=1)
 ROOM_AT_ANY_PRICE = dataclasses.replace(ROOM, delete_undelivered=True)
+DATA = b"data/aicore.0.model.3.0.1.1.0"
+DONE = DATA + b".done"
+LONG_AFTER_NS = 1 << 62
 
 
 def stored(
-    name: bytes = b"x",
-    *,
-    part: Part = Part.WORK,
-    size: int = 100,
-    age: int = 0,
-    complete: bool = True,
-    delivered: bool = True,
+    name: bytes = b"x", *, part: Part = Part.WORK, size: int = 100, age: int = 0, delivered: bool = True
 ) -> Stored:
-    return Stored(JOB, ((name, Fingerprint(1, size, 1_000_000 - age)),), part, complete, complete and delivered)
+    return Stored(JOB, ((name, Fingerprint(1, size, 1_000_000 - age)),), part, delivered)
 
 
 def gone(policy: Policy, *logs: Stored, over: bool = True, whole: bool = True, short: int = 0) -> list[bytes]:
@@ -39,35 +52,17 @@ def gone(policy: Policy, *logs: Stored, over: bool = True, whole: bool = True, s
     return [path for each in deletions for path, _ in each.stored.files]
 
 
-@pytest.mark.parametrize(
-    ("policy", "named", "another"),
-    [
-        (Policy(retain_for=("a",)), False, False),
-        (DELIVERED, True, False),
-        (ROOM_AT_ANY_PRICE, True, False),
-        (dataclasses.replace(ROOM_AT_ANY_PRICE, retain_for=()), True, True),
-        (dataclasses.replace(ROOM, retain_for=()), False, False),
-        (dataclasses.replace(DELIVERED, retain_for=()), False, False),
-    ],
-)
-def test_a_consumer_counts_by_name_or_where_anything_may_go(policy: Policy, named: bool, another: bool) -> None:
-    assert (policy.counts("a"), policy.counts("b")) == (named, another)
-
-
-def test_keep_deletes_nothing() -> None:
+def test_keep_deletes_nothing_and_nobodys_delivery_counts() -> None:
+    assert not Policy(retain_for=("a",)).counts("a")
     assert gone(Policy(), stored(), short=10**9) == []
+    assert (DELIVERED.counts("a"), DELIVERED.counts("b")) == (True, False)
+    assert dataclasses.replace(ROOM_AT_ANY_PRICE, retain_for=()).counts("whoever")
 
 
-def test_delivered_logs_go_while_their_job_goes_on_and_others_stay() -> None:
-    logs = stored(b"had"), stored(b"not", delivered=False), stored(b"open", complete=False)
-    assert gone(DELIVERED, *logs, over=False) == [b"had"]
-    assert gone(DELIVERED, *logs, short=10**9) == [b"had"]
-
-
-def test_calls_go_when_their_job_is_over() -> None:
-    calls = stored(part=Part.CALLS)
-    assert gone(DELIVERED, calls, over=False) == []
-    assert gone(DELIVERED, calls) == [b"x"]
+def test_what_is_delivered_goes_and_calls_when_the_job_is_over() -> None:
+    logs = stored(b"d"), stored(b"u", delivered=False), stored(b"c", part=Part.CALLS)
+    assert gone(DELIVERED, *logs, over=False) == [b"d"]
+    assert gone(DELIVERED, *logs, over=True) == [b"c", b"d"]
 
 
 @pytest.mark.parametrize(
@@ -78,10 +73,8 @@ def test_calls_go_when_their_job_is_over() -> None:
         (stored(b"o"), False, True, False),
         (stored(b"o"), True, False, False),
         (stored(b"o", delivered=False), True, True, False),
-        (stored(b"o", complete=False), True, True, False),
-        (stored(b"o", part=Part.TABLE, delivered=False), True, True, False),
     ],
-    ids=["alone", "with the rest", "job goes on", "foreign files", "undelivered rest", "open rest", "open table"],
+    ids=["alone", "with the rest", "job goes on", "other files", "undelivered rest"],
 )
 def test_tables_go_last_with_all_the_rest(other: Stored | None, over: bool, whole: bool, goes: bool) -> None:
     names = gone(DELIVERED, stored(b"t", part=Part.TABLE), *([other] if other else []), over=over, whole=whole)
@@ -95,24 +88,20 @@ def test_room_is_made_by_the_oldest_that_are_delivered() -> None:
     assert gone(ROOM, *logs, short=4096) == [b"old"]
     assert gone(ROOM, *logs, short=4097) == [b"old", b"new"]
     assert gone(ROOM, *logs, short=10**9) == [b"old", b"new"]
+    assert Policy(Retain.MIN_FREE, min_free_bytes=5).wanted_bytes(1000) == 5
+    assert Policy(Retain.MIN_FREE, min_free_share=0.1).wanted_bytes(1000) == 100
 
 
 def test_others_go_after_them_when_that_is_allowed_and_are_losses() -> None:
-    logs = [stored(b"had", age=1), stored(b"not", age=9, delivered=False), stored(b"open", age=99, complete=False)]
+    logs = [stored(b"had", age=1), stored(b"not", age=9, delivered=False)]
     deletions = plan(ROOM_AT_ANY_PRICE, [JobFacts(logs, is_all=True, is_over=False)], 10**9)
     assert deletions == [Deletion(logs[0], is_loss=False), Deletion(logs[1], is_loss=True)]
-
-
-def test_the_free_space_that_is_wanted_is_a_size_or_a_share() -> None:
-    assert Policy(Retain.MIN_FREE, min_free_bytes=5).wanted_bytes(1000) == 5
-    assert Policy(Retain.MIN_FREE, min_free_share=0.1).wanted_bytes(1000) == 100
 
 
 @pytest.mark.parametrize(
     ("state", "rest_s", "npu_is_open", "over"),
     [
         (JobState.OPEN, 1e9, False, False),
-        (JobState.REMOVED, 1e9, False, False),
         (JobState.FINISHED, 60.0, False, True),
         (JobState.QUIET, 60.0, False, True),
         (JobState.FINISHED, 59.0, False, False),
@@ -133,7 +122,6 @@ LOGS = st.builds(
     part=st.sampled_from(Part),
     size=st.integers(0, 1000),
     age=st.integers(0, 1000),
-    complete=st.booleans(),
     delivered=st.booleans(),
 )
 JOBS = st.lists(st.builds(JobFacts, st.lists(LOGS, max_size=6), st.booleans(), st.booleans()), max_size=4)
@@ -150,15 +138,189 @@ def test_whatever_is_known_what_must_stay_stays(policy: Policy, jobs: Sequence[J
         assert deletions == []
     for each in deletions:
         (job,) = (job for job in jobs if any(log is each.stored for log in job.logs))
-        assert each.stored.is_complete
         assert each.is_loss == (not each.stored.is_delivered)
         assert each.stored.is_delivered or policy is ROOM_AT_ANY_PRICE
         assert each.stored.part is Part.WORK or job.is_over
         assert each.stored.part is not Part.TABLE or all(id(log) in chosen for log in job.logs)
+    if policy is ROOM:
+        sizes = [each.stored.disk_bytes for each in deletions if each.stored.part is not Part.TABLE]
+        assert sum(sizes[:-1]) <= max(0, short)
 
 
-@settings(max_examples=100, derandomize=True)
-@given(jobs=JOBS, short=st.integers(1, 30_000))
-def test_no_more_goes_than_is_needed(jobs: Sequence[JobFacts], short: int) -> None:
-    sizes = [each.stored.disk_bytes for each in plan(ROOM, jobs, short) if each.stored.part is not Part.TABLE]
-    assert sum(sizes[:-1]) < short
+# What stands in a JOB
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    made = make_job(tmp_path)
+    (made / os.fsdecode(DATA)).write_bytes(b"x" * 256)
+    (made / os.fsdecode(DONE)).write_bytes(AICORE_DONE % 256)
+    return made
+
+
+def place_of(job: Path) -> Place:
+    return Place(os.fsencode(job.parent), os.fsencode(job.name))
+
+
+def looked(job: Path, *, delivered: bool = False, undelivered: bool = False, now_ns: int = LONG_AFTER_NS) -> JobFacts:
+    look = Look(place_of(job), lambda *_: delivered, now_ns, with_undelivered=undelivered)
+    return look.facts(is_over=True)
+
+
+def found(facts: JobFacts) -> dict[bytes, tuple[Part, int]]:
+    return {log.files[0][0]: (log.part, len(log.files)) for log in facts.logs}
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        (b"data/aicore.0.m.3.0.1.1.0", Part.WORK),
+        (b"data/aicpu.0.m.3.0.1.1.0.done", Part.WORK),
+        (b"data/cont.0.m.0.1.1.0", Part.WORK),
+        (b"data/acl_api.0.m.0", Part.CALLS),
+        (b"data/m.0.layer.info", Part.TABLE),
+        (b"info.json.0", Part.TABLE),
+        (b"data/notes.txt", None),
+        (b"aicore.0.m.3.0.1.1.0", None),
+        (b"sqlite/aicore.0.m.3.0.1.1.0", None),
+    ],
+)
+def test_the_runtimes_files_are_known_by_name_and_place(path: bytes, part: Part | None) -> None:
+    assert part_of(path) is part
+
+
+@pytest.mark.parametrize("folder", ["runtime-api", "runtime-json", "runtime-reload", "runtime-misc", "runtime-edge"])
+def test_a_copy_of_the_runtimes_own_job_is_seen_whole(folder: str, tmp_path: Path) -> None:
+    for source in (each for each in (JOBS_FOLDER / folder).rglob("JOB*") if each.is_dir()):
+        copy = Path(shutil.copytree(source, tmp_path / source.name))
+        facts = looked(copy, delivered=True)
+        assert facts.is_all
+        assert sum(len(log.files) for log in facts.logs) == sum(each.is_file() for each in copy.rglob("*"))
+
+
+def test_a_log_may_go_with_its_done_when_it_was_delivered_and_has_settled(job: Path) -> None:
+    facts = looked(job, delivered=True)
+    assert facts.is_all
+    assert facts.is_settled
+    assert found(facts) == {b"info.json.0": (Part.TABLE, 1), DATA: (Part.WORK, 2)}
+    just_now = looked(job, delivered=True, now_ns=(job / os.fsdecode(DATA)).stat().st_mtime_ns)
+    assert (just_now.is_settled, DATA in found(just_now)) == (False, False)
+    assert not looked(job).is_all
+    assert found(looked(job)) == {}
+
+
+def test_what_nobody_has_may_go_when_its_done_parses(job: Path) -> None:
+    assert DATA in found(looked(job, undelivered=True))
+    (job / os.fsdecode(DONE)).write_bytes(b"file_len:")
+    assert DATA not in found(looked(job, undelivered=True))
+
+
+def test_an_empty_log_without_a_done_goes_with_the_tables_and_a_done_alone(job: Path) -> None:
+    (job / os.fsdecode(DATA)).unlink()
+    (job / "data" / "acl_api.0.raw.name.0").touch()
+    facts = found(looked(job, delivered=True))
+    assert facts[b"data/acl_api.0.raw.name.0"] == (Part.TABLE, 1)
+    assert facts[DONE] == (Part.WORK, 1)
+
+
+@pytest.mark.parametrize("foreign", ["data/notes.txt", "op_summary.csv", "data/deep/x", "sqlite/x", "data/link", "f"])
+def test_foreign_files_stay_and_are_seen(job: Path, foreign: str) -> None:
+    (job / foreign).parent.mkdir(exist_ok=True)
+    if foreign == "data/link":
+        (job / foreign).symlink_to("/etc/passwd")
+    elif foreign == "f":
+        os.mkfifo(job / foreign)
+    else:
+        (job / foreign).write_bytes(b"mine")
+    facts = looked(job, delivered=True)
+    assert not facts.is_all
+    assert set(found(facts)) == {b"info.json.0", DATA}
+
+
+def test_of_very_many_the_oldest_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reaper, "LOGS_LIMIT", 2)
+    job = make_job(tmp_path)
+    for number in range(4):
+        file = job / "data" / f"cont.0.m.0.1.1.{number}"
+        file.write_bytes(b"x")
+        os.utime(file, (1000 - number, 1000 - number))
+    facts = looked(job, delivered=True)
+    assert sorted(found(facts)) == [b"data/cont.0.m.0.1.1.2", b"data/cont.0.m.0.1.1.3"]
+    assert not facts.is_all
+
+
+# Deleting
+
+
+def seen(job: Path, *paths: bytes) -> tuple[tuple[bytes, Fingerprint], ...]:
+    return tuple((path, fingerprint((job / os.fsdecode(path)).stat())) for path in paths)
+
+
+def test_data_goes_before_its_done_and_directories_when_they_are_empty(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[set[bytes]] = []
+    unlink = os.unlink
+
+    def watched(name: bytes, *, dir_fd: int) -> None:
+        unlink(name, dir_fd=dir_fd)
+        left.append(set(content(job)) - {b"info.json.0"})
+
+    monkeypatch.setattr(os, "unlink", watched)
+    assert remove(place_of(job), [seen(job, DATA, DONE)]) == {DATA, DONE}
+    assert left == [{DONE}, set()]
+    monkeypatch.undo()
+    assert not remove_directories(place_of(job))
+    remove(place_of(job), [seen(job, b"info.json.0")])
+    assert remove_directories(place_of(job))
+    assert not job.exists()
+    assert job.parent.exists()
+
+
+@pytest.mark.parametrize("changed", [DATA, DONE])
+@pytest.mark.parametrize("how", ["grown", "rewritten", "replaced", "gone", "a link"])
+def test_a_log_of_which_a_part_is_not_what_it_was_stays_whole(job: Path, changed: bytes, how: str) -> None:
+    log = seen(job, DATA, DONE)
+    file = job / os.fsdecode(changed)
+    if how == "grown":
+        file.write_bytes(file.read_bytes() + b"y")
+    elif how == "rewritten":
+        os.utime(file, ns=(1, 1))
+    else:
+        held = file.rename(job / "held")
+        if how == "replaced":
+            file.write_bytes(held.read_bytes())
+        elif how == "a link":
+            file.symlink_to(held)
+    before = content(job)
+    assert remove(place_of(job), [log]) == set()
+    assert content(job) == before
+
+
+@pytest.mark.parametrize("mounted", [".", "data"])
+def test_nothing_is_deleted_on_a_file_system_of_others(
+    job: Path, mounted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = job / mounted
+    monkeypatch.setattr(
+        reaper, "is_local", lambda descriptor: not os.path.samestat(os.fstat(descriptor), theirs.stat())
+    )
+    before = content(job)
+    log = seen(job, DATA, DONE)
+    for deleting in (lambda: check(place_of(job)), lambda: remove(place_of(job), [log])):
+        with pytest.raises(OSError, match="network file system"):
+            deleting()
+    with pytest.raises(OSError, match="network file system"):
+        remove_directories(place_of(job))
+    assert content(job) == before
+
+
+@pytest.mark.parametrize("linked", ["job", "data"])
+def test_a_link_in_place_of_a_directory_leads_nowhere(job: Path, tmp_path: Path, linked: str) -> None:
+    log = seen(job, DATA)
+    directory = job if linked == "job" else job / "data"
+    directory.rename(tmp_path / "elsewhere")
+    directory.symlink_to(tmp_path / "elsewhere")
+    with suppress(NotADirectoryError):
+        assert remove(place_of(job), [log]) == set()
+    assert list(tmp_path.glob("elsewhere/**/aicore*0"))

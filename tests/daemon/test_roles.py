@@ -8,8 +8,6 @@ import hashlib
 import pytest
 
 from profagentd.access import Role, caller_of
-from profagentd.follow.table import Quota
-from tests.daemon.clocks import FakeClock
 
 DER = b"any bytes"
 PEM = b"-----BEGIN CERTIFICATE-----\n" + base64.b64encode(DER) + b"\n-----END CERTIFICATE-----\n"
@@ -25,13 +23,6 @@ class Context:
 
     def auth_context(self) -> dict[str, list[bytes]]:
         return self._shown
-
-
-class Site:
-    """What a conversation takes of the daemon to begin."""
-
-    clock = FakeClock()
-    quota = Quota()
 
 
 @pytest.mark.parametrize(

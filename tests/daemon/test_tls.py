@@ -15,9 +15,9 @@ import pytest
 from profagent_wire.health.v1 import health_pb2
 from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.checking import doubt_of, faults_of
-from profagentd.tls_files import TlsFiles
-from tests.daemon.certificates import FUTURE, OPERATOR, PAST, Authority, Pair
+from profagentd.access import tls_faults
+from profagentd.config import TLS_FILES, DaemonConfig
+from tests.daemon.certificates import OPERATOR, PAST, Authority, Pair
 from tests.daemon.daemon_process import Daemon, command, environment, running
 from tests.daemon.wire_client import PATIENCE_S, connect, following, open_message
 
@@ -105,13 +105,6 @@ async def test_the_role_is_the_certificates(
     assert not welcome.description.insecure
 
 
-async def test_on_loopback_without_tls_everybody_is_an_operator(tmp_path: Path) -> None:
-    with running("--root", tmp_path) as daemon:
-        welcome = await welcome_of(daemon.address, None)
-    assert welcome.role == wire.ROLE_OPERATOR
-    assert not welcome.description.insecure
-
-
 def test_tls_1_3_is_spoken(daemon: Daemon, operator: Pair) -> None:
     told = s_client(daemon.address, "-tls1_3", "-cert", operator.cert, "-key", operator.key, "-CAfile", operator.ca)
     assert "New, TLSv1.3, Cipher is TLS_" in told
@@ -163,14 +156,6 @@ async def test_a_certificate_that_has_expired_is_not_heard(daemon: Daemon, autho
     assert (await refusal_of(daemon.address, expired)).code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_certificate_that_is_not_valid_yet_by_the_boards_clock_is_not_heard(
-    daemon: Daemon, authority: Authority
-) -> None:
-    # A board whose clock is behind sees others' certificates so; those of profagent are valid since 1970.
-    later = authority.issue("later", OPERATOR, since=FUTURE).client
-    assert (await refusal_of(daemon.address, later)).code() is grpc.StatusCode.UNAVAILABLE
-
-
 async def test_a_certificate_of_another_authority_is_not_heard(daemon: Daemon, operator: Pair, tmp_path: Path) -> None:
     # Of the same name: it is the key that counts.
     stranger = Authority(tmp_path / "other").issue("stranger", OPERATOR)
@@ -211,17 +196,6 @@ async def test_a_stream_ends_when_its_certificate_is_revoked_and_comes_back_when
     assert (await welcome_of(daemon.address, operator.client)).role == wire.ROLE_OPERATOR
 
 
-async def test_a_watch_of_the_health_ends_when_its_certificate_is_revoked(
-    daemon: Daemon, operator: Pair, revoked: Path
-) -> None:
-    async with grpc.aio.secure_channel(daemon.address, operator.client) as channel:
-        watch = cast("HealthAsyncStub", HealthStub(channel)).Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
-        assert await watch.read() is not grpc.aio.EOF
-        rewrite(revoked, operator.fingerprint)
-        assert await watch.code() is grpc.StatusCode.UNAUTHENTICATED
-        assert "is revoked on this board" in await watch.details()
-
-
 async def test_an_open_listener_warns_at_its_start_and_of_each_client(tmp_path: Path) -> None:
     log = tmp_path / "log"
     (tmp_path / "root").mkdir()
@@ -235,12 +209,6 @@ async def test_an_open_listener_warns_at_its_start_and_of_each_client(tmp_path: 
             assert welcome.description.insecure
             assert welcome.role == wire.ROLE_OPERATOR
     assert len(re.findall(r"WARNING .* is served without TLS", log.read_text())) == 2
-
-
-def test_without_tls_or_insecure_no_other_can_reach_it(tmp_path: Path) -> None:
-    told = refused(tmp_path, "--listen", "0.0.0.0:0")
-    assert "needs TLS" in told
-    assert "profagent keys issue board" in told
 
 
 async def test_tls_opens_a_listener_for_others(board: Pair, operator: Pair, tmp_path: Path) -> None:
@@ -257,71 +225,36 @@ def refused(tmp_path: Path, *arguments: object) -> str:
     return ended.stderr
 
 
-def files_of(pair: Pair) -> TlsFiles:
-    return TlsFiles(str(pair.cert), str(pair.key), str(pair.ca))
-
-
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
-def test_a_key_that_others_may_read_is_refused(authority: Authority, mode: int) -> None:
-    pair = authority.issue("careless")
-    pair.key.chmod(mode)
-    ((setting, fault),) = faults_of(files_of(pair))
-    assert setting == "tls_key"
-    assert "others than its owner" in str(fault)
-    assert fault.hint.startswith("chmod 600 ")
-
-
-def test_the_command_refuses_such_a_key_too(authority: Authority, tmp_path: Path) -> None:
-    pair = authority.issue("careless")
-    pair.key.chmod(0o644)
-    assert "others than its owner" in refused(tmp_path, *pair.arguments)
+def faults(cert: object, key: object, ca: object) -> list[str]:
+    config = DaemonConfig(tls_cert=str(cert), tls_key=str(key), tls_ca=str(ca))
+    return [str(fault) for fault in tls_faults(config, dict.fromkeys(TLS_FILES, "file"))]
 
 
 def test_each_file_that_is_not_what_it_should_be_is_named_by_its_setting(
     board: Pair, operator: Pair, tmp_path: Path
 ) -> None:
-    (tmp_path / "empty").touch(0o600)
-    empty, none = str(tmp_path / "empty"), str(tmp_path / "none")
-    cert, key, ca = str(board.cert), str(board.key), str(board.ca)
-    for files, told in (
-        (TlsFiles(cert, key, ca), {}),
-        (TlsFiles(cert, str(operator.key), ca), {"tls_key": "is not the key of"}),
-        (TlsFiles(cert, empty, ca), {"tls_key": "holds no key"}),
-        (TlsFiles(empty, key, ca), {"tls_cert": "holds no certificate"}),
-        (TlsFiles(empty, empty, ca), {"tls_cert": "holds no certificate", "tls_key": "holds no key"}),
-        (TlsFiles(cert, key, empty), {"tls_ca": "holds no certificate"}),
-        (TlsFiles(none, none, none), dict.fromkeys(("tls_cert", "tls_key", "tls_ca"), f"cannot read {none}")),
-    ):
-        found = {setting: str(fault) for setting, fault in faults_of(files)}
-        assert found.keys() == told.keys(), files
-        assert all(words in found[setting] for setting, words in told.items()), found
-
-
-def test_a_key_with_a_passphrase_is_refused(board: Pair, tmp_path: Path) -> None:
-    locked = tmp_path / "locked.key"
+    empty, none, locked = tmp_path / "empty", tmp_path / "none", tmp_path / "locked.key"
+    empty.touch(0o600)
     line = ["openssl", "pkcs8", "-topk8", "-in", str(board.key), "-out", str(locked), "-passout", "pass:secret"]
     subprocess.run(line, check=True, timeout=PATIENCE_S)
     locked.chmod(0o600)
-    ((_, fault),) = faults_of(TlsFiles(str(board.cert), str(locked), str(board.ca)))
-    assert "is encrypted" in str(fault)
+    cert, key, ca = board.cert, board.key, board.ca
+    assert faults(cert, key, ca) == []
+    assert faults(cert, operator.key, ca) == [f"file: tls_key: {operator.key} is not the key of {cert}"]
+    assert faults(cert, locked, ca) == [f"file: tls_key: {locked} is encrypted"]
+    assert "tls_key: " in faults(cert, empty, ca)[0]
+    assert "holds no key" in faults(cert, empty, ca)[0]
+    assert [fault.partition(" holds no certificate")[0] for fault in faults(empty, key, empty)] == [
+        f"file: tls_cert: {empty}",
+        f"file: tls_ca: {empty}",
+    ]
+    expected = [f"file: {each}: cannot read {none}: No such file or directory" for each in TLS_FILES]
+    assert sorted(faults(none, none, none)) == sorted(expected)
 
 
-def test_a_board_says_why_hosts_will_refuse_it(authority: Authority, board: Pair, tmp_path: Path) -> None:
-    assert doubt_of(files_of(board)) is None
-    expired = doubt_of(files_of(authority.board(until=PAST)))
-    assert expired is not None
-    assert "certificate has expired" in expired
-    assert "by this board's clock" in expired
-    later = doubt_of(files_of(authority.board(since=FUTURE)))
-    assert later is not None
-    assert "certificate is not yet valid" in later
-    assert "set the clock if it is wrong" in later
-    stranger = Authority(tmp_path / "other", "other workshop").cert
-    assert "issuer" in (doubt_of(TlsFiles(str(board.cert), str(board.key), str(stranger))) or "")
-
-
-def test_the_doubt_is_in_the_log(authority: Authority, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    expired = authority.board(until=PAST).arguments
-    with log.open("w") as file, running("--root", tmp_path, *expired, log=file):
-        assert "certificate has expired" in log.read_text()
+def test_a_key_that_others_may_read_is_refused(authority: Authority, tmp_path: Path) -> None:
+    pair = authority.issue("careless")
+    pair.key.chmod(0o640)
+    told = refused(tmp_path, *pair.arguments)
+    assert "others than its owner" in told
+    assert "chmod 600 " in told

@@ -19,8 +19,7 @@ import pytest
 from profagentd.follow import watcher as module
 from profagentd.follow.inotify import InotifyWatcher
 from profagentd.follow.watcher import Watch
-from profagentd.loop import SystemClock
-from profagentd.roots import Roots
+from profagentd.loop import Roots, SystemClock
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.waiting import PATIENCE_S, until
 

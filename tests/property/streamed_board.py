@@ -15,9 +15,10 @@ from profagentd.follow.registry import Job, JobStateTracker
 from profagentd.follow.session import PAGE_ENTRIES, FollowSession
 from profagentd.follow.table import CHUNK_BYTES, PIECE_BYTES, Quota
 from profagentd.loop import US_PER_S, Moment
-from profagentd.retention.acks import SETTLE_S, AckTracker, KeptAcks
-from profagentd.retention.policy import Part
-from profagentd.retention.reaper import part_of, remove
+from profagentd.retention.acks import AckTracker
+from profagentd.retention.policy import Policy, Retain, plan
+from profagentd.retention.reaper import Look as Stock
+from profagentd.retention.reaper import remove
 from profagentd.sources.files import Place
 from profagentd.sources.state import JobState
 
@@ -51,7 +52,7 @@ class StreamedBoard:
         self.skew = 0  # how many logs whose turn it is wait for others
         self.piece_bytes = CHUNK_BYTES  # of logs that have their turns together, at most
         self._looking: tuple[Look, Page] | None = None  # a look that is under way, and what it will tell
-        self._deliveries = AckTracker((CONSUMER,), KeptAcks(None))
+        self._deliveries = AckTracker((CONSUMER,), None)
 
     @property
     def is_followed(self) -> bool:
@@ -120,10 +121,12 @@ class StreamedBoard:
 
     def delete_delivered(self) -> list[str]:
         """What retention deletes when some time has passed: the paths of what went."""
-        place, gone = self._job.place, []
-        for files in self._deliveries.due(place, self._now.monotonic + SETTLE_S, LOGS_AT_A_TIME):
-            gone += remove(place, [files]).paths if part_of(files[0][0]) is Part.WORK else []
-        self._deliveries.forget(place, gone)
+        if not self.directory.exists():
+            return []
+        place, long_after_ns = self._job.place, 2 * self._now.wall_us * 1000
+        facts = Stock(place, self._deliveries.has, long_after_ns, with_undelivered=False).facts(is_over=False)
+        deletions = plan(Policy(Retain.DELIVERED, (CONSUMER,)), [facts], 0)[:LOGS_AT_A_TIME]
+        gone = sorted(remove(place, [each.stored.files for each in deletions]))
         for path in gone:
             self.touch(path.decode(), FileEvent.DELETED)
         return [path.decode() for path in gone]
@@ -192,7 +195,7 @@ class StreamedBoard:
 
     def _deliver(self, stream: FollowSession) -> None:
         for place, path, seen in stream.take_delivered():
-            self._deliveries.delivered(CONSUMER, place, path, seen, self._now.monotonic)
+            self._deliveries.delivered(CONSUMER, place, path, seen)
 
     @property
     def _now(self) -> Moment:

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from profagentd.follow.log import Log
     from profagentd.follow.session import Following, FollowSession
     from profagentd.loop import Moment
-    from profagentd.retention.losses import KeptLoss
+    from profagentd.retention.losses import KeptLoss, Space
     from profagentd.retention.policy import Policy
-    from profagentd.retention.space import Space
     from profagentd.sources.acl_json import Profiling
     from profagentd.sources.walk import Measure
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from profagentd.follow.registry import JobRegistry
     from profagentd.follow.watcher import Watch
     from profagentd.loop import Clock
-    from profagentd.retention.retention import Retention
+    from profagentd.retention.reaper import Retention
 
     _Handler = grpc.RpcMethodHandler[Any, Any]
 

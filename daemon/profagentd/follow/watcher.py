@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
 
     from profagentd.follow.registry import JobRegistry
-    from profagentd.roots import Roots
+    from profagentd.loop import Roots
 
 _LOGGER = logging.getLogger(__name__)
 

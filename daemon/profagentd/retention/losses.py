@@ -1,4 +1,7 @@
-"""Losses that happened whether or not somebody listened, kept over the daemon's restarts (board.proto, Loss.id)."""
+"""Losses that happened whether or not somebody listened, kept over the daemon's restarts (board.proto, Loss.id).
+
+One of them is found here: a JOB is written while its file system has no room.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,20 @@ import logging
 import os
 import random
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from profagentd.follow.log import LossReason
-from profagentd.loop import on_disk
+from profagentd.loop import US_PER_S, Clock, on_disk
+from profagentd.sources.files import open_directory
+from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from profagentd.follow.registry import JobRegistry
+    from profagentd.loop import Roots
+    from profagentd.sources.files import Place
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -23,7 +32,6 @@ _LOGGER = logging.getLogger(__name__)
 LOSSES_LIMIT = 1000
 FILE_NAME = "losses.jsonl"
 _ID_BITS = 63
-_TEXTS = ("reason", "job")
 
 
 @dataclass(frozen=True)
@@ -76,41 +84,36 @@ class KeptLosses:
         """Call it no more."""
         self._listeners.remove(listener)
 
-    def begin(self, reason: LossReason, job: str, at_wall_us: int, *, lost_bytes: int = 0, lost_logs: int = 0) -> int:
-        """Something is lost from now on; the loss's number."""
+    def last(self, reason: LossReason, job: str) -> KeptLoss | None:
+        """The newest loss of this kind in this JOB."""
+        found = [loss for _, loss in self._losses.values() if (loss.reason, loss.job) == (reason.value, job)]
+        return found[-1] if found else None
+
+    def begin(self, reason: LossReason, job: str, at_wall_us: int) -> KeptLoss:
+        """Something is lost from now on."""
         number = random.SystemRandom().getrandbits(_ID_BITS) or 1
-        self._put(KeptLoss(number, reason.value, job, at_wall_us, at_wall_us, lost_bytes, lost_logs))
-        return number
+        loss = KeptLoss(number, reason.value, job, at_wall_us, at_wall_us)
+        self._put(loss)
+        return loss
 
-    def go_on(self, number: int, at_wall_us: int, *, lost_bytes: int = 0, lost_logs: int = 0) -> None:
-        """It still goes on, with so much more; nothing when it is not kept any more."""
-        if number in self._losses:
-            loss = self._losses.pop(number)[1]
-            bytes_now, logs_now = loss.lost_bytes + lost_bytes, loss.lost_logs + lost_logs
-            self._put(replace(loss, to_wall_us=at_wall_us, lost_bytes=bytes_now, lost_logs=logs_now))
-
-    def last(self, reason: LossReason, job: str) -> int | None:
-        """The number of the newest loss of this kind in this JOB."""
-        numbers = (
-            loss.id
-            for _, loss in reversed(list(self._losses.values()))
-            if (loss.reason, loss.job) == (reason.value, job)
-        )
-        return next(numbers, None)
+    def go_on(self, loss: KeptLoss, at_wall_us: int, *, lost_bytes: int = 0, lost_logs: int = 0) -> None:
+        """It still goes on, with so much more."""
+        bytes_now, logs_now = loss.lost_bytes + lost_bytes, loss.lost_logs + lost_logs
+        self._put(replace(loss, to_wall_us=at_wall_us, lost_bytes=bytes_now, lost_logs=logs_now))
 
     async def load(self) -> None:
         """Take up what an earlier daemon kept."""
         if self._directory is None:
             return
+        path = self._directory / FILE_NAME
         try:
-            text = await on_disk(os.fsencode(self._directory), (self._directory / FILE_NAME).read_bytes)
+            text = await on_disk(os.fsencode(self._directory), path.read_bytes)
+            for line in text.splitlines():
+                self._put(KeptLoss(**json.loads(line)))
         except FileNotFoundError:
             return
-        except OSError as error:
-            _LOGGER.warning("%s: %s: earlier losses are not known", self._directory / FILE_NAME, error.strerror)
-            return
-        for loss in _parsed(text):
-            self._put(loss)
+        except (OSError, ValueError, TypeError) as error:
+            _LOGGER.warning("%s: %s: earlier losses are not known", path, error)
         self._saved_revision = self._revision
 
     async def save(self) -> None:
@@ -123,40 +126,20 @@ class KeptLosses:
             try:
                 await on_disk(os.fsencode(self._directory), _write, self._directory, text.encode("utf-8"))
             except OSError as error:
-                self._note_failure(error)
+                if not self._is_failing:
+                    _LOGGER.warning("%s: %s: losses are kept in memory only", self._directory, error.strerror)
+                self._is_failing = True
             else:
                 self._saved_revision, self._is_failing = revision, False
 
     def _put(self, loss: KeptLoss) -> None:
         self._revision += 1
+        self._losses.pop(loss.id, None)
         self._losses[loss.id] = (self._revision, loss)
         if len(self._losses) > LOSSES_LIMIT:
             del self._losses[next(iter(self._losses))]
         for listener in self._listeners:
             listener()
-
-    def _note_failure(self, error: OSError) -> None:
-        if not self._is_failing:
-            self._is_failing = True
-            _LOGGER.warning("%s: %s: losses are kept in memory only", self._directory, error.strerror)
-
-
-def _parsed(text: bytes) -> Iterable[KeptLoss]:
-    for line in text.splitlines():
-        try:
-            values = json.loads(line)
-            _check(values)
-            yield KeptLoss(**values)
-        except (ValueError, TypeError):
-            _LOGGER.warning("a kept loss cannot be read: %s", line[:200])
-
-
-def _check(values: Any) -> None:
-    """Raise ValueError for what the wire cannot carry."""
-    numbers = [each for key, each in values.items() if key not in _TEXTS] if isinstance(values, dict) else [-1]
-    is_right = all(isinstance(each, int) and 0 <= each < 1 << 64 for each in numbers)
-    if not is_right or not all(isinstance(values.get(key), str) for key in _TEXTS):
-        raise ValueError(values)
 
 
 def _write(directory: Path, text: bytes) -> None:
@@ -174,3 +157,120 @@ def _write(directory: Path, text: bytes) -> None:
         os.fsync(above)
     finally:
         os.close(above)
+
+
+# Room
+
+# How often file systems are asked; a shortage that is over sooner may stay unseen.
+LOOK_S = 0.25
+# A shortage is told when it begins, then so often with its newer end.
+TELL_S = 10.0
+# One that comes back so soon is the same.
+MERGE_S = 60.0
+# Blocks that ext4 keeps back from the superuser as well, at most: a share, and bytes.
+_KEPT_BACK_SHARE = 0.02
+_KEPT_BACK_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Space:
+    """A file system's size and room; `superuser_free_bytes` counts what is reserved for root."""
+
+    total_bytes: int
+    free_bytes: int
+    superuser_free_bytes: int
+    block_bytes: int
+    has_inodes: bool
+
+    def is_full(self, *, for_superuser: bool) -> bool:
+        """Whether not a block, or not a file, more can be written."""
+        kept_back = min(_KEPT_BACK_SHARE * self.total_bytes, _KEPT_BACK_BYTES)
+        has_reserve = for_superuser and self.superuser_free_bytes > max(kept_back, self.block_bytes)
+        return not self.has_inodes or (self.free_bytes < self.block_bytes and not has_reserve)
+
+
+def space_of(root: bytes) -> Space:
+    """The room on the file system of a directory now. OSError; may block for long."""
+    found = os.statvfs(root)
+    return Space(
+        total_bytes=found.f_blocks * found.f_frsize,
+        free_bytes=found.f_bavail * found.f_frsize,
+        superuser_free_bytes=found.f_bfree * found.f_frsize,
+        block_bytes=found.f_frsize,
+        has_inodes=not found.f_files or found.f_favail > 0,
+    )
+
+
+def _look(root: bytes, places: Sequence[Place]) -> tuple[Space, list[Place]]:
+    """The room, and those JOBs whose owner has none. OSError; may block for long."""
+    space = space_of(root)
+    if not space.is_full(for_superuser=False):
+        return space, []
+    return space, [place for place in places if space.is_full(for_superuser=_owner(place) == 0)]
+
+
+def _owner(place: Place) -> int | None:
+    try:
+        descriptor = open_directory(place)
+    except OSError:
+        return None
+    try:
+        return os.fstat(descriptor).st_uid
+    finally:
+        os.close(descriptor)
+
+
+class SpaceWatch:
+    """Asks each root's file system in turn of its own."""
+
+    def __init__(self, roots: Roots, clock: Clock, board: JobRegistry, losses: KeptLosses) -> None:
+        self._roots = roots
+        self._clock = clock
+        self._board = board
+        self._losses = losses
+        self._spaces: dict[bytes, Space] = {}
+
+    @property
+    def free_bytes(self) -> tuple[int, ...]:
+        """Free space of each root's file system; 0 where it is not known."""
+        return tuple(self._spaces[root].free_bytes if root in self._spaces else 0 for root in self._roots)
+
+    @property
+    def known(self) -> list[Space]:
+        """The newest answers of those that have answered."""
+        return list(self._spaces.values())
+
+    def space(self, root: bytes) -> Space | None:
+        """The newest answer of a root's file system; None before the first."""
+        return self._spaces.get(root)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await self._roots.each(self._watch)
+
+    async def look(self, root: bytes) -> None:
+        """Ask one root's file system, and note what is lost there."""
+        writing = [job for job in self._board.jobs if job.place.root == root and job.state is JobState.OPEN]
+        try:
+            self._spaces[root], full = await on_disk(root, _look, root, [job.place for job in writing])
+        except OSError:
+            self._spaces.pop(root, None)
+            return
+        for job in writing:
+            if job.place in full:
+                self._note(job.name)
+        await self._losses.save()
+
+    async def _watch(self, root: bytes) -> None:
+        while True:
+            await self.look(root)
+            await self._clock.sleep(LOOK_S)
+
+    def _note(self, job: str) -> None:
+        now_us, last = self._clock.wall_us(), self._losses.last(LossReason.DISK_FULL, job)
+        since_s = (now_us - last.to_wall_us) / US_PER_S if last else MERGE_S
+        if not last or not 0 <= since_s < MERGE_S:
+            _LOGGER.warning("no space is left for %s: what its program writes is lost", job)
+            self._losses.begin(LossReason.DISK_FULL, job, now_us)
+        elif since_s >= TELL_S:
+            self._losses.go_on(last, now_us)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import enum
-import itertools
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from profagentd.sources.job import DATA_DIRECTORY, api_model, ended_by, is_table, kind_of
+from profagentd.sources.source import LogKind
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from profagentd.sources.files import Fingerprint, Place
 
@@ -19,6 +21,8 @@ UNSEEN_REST_S = 600.0
 
 # What file systems give to files at a time.
 BLOCK_BYTES = 4096
+
+_CONTINUATION = re.compile(rb"cont\.\d+\..*\d", re.DOTALL)
 
 
 class Retain(enum.Enum):
@@ -45,10 +49,7 @@ class Policy:
 
     def counts(self, consumer: str) -> bool:
         """Whether it matters what this consumer has; where nobody is named and anything may go, that of each does."""
-        if self.retain is Retain.KEEP:
-            return False
-        is_open_to_all = not self.retain_for and self.retain is Retain.MIN_FREE and self.delete_undelivered
-        return is_open_to_all or consumer in self.retain_for
+        return self.retain is not Retain.KEEP and (not self.retain_for or consumer in self.retain_for)
 
 
 class Part(enum.Enum):
@@ -59,14 +60,26 @@ class Part(enum.Enum):
     TABLE = "table"  # explains the others: with the last of them
 
 
+def part_of(path: bytes) -> Part | None:
+    """What the runtime's file at `path` inside a JOB is to it; None for what the runtime does not write."""
+    directory, _, name = path.rpartition(b"/")
+    if is_table(path):
+        return Part.TABLE
+    if directory != DATA_DIRECTORY:
+        return None
+    data = ended_by(name) or name
+    if kind_of(data) is LogKind.DATA:
+        return Part.WORK if api_model(data) is None else Part.CALLS
+    return Part.WORK if _CONTINUATION.fullmatch(name) else None
+
+
 @dataclass(frozen=True)
 class Stored:
-    """A file, or a data log with its `.done`: what goes together, in the order in which it goes."""
+    """A complete log that may go: a file, or a data log with its `.done`, in the order in which they go."""
 
     job: Place
     files: tuple[tuple[bytes, Fingerprint], ...]
     part: Part
-    is_complete: bool
     is_delivered: bool
 
     @property
@@ -80,18 +93,22 @@ class Stored:
         return sum(-(-seen.size // BLOCK_BYTES) * BLOCK_BYTES for _, seen in self.files)
 
     @property
-    def changed_ns(self) -> int:
-        """Wall clock of its newest change."""
-        return max(seen.mtime_ns for _, seen in self.files)
+    def age(self) -> tuple[int, bytes]:
+        """What sorts the oldest first."""
+        return max(seen.mtime_ns for _, seen in self.files), self.files[0][0]
 
 
 @dataclass(frozen=True)
 class JobFacts:
-    """A JOB as it stands: its logs, whether these are all that it holds, and whether nothing more will come."""
+    """A JOB as it stands: logs that may go, whether it holds nothing else, and whether nothing more will come.
+
+    `is_settled`: nothing that was delivered was left out since it was written just now.
+    """
 
     logs: Sequence[Stored]
     is_all: bool
     is_over: bool
+    is_settled: bool = True
 
 
 @dataclass(frozen=True)
@@ -117,46 +134,27 @@ def plan(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> list[Del
     """What is to be deleted now, in order. `short_bytes`: with MIN_FREE, how much space is missing."""
     if policy.retain is Retain.KEEP:
         return []
-    chosen = list(_chosen(policy, jobs, short_bytes))
-    if policy.retain is Retain.DELIVERED or short_bytes > 0:
-        chosen += _tables(policy, jobs, {id(each.stored) for each in chosen})
-    return chosen
-
-
-def _chosen(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> Iterator[Deletion]:
-    """Logs that are no tables."""
-    candidates = [stored for job in jobs for stored in job.logs if _may_go(stored, job)]
-    delivered = [each for each in candidates if each.is_delivered]
-    if policy.retain is Retain.DELIVERED:
-        yield from (Deletion(each, is_loss=False) for each in delivered)
-        return
-    others = [each for each in candidates if not each.is_delivered] if policy.delete_undelivered else []
-    for stored in itertools.chain(_oldest_first(delivered), _oldest_first(others)):
-        if short_bytes <= 0:
-            return
+    may_lose = policy.retain is Retain.MIN_FREE and policy.delete_undelivered
+    candidates = [
+        stored
+        for job in jobs
+        for stored in job.logs
+        if (stored.part is Part.WORK or (stored.part is Part.CALLS and job.is_over))
+        and (stored.is_delivered or may_lose)
+    ]
+    chosen: list[Stored] = []
+    for stored in sorted(candidates, key=lambda each: (not each.is_delivered, each.age)):
+        if policy.retain is Retain.MIN_FREE and short_bytes <= 0:
+            break
         short_bytes -= stored.disk_bytes
-        yield Deletion(stored, is_loss=not stored.is_delivered)
+        chosen.append(stored)
+    if policy.retain is Retain.DELIVERED or short_bytes > 0:
+        gone = {id(stored) for stored in chosen}
+        chosen += [table for job in jobs for table in _last_tables(job, gone) if table.is_delivered or may_lose]
+    return [Deletion(stored, is_loss=not stored.is_delivered) for stored in chosen]
 
 
-def _tables(policy: Policy, jobs: Sequence[JobFacts], gone: set[int]) -> Iterator[Deletion]:
-    """Tables of JOBs of which nothing else is left."""
-    for job in jobs:
-        tables = [each for each in job.logs if each.part is Part.TABLE]
-        is_rest_gone = len(tables) + sum(id(each) in gone for each in job.logs) == len(job.logs)
-        are_theirs = all(each.is_complete and (each.is_delivered or _may_lose(policy)) for each in tables)
-        if job.is_over and job.is_all and is_rest_gone and are_theirs:
-            yield from (Deletion(each, is_loss=not each.is_delivered) for each in tables)
-
-
-def _may_go(stored: Stored, job: JobFacts) -> bool:
-    if stored.part is Part.TABLE or not stored.is_complete:
-        return False
-    return stored.part is Part.WORK or job.is_over
-
-
-def _may_lose(policy: Policy) -> bool:
-    return policy.retain is Retain.MIN_FREE and policy.delete_undelivered
-
-
-def _oldest_first(stored: Iterable[Stored]) -> list[Stored]:
-    return sorted(stored, key=lambda each: (each.changed_ns, each.files[0][0]))
+def _last_tables(job: JobFacts, gone: set[int]) -> Iterator[Stored]:
+    """The tables of a JOB that is over, when nothing else is left of it."""
+    if job.is_over and job.is_all and all(each.part is Part.TABLE or id(each) in gone for each in job.logs):
+        yield from (each for each in job.logs if each.part is Part.TABLE)

@@ -1,4 +1,4 @@
-"""Deleting what may go: each root in turn of its own, looking only at what there is news of."""
+"""What becomes of the board's files: each root in turn of its own is rid of what may go."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import errno
 import heapq
 import logging
 import os
-import re
 import stat
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable
 
 from profagentd.follow.log import LossReason
-from profagentd.loop import Clock, moment, on_disk
-from profagentd.retention.policy import Deletion, JobFacts, Part, Policy, Retain, Stored, is_over, plan
+from profagentd.loop import Clock, on_disk, until_first
+from profagentd.retention.acks import AckTracker
+from profagentd.retention.losses import SpaceWatch
+from profagentd.retention.policy import Deletion, JobFacts, Part, Policy, Retain, Stored, is_over, part_of, plan
 from profagentd.sources.files import (
     Fingerprint,
     Gone,
@@ -28,102 +29,137 @@ from profagentd.sources.files import (
     is_remote,
     open_directory,
 )
-from profagentd.sources.job import DATA_DIRECTORY, JobSource, api_model, done_of, ended_by, in_data, is_table, kind_of
+from profagentd.sources.job import DATA_DIRECTORY, JobSource, done_of, ended_by, in_data, kind_of
 from profagentd.sources.source import LogKind
 from profagentd.sources.state import JobState, is_npu_open
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
+    from pathlib import Path
+
+    from profagentd.follow.registry import Job, JobRegistry
+    from profagentd.loop import Roots
+    from profagentd.retention.losses import KeptLosses
 
     Files = tuple[tuple[bytes, Fingerprint], ...]
     IsDelivered = Callable[[Place, bytes, Fingerprint], bool]
-    from collections.abc import Iterable
-
-    from profagentd.follow.registry import Job, JobRegistry
-    from profagentd.retention.acks import AckTracker
-    from profagentd.retention.losses import KeptLosses
-    from profagentd.retention.space import SpaceWatch
-    from profagentd.roots import Roots
 
 
 # The number of CAP_DAC_OVERRIDE (capabilities(7)).
 _DAC_OVERRIDE = 1
-_STATUS = "/proc/self/status"
+_JOBS = JobSource()
+# Logs of one JOB that are weighed in one go, oldest first.
+LOGS_LIMIT = 10_000
+# What was written so lately may be written still.
+SETTLE_NS = 500_000_000
 
 
-def may_write(directory: int) -> bool:
-    """Whether names in an open directory may be made and removed."""
-    if os.access(f"/proc/self/fd/{directory}", os.W_OK):
-        return True
-    # access(2) passes over the capabilities of a user who is not root.
-    return _overrides_permissions() and not os.fstatvfs(directory).f_flag & os.ST_RDONLY
+# What stands in a JOB
 
 
-def _overrides_permissions() -> bool:
-    with open(_STATUS, encoding="ascii", errors="replace") as file:
-        effective = next((line.split()[1] for line in file if line.startswith("CapEff:")), "0")
-    return bool(int(effective, 16) >> _DAC_OVERRIDE & 1)
+class Look:
+    """Finds what may go of a JOB: what is delivered and, where that is asked for, what is complete."""
+
+    def __init__(self, place: Place, is_delivered: IsDelivered, now_ns: int, *, with_undelivered: bool) -> None:
+        self._place = place
+        self._is_delivered = is_delivered
+        self._now_ns = now_ns
+        self._with_undelivered = with_undelivered
+        self._has_others = False  # files that may not go
+        self._is_settled = True
+
+    def facts(self, *, is_over: bool) -> JobFacts:
+        """The logs; of very many the oldest. OSError when the JOB cannot be read."""
+        with OpenJob(self._place) as files:
+            names = set(_paths(self._place))
+            found = (self._stored(files, path, names) for path in names if ended_by(path) not in names)
+            logs = heapq.nsmallest(LOGS_LIMIT, (each for each in found if each), key=lambda each: each.age)
+        is_all = not self._has_others and len(logs) < LOGS_LIMIT
+        return JobFacts(logs, is_all, is_over, self._is_settled)
+
+    def _stored(self, files: OpenJob, path: bytes, names: set[bytes]) -> Stored | None:
+        part, done = part_of(path), done_of(path)
+        is_data = kind_of(path) is LogKind.DATA
+        paths = [path, done] if is_data and done in names else [path]
+        try:
+            seen = tuple((each, fingerprint(files.status(each))) for each in paths)
+        except (Gone, NotAFile, Unreadable):
+            seen = ()
+        if part is None or not seen:
+            self._has_others = True
+            return None
+        if is_data and len(paths) == 1 and not seen[0][1].size:
+            # Models that are not built for profiling leave such; nothing is in it (format page 2.1).
+            return Stored(self._place, seen, Part.TABLE, is_delivered=True)
+        is_delivered = all(self._is_delivered(self._place, each, found) for each, found in seen)
+        may_go = is_delivered or (
+            self._with_undelivered and (not is_data or files.told_length(_JOBS, path) is not None)
+        )
+        if may_go and any(abs(self._now_ns - each.mtime_ns) < SETTLE_NS for _, each in seen):
+            may_go = self._is_settled = False
+        self._has_others |= not may_go
+        return Stored(self._place, seen, part, is_delivered) if may_go else None
 
 
-# A fifo would block in open without O_NONBLOCK; regular files do not care.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+def _paths(place: Place) -> Iterator[bytes]:
+    """Every name in the JOB and in its data directory, but that directory itself."""
+    for name, is_directory in _entries(place):
+        if name != DATA_DIRECTORY or not is_directory:
+            yield name
+        else:
+            data = Place(place.root, os.path.join(place.path, DATA_DIRECTORY))
+            yield from (in_data(below) for below, _ in _entries(data))
 
 
-@dataclass
-class Removed:
-    """What came of it. `late_bytes` were written to files in the very moment in which they went."""
+def _entries(place: Place) -> list[tuple[bytes, bool]]:
+    descriptor = open_directory(place)
+    try:
+        with os.scandir(descriptor) as entries:
+            return [(os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
+    finally:
+        os.close(descriptor)
 
-    paths: list[bytes] = field(default_factory=list)
-    size_bytes: int = 0
-    changed: list[bytes] = field(default_factory=list)  # not deleted: they are not what they were
-    late_bytes: int = 0
 
-
-class NotOurs(Exception):  # noqa: N818 - a state of the board, not a fault
-    """The JOB is not on a file system of this board alone."""
+# Deleting
 
 
 def check(place: Place) -> None:
-    """Make sure that files of the JOB can be deleted. Raises NotOurs, and OSError when that is not allowed."""
+    """Make sure that files of the JOB can be deleted. OSError."""
     with _directories(place) as directories:
         for descriptor in directories.values():
-            if not may_write(descriptor):
+            if not _may_write(descriptor):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def remove(place: Place, logs: Sequence[Files]) -> Removed:
-    """Delete these logs, each file after the other; a log of which a part is not what it was stays.
+def remove(place: Place, logs: Sequence[Files]) -> set[bytes]:
+    """Delete these logs; which paths went. A log of which a part is not what it was stays. OSError.
 
     A log goes before its `.done`: what is left by a crash in between is a `.done` alone, never data that seems open.
-    Raises NotOurs, and OSError when the directory cannot be written.
     """
-    removed = Removed()
+    gone: set[bytes] = set()
     with _directories(place) as directories:
         for files in logs:
             if all(_is_as_it_was(directories, path, seen) for path, seen in files):
-                for path, seen in files:
-                    _unlink(directories, path, seen, removed)
-            else:
-                removed.changed += [path for path, _ in files]
-    return removed
+                for path, _ in files:
+                    directory, _, name = path.rpartition(b"/")
+                    os.unlink(name, dir_fd=directories[directory])
+                    gone.add(path)
+    return gone
 
 
 def remove_directories(place: Place) -> bool:
-    """Delete the JOB's two directories; whether they were empty. Raises NotOurs and OSError."""
+    """Delete the JOB's two directories; whether they were empty. OSError when the JOB is not there or not ours."""
     parent, _, name = place.path.rpartition(b"/")
     with _directories(place) as directories:
+        above = open_directory(Place(place.root, parent))
         try:
             if DATA_DIRECTORY in directories:
                 os.rmdir(DATA_DIRECTORY, dir_fd=directories[b""])
+            os.rmdir(name, dir_fd=above)
         except OSError:
             return False
-    above = open_directory(Place(place.root, parent))
-    try:
-        os.rmdir(name, dir_fd=above)
-    except OSError:
-        return False
-    finally:
-        os.close(above)
+        finally:
+            os.close(above)
     return True
 
 
@@ -136,7 +172,7 @@ def _directories(place: Place) -> Iterator[dict[bytes, int]]:
         with suppress(FileNotFoundError, NotADirectoryError):
             opened[DATA_DIRECTORY] = open_directory(Place(place.root, os.path.join(place.path, DATA_DIRECTORY)))
         if not all(map(is_local, opened.values())):
-            raise NotOurs
+            raise OSError(errno.EREMOTE, "is on a network file system")
         yield opened
     finally:
         for descriptor in opened.values():
@@ -152,128 +188,33 @@ def _is_as_it_was(directories: dict[bytes, int], path: bytes, seen: Fingerprint)
     return stat.S_ISREG(status.st_mode) and fingerprint(status) == seen
 
 
-def _unlink(directories: dict[bytes, int], path: bytes, seen: Fingerprint, removed: Removed) -> None:
-    """Delete one file, held open meanwhile: what is written to it until it has no name is noticed."""
-    directory, _, name = path.rpartition(b"/")
-    descriptor = os.open(name, _FILE, dir_fd=directories[directory])
-    try:
-        if fingerprint(os.fstat(descriptor)) != seen:
-            removed.changed.append(path)
-            return
-        os.unlink(name, dir_fd=directories[directory])
-        removed.late_bytes += max(0, os.fstat(descriptor).st_size - seen.size)
-    finally:
-        os.close(descriptor)
-    removed.paths.append(path)
-    removed.size_bytes += seen.size
+def _may_write(directory: int) -> bool:
+    if os.access(f"/proc/self/fd/{directory}", os.W_OK):
+        return True
+    # access(2) passes over the capabilities of a user who is not root.
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        effective = next((line.split()[1] for line in file if line.startswith("CapEff:")), "0")
+    return bool(int(effective, 16) >> _DAC_OVERRIDE & 1) and not os.fstatvfs(directory).f_flag & os.ST_RDONLY
 
 
-# Logs of one JOB that are weighed in one go, oldest first.
-LOGS_LIMIT = 10_000
-# What was written so lately may be written still.
-SETTLE_NS = 1_000_000_000
-
-_CONTINUATION = re.compile(rb"cont\.\d+\..*\d", re.DOTALL)
-
-
-def part_of(path: bytes) -> Part | None:
-    """What the runtime's file at `path` inside a JOB is to it; None for what the runtime does not write."""
-    directory, _, name = path.rpartition(b"/")
-    if is_table(path):
-        return Part.TABLE
-    if directory != DATA_DIRECTORY:
-        return None
-    data = ended_by(name) or name
-    if kind_of(data) is LogKind.DATA:
-        return Part.WORK if api_model(data) is None else Part.CALLS
-    return Part.WORK if _CONTINUATION.fullmatch(name) else None
-
-
-@dataclass(frozen=True)
-class Look:
-    """How a JOB is looked at: the wall clock now, and who has what."""
-
-    now_ns: int
-    is_delivered: IsDelivered
-    with_undelivered: bool
-
-    def facts(self, place: Place, is_over: bool) -> JobFacts:
-        """Everything in the JOB; of very many logs the oldest. OSError when it cannot be read."""
-        with OpenJob(place) as files:
-            names = list(_paths(place))
-            present = set(names)
-            logs = (self._stored(place, files, path, present) for path in names if not _comes_with(path, present))
-            known = [each for each in logs if each is not None]
-        is_all = len(known) + sum(_comes_with(path, present) for path in names) == len(names)
-        if len(known) > LOGS_LIMIT:
-            known, is_all = heapq.nsmallest(LOGS_LIMIT, known, key=lambda each: each.changed_ns), False
-        return JobFacts(known, is_all, is_over)
-
-    def _stored(self, place: Place, files: OpenJob, path: bytes, present: set[bytes]) -> Stored | None:
-        part = part_of(path)
-        if part is None:
-            return None
-        done = done_of(path)
-        paths = [path, done] if kind_of(path) is LogKind.DATA and done in present else [path]
-        try:
-            seen = tuple((each, fingerprint(files.status(each))) for each in paths)
-        except (Gone, NotAFile, Unreadable):
-            return None
-        if len(paths) == 1 and kind_of(path) is LogKind.DATA and not seen[0][1].size:
-            # Models that are not built for profiling leave such; nothing is in it (format page 2.1).
-            return Stored(place, seen, Part.TABLE, is_complete=True, is_delivered=True)
-        is_delivered = all(self.is_delivered(place, each, found) for each, found in seen)
-        is_complete = is_delivered or (self.with_undelivered and self._is_complete(files, path, seen))
-        return Stored(place, seen, part, is_complete, is_delivered)
-
-    def _is_complete(self, files: OpenJob, path: bytes, seen: tuple[tuple[bytes, Fingerprint], ...]) -> bool:
-        """Whether it has stopped changing, by a wall clock that may jump, and a data log's `.done` parses."""
-        if any(abs(self.now_ns - each.mtime_ns) < SETTLE_NS for _, each in seen):
-            return False
-        return kind_of(path) is not LogKind.DATA or files.told_length(JobSource(), path) is not None
-
-
-def _comes_with(path: bytes, present: set[bytes]) -> bool:
-    """Whether it is a `.done` that goes with its data."""
-    ended = ended_by(path)
-    return ended is not None and ended in present
-
-
-def _paths(place: Place) -> Iterator[bytes]:
-    """Every name in the JOB and in its data directory, but that directory itself."""
-    for name, is_directory in _entries(place):
-        if name != DATA_DIRECTORY or not is_directory:
-            yield name
-            continue
-        data = Place(place.root, os.path.join(place.path, DATA_DIRECTORY))
-        yield from (in_data(below) for below, _ in _entries(data))
-
-
-def _entries(place: Place) -> list[tuple[bytes, bool]]:
-    descriptor = open_directory(place)
-    try:
-        with os.scandir(descriptor) as entries:
-            return [(os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
-    finally:
-        os.close(descriptor)
-
+# The policy
 
 _LOGGER = logging.getLogger(__name__)
 
 # How often it is looked whether something may go; looking and deleting take at most this share of the time.
 LOOK_S = 0.25
-SHARE = 0.5
-# Logs that are deleted in one go.
-REMOVE_LOGS = 500
-# An ended JOB is looked through at most so often.
-SWEEP_S = 5.0
+SHARE = 0.1
+# How often deliveries are kept.
+KEEP_S = 0.25
+# Whether a JOB is over is asked at most so often.
+OVER_S = 5.0
 # Space is made for so much more than is wanted, as a share of it, so that not each file is a new shortage.
 MARGIN = 0.1
 # A JOB of which nothing can be deleted, or space that cannot be made, is tried again after this.
 RETRY_S = 10.0
 
 
-class Reaper:
+class Retention:
     """Keeps the policy. What goes undelivered is a kept loss before it goes."""
 
     def __init__(
@@ -282,220 +223,174 @@ class Reaper:
         roots: Roots,
         clock: Clock,
         board: JobRegistry,
-        deliveries: AckTracker,
         losses: KeptLosses,
-        space: SpaceWatch,
+        state: Path | None,
         *,
         has_npu: bool,
     ) -> None:
-        """`has_npu`: not for a simulated board, whose programs have none open."""
-        self._policy = policy
+        """`state`: where deliveries are kept. `has_npu`: not a simulated board, whose programs have none open."""
+        self.policy = policy
+        self.losses = losses
+        self.space = SpaceWatch(roots, clock, board, losses)
         self._roots = roots
         self._clock = clock
         self._board = board
-        self._deliveries = deliveries
-        self._losses = losses
-        self._space = space
         self._has_npu = has_npu
-        self._next_sweep: dict[Place, float] = {}
+        self._acks = AckTracker(policy.retain_for, state)
+        self._policy_changed = asyncio.Event()
+        self._was_over: dict[Place, bool] = {}  # at the last look
+        self._next_over: dict[Place, float] = {}
         self._refused_until: dict[Place, float] = {}
         self._complaints: set[str] = set()
 
-    async def run(self) -> None:
-        """Delete until cancelled."""
-        await self._roots.each(self._keep)
+    def works(self) -> list[Coroutine[Any, Any, None]]:
+        """What is to run as long as the daemon does."""
+        return [self.space.run(), self._run()]
 
-    def keep_to(self, policy: Policy) -> None:
-        """Another policy from now on."""
-        self._policy = policy
-        for root in self._roots:
-            self._note_remote(root)
+    async def settle(self) -> None:
+        """Nobody is served any more: keep what was delivered last."""
+        await self._acks.keep()
+
+    def change_policy(self, policy: Policy) -> None:
+        """Another policy from now on; what was delivered is told anew by streams that begin after this."""
+        self.policy = policy
+        self._acks.expect(policy.retain_for)
+        self._was_over.clear()
+        self._policy_changed.set()
+
+    def taker(self, consumer: str) -> Callable[[Place, bytes, Fingerprint], None] | None:
+        """Whom to tell of this consumer's deliveries; None when they are of no consequence."""
+        return partial(self._acks.delivered, consumer) if self.policy.counts(consumer) else None
+
+    async def _run(self) -> None:
+        while True:
+            self._policy_changed.clear()
+            if self.policy.retain is Retain.KEEP:
+                await self._policy_changed.wait()
+                continue
+            self._board.add_listener(self._acks)
+            try:
+                await until_first(self._roots.each(self._keep), self._keep_acks(), self._policy_changed.wait())
+            finally:
+                self._board.remove_listener(self._acks)
+
+    async def _keep_acks(self) -> None:
+        while True:
+            await self._acks.keep()
+            await self._clock.sleep(KEEP_S)
 
     async def _keep(self, root: bytes) -> None:
-        self._note_remote(root)
+        if is_remote(root):
+            self._complain(os.fsdecode(root), "is on a network file system: nothing is deleted there")
         while True:
             begun = self._clock.monotonic()
-            if self._policy.retain is not Retain.KEEP:
-                await self.clean(root)
+            jobs = {job.place: job for job in self._board.jobs if job.place.root == root}
+            for known in (self._was_over, self._next_over, self._refused_until):
+                for place in [each for each in known if each.root == root and each not in jobs]:
+                    known.pop(place)
+            open_to_us = [job for job in jobs.values() if self._refused_until.get(job.place, begun) <= begun]
+            if self.policy.retain is Retain.MIN_FREE:
+                await self._make_room(root, open_to_us)
+            else:
+                for job in open_to_us:
+                    await self._visit(job)
             used_s = self._clock.monotonic() - begun
             await self._clock.sleep(max(LOOK_S, used_s * (1 / SHARE - 1)))
 
-    async def clean(self, root: bytes) -> None:
-        """Delete what may go below one root now."""
-        now = self._clock.monotonic()
-        jobs = [job for job in self._board.jobs if job.place.root == root]
-        known = {job.place for job in self._board.jobs}
-        for places in (self._next_sweep, self._refused_until):
-            for place in [each for each in places if each not in known]:
-                del places[place]
-        jobs = [job for job in jobs if self._refused_until.get(job.place, now) <= now]
-        if self._policy.retain is Retain.MIN_FREE:
-            await self._make_room(root, jobs)
+    async def _visit(self, job: Job) -> None:
+        """Delete what is delivered of a JOB of which there is news, and once more when it is over."""
+        place = job.place
+        is_news = self._acks.take_news(place) or place not in self._was_over
+        is_over_now = (is_news or not self._was_over[place]) and await self._is_over(job)
+        if not is_news and not is_over_now:
             return
-        for job in jobs:
-            await self._delete_settled(job)
-            await self._sweep(job)
-
-    # Delivered logs, as they settle
-
-    async def _delete_settled(self, job: Job) -> None:
-        due = self._deliveries.due(job.place, self._clock.monotonic(), REMOVE_LOGS)
-        parts = [(files, part_of(files[0][0])) for files in due]
-        logs = [Stored(job.place, files, part, is_complete=True, is_delivered=True) for files, part in parts if part]
-        # Of a JOB that goes on only what its inferences left may go, whatever else there is.
-        await self._delete(plan(self._policy, [JobFacts(logs, is_all=False, is_over=False)], 0))
-
-    async def _sweep(self, job: Job) -> None:
-        """Delete all that is delivered of a JOB that is over, and its directories when nothing is left."""
-        now = self._clock.monotonic()
-        is_news = job.place not in self._next_sweep or self._deliveries.has_news(job.place)
-        if not is_news or now < self._next_sweep.get(job.place, now) or not _has_ended(job):
-            return
-        self._next_sweep[job.place] = now + SWEEP_S
-        if await self._is_over(job):
-            self._deliveries.take_news(job.place)
-            facts = await self._facts(job, is_over=True)
-            await self._finish([(job, facts)], 0)
-
-    # Room
+        self._was_over[place] = is_over_now
+        facts = await self._facts(job, is_over=is_over_now)
+        if not facts.is_settled:
+            self._acks.give_news_back(place)
+        await self._delete([(job, facts)], 0)
 
     async def _make_room(self, root: bytes, jobs: Sequence[Job]) -> None:
-        space = self._space.space(root)
-        if space is None:
-            return
-        wanted = self._policy.wanted_bytes(space.total_bytes)
-        if space.free_bytes >= wanted:
+        space = self.space.space(root)
+        wanted = self.policy.wanted_bytes(space.total_bytes) if space else 0
+        if space is None or space.free_bytes >= wanted:
             self._complaints.discard(os.fsdecode(root))
             return
-        found = [(job, await self._facts(job, is_over=_has_ended(job) and await self._is_over(job))) for job in jobs]
-        short_bytes = int(wanted * (1 + MARGIN)) - space.free_bytes
-        if await self._finish(found, short_bytes):
-            await self._space.look(root)
+        self._next_over.clear()
+        found = [(job, await self._facts(job, is_over=await self._is_over(job))) for job in jobs]
+        if await self._delete(found, int(wanted * (1 + MARGIN)) - space.free_bytes):
+            await self.space.look(root)
         else:
             self._complain(os.fsdecode(root), f"has {space.free_bytes} bytes left, and nothing may be deleted")
             await self._clock.sleep(RETRY_S)
 
-    # Both
-
     async def _is_over(self, job: Job) -> bool:
+        """Whether it is; what takes a look at all processes is not asked too often."""
+        now, rest_s, quiet_after_s = self._clock.monotonic(), self._board.rest_s(job), self._board.quiet_after_s
+        if not is_over(job.state, rest_s, quiet_after_s, False) or now < self._next_over.get(job.place, now):
+            return False
+        self._next_over[job.place] = now + OVER_S
         npu_is_open = await asyncio.to_thread(is_npu_open, job.made_since_boot_us) if self._has_npu else False
-        return is_over(job.state, self._board.rest_s(job), self._board.quiet_after_s, npu_is_open)
+        return is_over(job.state, rest_s, quiet_after_s, npu_is_open)
 
     async def _facts(self, job: Job, *, is_over: bool) -> JobFacts:
         """What stands in a JOB; nothing where that cannot be read."""
-        await self._deliveries.recall(job.place)
-        look = Look(moment(self._clock).wall_us * 1000, self._deliveries.has, self._policy.delete_undelivered)
+        await self._acks.recall(job.place)
+        now_ns, with_undelivered = self._clock.wall_us() * 1000, self.policy.delete_undelivered
+        look = Look(job.place, self._acks.has, now_ns, with_undelivered=with_undelivered)
         try:
-            return await on_disk(job.place.root, look.facts, job.place, is_over)
+            return await on_disk(job.place.root, partial(look.facts, is_over=is_over))
         except OSError:
-            self._deliveries.give_news_back(job.place)
             return JobFacts((), is_all=False, is_over=False)
 
-    async def _finish(self, found: Sequence[tuple[Job, JobFacts]], short_bytes: int) -> int:
+    async def _delete(self, found: Sequence[tuple[Job, JobFacts]], short_bytes: int) -> int:
         """Delete what the policy says, then what is empty; how many logs went."""
-        deletions = plan(self._policy, [facts for _, facts in found], short_bytes)
-        gone = await self._delete(deletions)
+        deletions = plan(self.policy, [facts for _, facts in found], short_bytes)
+        count = 0
         for job, facts in found:
-            if facts.is_over and facts.is_all and all(id(stored) in gone for stored in facts.logs):
+            own = [each for each in deletions if each.stored.job == job.place]
+            gone = await self._delete_of(job, own)
+            count += gone
+            if facts.is_over and facts.is_all and gone == len(facts.logs):
                 await self._delete_directories(job)
-        return len(gone)
+        return count
 
-    async def _delete(self, deletions: Iterable[Deletion]) -> set[int]:
-        """Delete these; the identities of those that went."""
-        gone: set[int] = set()
-        by_job: dict[Place, list[Deletion]] = {}
-        for each in deletions:
-            by_job.setdefault(each.stored.job, []).append(each)
-        for place, group in by_job.items():
-            for start in range(0, len(group), REMOVE_LOGS):
-                gone |= await self._delete_of(place, group[start : start + REMOVE_LOGS])
-        return gone
-
-    async def _delete_of(self, place: Place, group: Sequence[Deletion]) -> set[int]:
+    async def _delete_of(self, job: Job, deletions: Sequence[Deletion]) -> int:
+        place, lost = job.place, [each.stored for each in deletions if each.is_loss]
         try:
-            return await self._try_delete(place, group)
-        except NotOurs:
-            self._refuse(place, "is on a network file system: nothing is deleted there")
+            if lost:
+                await on_disk(place.root, check, place)
+                await self._lose(job.name, lost)
+            gone = await on_disk(place.root, remove, place, [each.stored.files for each in deletions])
         except OSError as error:
-            self._refuse(place, f"{error.strerror}: nothing can be deleted there")
-            self._deliveries.give_news_back(place)
-        logs = [each.stored.files[0][0] for each in group]
-        self._deliveries.offer_again(place, logs, self._refused_until[place])
-        return set()
+            self._refuse(place, error)
+            return 0
+        return sum(each.stored.files[-1][0] in gone for each in deletions)
 
-    async def _try_delete(self, place: Place, group: Sequence[Deletion]) -> set[int]:
-        lost = [each.stored for each in group if each.is_loss]
-        await on_disk(place.root, check, place)
-        number = await self._lose(place, lost)
-        still = [each.stored.files for each in group if each.is_loss or self._is_still_delivered(each.stored)]
-        removed = await on_disk(place.root, remove, place, still)
-        self._complaints.discard(os.fsdecode(place.directory))
-        self._deliveries.forget(place, [*removed.paths, *removed.changed])
-        paths = set(removed.paths)
-        await self._correct(place, number, [each for each in lost if each.files[0][0] not in paths], removed)
-        return {id(each.stored) for each in group if each.stored.files[-1][0] in paths}
-
-    def _is_still_delivered(self, stored: Stored) -> bool:
-        """Writing down what goes takes a while, in which its JOB may have been away; nobody has what is empty."""
-        return all(self._deliveries.has(stored.job, path, seen) for path, seen in stored.files if seen.size)
-
-    async def _lose(self, place: Place, lost: Sequence[Stored]) -> int | None:
+    async def _lose(self, job: str, lost: Sequence[Stored]) -> None:
         """Keep the loss of these before they go: when power fails in between, too much was told."""
-        if not lost:
-            return None
-        name, now_us = _name(place), self._clock.wall_us()
-        figures = {
-            "lost_bytes": sum(each.size_bytes for each in lost),
-            "lost_logs": sum(len(each.files) for each in lost),
-        }
-        number = self._losses.last(LossReason.DELETED_UNDELIVERED, name)
-        if number is None:
-            number = self._losses.begin(LossReason.DELETED_UNDELIVERED, name, now_us, **figures)
-        else:
-            self._losses.go_on(number, now_us, **figures)
-        await self._losses.save()
-        return number
-
-    async def _correct(self, place: Place, number: int | None, kept: Sequence[Stored], removed: Removed) -> None:
-        """What stayed after all is no loss; what was written to a file while it went is one."""
-        now_us = self._clock.wall_us()
-        if number is not None and kept:
-            size, logs = sum(each.size_bytes for each in kept), sum(len(each.files) for each in kept)
-            self._losses.go_on(number, now_us, lost_bytes=-size, lost_logs=-logs)
-        if removed.late_bytes:
-            reason = LossReason.DELETED_UNDELIVERED
-            self._losses.begin(reason, _name(place), now_us, lost_bytes=removed.late_bytes, lost_logs=1)
-        await self._losses.save()
+        now_us, reason = self._clock.wall_us(), LossReason.DELETED_UNDELIVERED
+        loss = self.losses.last(reason, job) or self.losses.begin(reason, job, now_us)
+        lost_bytes, lost_logs = sum(each.size_bytes for each in lost), sum(len(each.files) for each in lost)
+        self.losses.go_on(loss, now_us, lost_bytes=lost_bytes, lost_logs=lost_logs)
+        await self.losses.save()
 
     async def _delete_directories(self, job: Job) -> None:
         if job.state is JobState.REMOVED:
-            self._next_sweep.pop(job.place, None)  # what stands there now is to be looked at anew
             return
         try:
             if await on_disk(job.place.root, remove_directories, job.place):
                 _LOGGER.info("%s was delivered and is deleted", job.name)
-                await self._deliveries.drop(job.place)
-        except (NotOurs, OSError) as error:
-            self._refuse(job.place, f"{error}: the empty directory stays")
-            self._deliveries.give_news_back(job.place)
+                await self._acks.drop(job.place)
+        except OSError as error:
+            self._refuse(job.place, error)
 
-    def _note_remote(self, root: bytes) -> None:
-        if self._policy.retain is not Retain.KEEP and is_remote(root):
-            self._complain(os.fsdecode(root), "is on a network file system: nothing is deleted there")
-
-    def _refuse(self, place: Place, why: str) -> None:
+    def _refuse(self, place: Place, error: OSError) -> None:
         self._refused_until[place] = self._clock.monotonic() + RETRY_S
-        self._complain(os.fsdecode(place.directory), why)
+        self._acks.give_news_back(place)
+        self._complain(os.fsdecode(place.directory), f"{error.strerror}: nothing can be deleted there")
 
     def _complain(self, what: str, why: str) -> None:
         if what not in self._complaints:
             self._complaints.add(what)
             _LOGGER.warning("%s %s", what, why)
-
-
-def _has_ended(job: Job) -> bool:
-    return job.state in (JobState.FINISHED, JobState.QUIET)
-
-
-def _name(place: Place) -> str:
-    return os.path.basename(place.path).decode("ascii")

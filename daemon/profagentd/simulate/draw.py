@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from profagentd.simulate import encode
 from profagentd.simulate.encode import WORDS_BYTES, Counter, pack_words
-from profagentd.simulate.network import AICORE, Facts, Network, Run, Segment, batch_sizes, run_order
+from profagentd.simulate.network import AICORE, Network, Run, Segment, run_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,28 +17,29 @@ if TYPE_CHECKING:
 
 
 def numbered_order(
-    is_batch: Sequence[bool], sizes: Sequence[int], loops: int, facts: Facts
+    is_batch: Sequence[bool], sizes: Sequence[int], loops: int, facts: Mapping[str, str]
 ) -> list[tuple[int, int, int]]:
     """The runs of a segment as they are executed: (index, pictures it works on, sequence number)."""
-    one_pass = [(*record, number) for record, number in _one_pass(is_batch, sizes, facts["batch-number"])]
+    way = facts["batch-number"]
+    batches = [run_order(is_batch, size) for size in sizes]
+    if way == "once":
+        batches = [[(index, size) for size in sizes for index in range(len(is_batch))]]
+    elif way == "on":
+        batches = [[record for batch in batches for record in batch]]
+    one_pass = [
+        (index, pictures, index if way == "each-picture" else number)
+        for batch in batches
+        for number, (index, pictures) in enumerate(batch)
+    ]
     further = len(one_pass) if facts["loop-number"] == "on" else 0
     return [(index, pictures, number + each * further) for each in range(loops) for index, pictures, number in one_pass]
 
 
-def _one_pass(is_batch: Sequence[bool], sizes: Sequence[int], way: str) -> list[tuple[tuple[int, int], int]]:
-    if way == "once":
-        order = [(index, size) for size in sizes for index in range(len(is_batch))]
-        return [(record, number) for number, record in enumerate(order)]
-    batches = [run_order(is_batch, [size]) for size in sizes]
-    if way == "on":
-        return [(record, number) for number, record in enumerate(record for batch in batches for record in batch)]
-    if way == "each-batch":
-        return [(record, number) for batch in batches for number, record in enumerate(batch)]
-    return [(record, record[0]) for batch in batches for record in batch]
-
-
 FREQUENCY_MHZ = 700
 """The constant that the SS928 driver reports (format page 2.2)."""
+
+TICKS_PER_US = {"100-cycles": FREQUENCY_MHZ / 100, "cycle": float(FREQUENCY_MHZ), "10-ns": 100.0, "us": 1.0}
+"""How fast the counter of a record's time runs, by what it counts."""
 
 MAX_JUMP = 10
 """The library drops a record whose sequence number is further on than this (format page 3.1)."""
@@ -121,17 +122,17 @@ class Drawing:
         pictures: int,
         counters: tuple[Counter, ...],
         rng: Random,
-        facts: Facts | None = None,
+        facts: Mapping[str, str],
         *,
         gaps: bool = True,
     ) -> None:
         self._network = network
         self._pictures = pictures
-        self._sizes = batch_sizes(network.batch_num, pictures)
+        self._sizes = network.batch_sizes(pictures)
         self._counters = counters
         self._rng = rng
-        self._facts = facts or Facts()
-        self._ticks_per_us = self._facts.ticks_per_us(FREQUENCY_MHZ)
+        self._facts = facts
+        self._ticks_per_us = TICKS_PER_US[facts["tick-unit"]]
         self._gaps = gaps
 
     def variants(self) -> tuple[InferenceDraw, ...]:

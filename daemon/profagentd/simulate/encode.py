@@ -36,13 +36,6 @@ class Counter:
     scale: float
     denominator: str
 
-    def pack_into(self, words: bytearray, value: float, ticks: int) -> None:
-        """Write `value` (a fraction of the time, or bytes) as the nearest word that its type can hold."""
-        per_value = {"ticks": ticks, "cycles": ticks * CYCLES_PER_TICK, "none": 1}[self.denominator]
-        limit = 256 ** struct.calcsize(self.form) - 1
-        word = min(round(value * per_value / self.scale), limit)
-        struct.pack_into(self.form, words, self.offset - WORDS_OFFSET_BYTES, word)
-
 
 def load_counters() -> tuple[Counter, ...]:
     """The counters of the package's own map."""
@@ -54,10 +47,13 @@ def load_counters() -> tuple[Counter, ...]:
 
 
 def pack_words(counters: tuple[Counter, ...], values: Mapping[str, float], ticks: int, rest: bytes) -> bytes:
-    """The hardware's bytes of one record: `rest` with the counters written over it."""
+    """The hardware's bytes of one record: `rest` with each counter's nearest word that its type can hold over it."""
     words = bytearray(rest)
+    per_value = {"ticks": ticks, "cycles": ticks * CYCLES_PER_TICK, "none": 1}
     for counter in counters:
-        counter.pack_into(words, values[counter.name], ticks)
+        limit = 256 ** struct.calcsize(counter.form) - 1
+        word = min(round(values[counter.name] * per_value[counter.denominator] / counter.scale), limit)
+        struct.pack_into(counter.form, words, counter.offset - WORDS_OFFSET_BYTES, word)
     return bytes(words)
 
 
@@ -73,7 +69,6 @@ _U8, _U16, _BYTES8, BYTES16, BYTES32 = 0x2000, 0x4000, 0x8000, 0xA000, 0xC000
 
 _FORMS = {_U8: "<HB", _U16: "<HH", _BYTES8: "<HB", BYTES16: "<HH", BYTES32: "<HI"}
 
-_INFO_JSON = '{"DeviceInfo": [{"aic_frequency": "%d"}]}'
 # The library cuts net.info four bytes into the first container: its tag and its 16-bit length (format page 2.4).
 _CUT_HEAD_BYTES = 4
 # A text that began before the file, and a number: what some compilers put before the containers (format page 2.4).
@@ -97,27 +92,18 @@ def api_record(api: int, begin_us: int, end_us: int, pid: int, tid: int) -> byte
 
 def info_json(frequency_mhz: int) -> bytes:
     """`info.json.<dev>`: the clock is a string, and no newline ends it (format page 2.2)."""
-    return (_INFO_JSON % frequency_mhz).encode("ascii")
+    return b'{"DeviceInfo": [{"aic_frequency": "%d"}]}' % frequency_mhz
 
 
-def aicore_done(
-    file_len: int, span_us: tuple[int, int], cache: tuple[int, int], online_batch_num: Sequence[int] = ()
-) -> bytes:
-    """The aicore `.done` (format page 2.2); `cache` is (hit, miss). The line of run-time batches has no newline."""
-    text = _done(file_len, span_us) + f"cache_hit:{cache[0]}\ncache_mis:{cache[1]}\n"
-    if online_batch_num:
-        text += "online_batch_num:" + ",".join(map(str, online_batch_num))
-    return text.encode("ascii")
+def done(file_len: int, span_us: tuple[int, int], **more: int) -> bytes:
+    """A `.done` (format page 2.2); `more` are further lines, after the times."""
+    lines = {"file_len": file_len, "start_time": span_us[0], "end_time": span_us[1], **more}
+    return "".join(f"{key}:{value}\n" for key, value in lines.items()).encode("ascii")
 
 
-def aicpu_done(file_len: int, span_us: tuple[int, int]) -> bytes:
-    """The aicpu `.done` (format page 2.2)."""
-    return _done(file_len, span_us).encode("ascii")
-
-
-def api_done(file_len: int, span_us: tuple[int, int], pid: int, tid: int) -> bytes:
-    """The acl_api `.done` (format page 2.2): from the load's begin to the unload's end."""
-    return (_done(file_len, span_us) + f"pid:{pid}\ntid:{tid}\n").encode("ascii")
+def online_batch_num(sizes: Sequence[int]) -> bytes:
+    """The last line of an aicore `.done` whose batches were chosen at run time: it has no newline."""
+    return b"online_batch_num:" + ",".join(map(str, sizes)).encode("ascii") if sizes else b""
 
 
 def layer_info(network: Network, *, form: int = BYTES32, with_nul: bool = True) -> bytes:
@@ -152,18 +138,14 @@ def net_info(network: Network, start: str = "items") -> bytes:
     return b"".join(nets)[0 if start == "container" else _CUT_HEAD_BYTES :]
 
 
-def _done(file_len: int, span_us: tuple[int, int]) -> str:
-    return f"file_len:{file_len}\nstart_time:{span_us[0]}\nend_time:{span_us[1]}\n"
-
-
 def _layer(layer: Layer, numbers: tuple[int, int, int, int], output: int, nul: bytes) -> bytes:
     """One layer's items; `numbers` are layer id, prof_layer_id, segment, and 1 for a batch layer."""
     layer_id, profile_id, segment, is_batch = numbers
     items = (
         _number(_U16, 0x112, layer_id),
-        _bytes(_BYTES8, 0x114, _text(layer.name, nul)),
+        _bytes(_BYTES8, 0x114, layer.name.encode() + nul),
         _number(_U8, 0x121, is_batch),
-        _bytes(_BYTES8, 0x152, _text(layer.type, nul)),
+        _bytes(_BYTES8, 0x152, layer.type.encode() + nul),
         _number(_U16, 0x157, profile_id),
         _number(_U16, 0x14B, segment),
         _number(_U16, 0x15B, output),
@@ -182,11 +164,6 @@ def _net(number: int, segment: Segment) -> bytes:
         _number(_U16, 0x20E, segment.loops),
     )
     return b"".join(items)
-
-
-def _text(text: str, nul: bytes) -> bytes:
-    """A name's bytes: a NUL at its end counts in the length (format page 2.4)."""
-    return text.encode("utf-8") + nul
 
 
 def _number(form: int, item_id: int, value: int) -> bytes:

@@ -12,14 +12,14 @@ from profagentd.errors import DaemonError
 from profagentd.simulate import encode
 from profagentd.simulate.draw import FREQUENCY_MHZ, Drawing
 from profagentd.simulate.encode import load_counters
-from profagentd.simulate.model_file import load_network
-from profagentd.simulate.network import AICORE, AICPU, Facts, Network, batch_sizes, resized
+from profagentd.simulate.network import AICORE, AICPU, Network, chosen_facts, load_network, resized
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from profagentd.simulate.draw import InferenceDraw
-    from profagentd.simulate.options import SimulationOptions
+    from profagentd.simulate.run import SimulationOptions
 
 
 DIRECTORY_MODE, FILE_MODE = 0o755, 0o666
@@ -126,26 +126,6 @@ class Sampling:
 RING_CALLS = 511
 """The newest calls that survive between two flushes (format page 3.3)."""
 
-
-class CallRing:
-    """Calls that ended and are not written yet."""
-
-    def __init__(self, pid: int, tid: int) -> None:
-        self._pid = pid
-        self._tid = tid
-        self._records: deque[bytes] = deque(maxlen=RING_CALLS)
-
-    def add(self, api: int, begin_us: int, end_us: int) -> None:
-        """Keep a call that has ended; a full ring forgets its oldest."""
-        self._records.append(encode.api_record(api, begin_us, end_us, self._pid, self._tid))
-
-    def flush(self) -> bytes:
-        """The kept records, oldest first; the ring is empty after it."""
-        data = b"".join(self._records)
-        self._records.clear()
-        return data
-
-
 DEVICE_ID, STREAM_ID, MODEL_ID = 0, 3, 0
 
 API = "acl_api"
@@ -160,13 +140,13 @@ class LoadedModel:
     """Counts pictures and calls from its load on. Times are microseconds since the epoch; writing raises OSError."""
 
     def __init__(
-        self, job: JobWriter, network: Network, pictures: int, sampling: Sampling, pid: int, facts: Facts
+        self, job: JobWriter, network: Network, pictures: int, sampling: Sampling, pid: int, facts: Mapping[str, str]
     ) -> None:
         self._job = job
         self._network = network
         self._pictures = pictures
         self._sampling = sampling
-        self._calls = CallRing(pid, pid)
+        self._calls: deque[bytes] = deque(maxlen=RING_CALLS)  # ended, and not written yet
         self._pid = pid
         self._facts = facts
         self._picture_count = 0
@@ -180,7 +160,7 @@ class LoadedModel:
         form = {"u32": encode.BYTES32, "u16": encode.BYTES16}[self._facts["item-form"]]
         layers = encode.layer_info(self._network, form=form, with_nul=self._facts["name-nul"] == "with")
         self._job.rewrite(f"{name}.layer.info", layers)
-        self._calls.add(encode.API_LOAD, begin_us, end_us)
+        self._called(encode.API_LOAD, begin_us, end_us)
         self._load_begin_us = begin_us
 
     def execute(self, draw: InferenceDraw, begin_us: int) -> bool:
@@ -192,24 +172,28 @@ class LoadedModel:
             self._write(draw, start_us)
         for segment_us, segment in draw.placed(start_us):
             if segment.unit == AICPU:
-                self._calls.add(encode.API_AICPU, segment_us, segment_us + segment.duration_us)
-        self._calls.add(encode.API_EXECUTE, begin_us, begin_us + call_us(draw))
+                self._called(encode.API_AICPU, segment_us, segment_us + segment.duration_us)
+        self._called(encode.API_EXECUTE, begin_us, begin_us + call_us(draw))
         self._picture_count += self._pictures
         return is_sampled
 
     def unload(self, begin_us: int, end_us: int) -> None:
         """Write the calls that are left, and their .done."""
-        self._calls.add(encode.API_UNLOAD, begin_us, end_us)
+        self._called(encode.API_UNLOAD, begin_us, end_us)
         self._flush_calls()
         span_us = (self._load_begin_us, end_us)
-        self._job.rewrite(f"{self._api_log}.done", encode.api_done(self._api_bytes, span_us, self._pid, self._pid))
+        self._job.rewrite(f"{self._api_log}.done", encode.done(self._api_bytes, span_us, pid=self._pid, tid=self._pid))
 
     @property
     def _api_log(self) -> str:
         return f"{self._prefix(API)}.{DEVICE_ID}.{self._network.name}.{MODEL_ID}"
 
+    def _called(self, api: int, begin_us: int, end_us: int) -> None:
+        self._calls.append(encode.api_record(api, begin_us, end_us, self._pid, self._pid))
+
     def _flush_calls(self) -> None:
-        data = self._calls.flush()
+        data = b"".join(self._calls)
+        self._calls.clear()
         self._job.append(self._api_log, data)
         self._api_bytes += len(data)
 
@@ -223,11 +207,13 @@ class LoadedModel:
             lengths[segment.unit] += len(data)
             first_us = spans_us.get(segment.unit, (segment_us, 0))[0]
             spans_us[segment.unit] = (first_us, segment_us + segment.duration_us)
+        hits, misses = draw.cache
         if lengths[AICORE]:
-            done = encode.aicore_done(lengths[AICORE], spans_us[AICORE], draw.cache, self._online_batch_num())
+            done = encode.done(lengths[AICORE], spans_us[AICORE], cache_hit=hits, cache_mis=misses)
+            done += encode.online_batch_num(self._online_batches())
             self._job.rewrite(f"{self._inference_log(AICORE)}.done", done)
         if lengths[AICPU]:
-            done = encode.aicpu_done(lengths[AICPU], spans_us[AICPU])
+            done = encode.done(lengths[AICPU], spans_us[AICPU])
             self._job.rewrite(f"{self._inference_log(AICPU)}.done", done)
 
     def _inference_log(self, unit: str) -> str:
@@ -238,8 +224,8 @@ class LoadedModel:
     def _prefix(self, kind: str) -> str:
         return kind if self._facts["file-prefix"] == "library" else _MANUAL_PREFIXES[kind]
 
-    def _online_batch_num(self) -> tuple[int, ...]:
-        return batch_sizes(self._network.batch_num, self._pictures) if self._network.online_batch else ()
+    def _online_batches(self) -> tuple[int, ...]:
+        return self._network.batch_sizes(self._pictures) if self._network.online_batch else ()
 
 
 def call_us(draw: InferenceDraw) -> int:
@@ -272,7 +258,7 @@ class Npu:
         self._network = _network(options)
         self._rng = Random(f"profagentd {options.seed}")
         self._names = names or self._rng
-        facts = Facts(options.facts)
+        facts = chosen_facts(options.facts)
         drawing = Drawing(self._network, options.pictures, load_counters(), self._rng, facts, gaps=gaps)
         self._variants = drawing.variants()
         self._pid = _LOWEST_PID + int(self._rng.random() * _PIDS)
@@ -304,7 +290,7 @@ class Npu:
             self._job = self._new_job()
         options = self._options
         sampling = Sampling(options.interval, options.busy)
-        facts = Facts(options.facts)
+        facts = chosen_facts(options.facts)
         self._model = LoadedModel(self._job, self._network, options.pictures, sampling, self._pid, facts)
         self._model.load(begin_us, begin_us + LOAD_US)
         return begin_us + LOAD_US
@@ -340,7 +326,7 @@ def _network(options: SimulationOptions) -> Network:
     network = load_network(options.model)
     if options.layers is not None:
         network = resized(network, options.layers)
-    batches = len(batch_sizes(network.batch_num, options.pictures))
+    batches = len(network.batch_sizes(options.pictures))
     if network.online_batch and batches > MAX_RUN_TIME_BATCHES:
         most = MAX_RUN_TIME_BATCHES * network.batch_num
         raise DaemonError(

@@ -1,29 +1,116 @@
-"""The simulated board at work: inferences at a steady rate, by a clock that is passed in."""
+"""The simulated board at work: its options, and inferences at a steady rate by a clock that is passed in."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Callable, TypeVar
 
 from profagentd.errors import DaemonError
+from profagentd.loop import US_PER_S
+from profagentd.simulate.network import chosen_facts
 from profagentd.simulate.npu import LOAD_US, Npu
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import argparse
 
     from profagentd.loop import Clock
-    from profagentd.simulate.options import SimulationOptions
+
+
+MAX_RATE = 10_000.0
+_LIMITS = {
+    "layers": (1, 10_000),
+    "interval": (0, 9_999),  # the library's own (format page 2.3)
+    "busy": (0, 9_999),
+    "pictures": (1, 1_024),
+}
+
+
+@dataclass(frozen=True)
+class SimulationOptions:
+    """A model that runs at a steady rate. Raises DaemonError for a value out of range.
+
+    `model` is a built-in name or a TOML file; `layers` cuts or repeats it to so many aicore runs; `rate` is inferences
+    a second; `interval` as in the library; `pictures` go into each inference; `for_s` None runs until it is cancelled;
+    each tenth sample keeps the writer `busy` for so many inferences; `facts` are NAME=ALTERNATIVE, where the board
+    is to differ from what is likely.
+    """
+
+    model: str = "yolov5s"
+    layers: int | None = None
+    rate: float = 10.0
+    interval: int = 1
+    pictures: int = 1
+    for_s: float | None = None
+    seed: int = 0
+    root: Path = Path()
+    busy: int = 0
+    facts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, (lowest, highest) in _LIMITS.items():
+            value = getattr(self, name)
+            if value is not None and not lowest <= value <= highest:
+                raise _refused(f"--{name}", value, f"from {lowest} to {highest}")
+        chosen_facts(self.facts)
+        if not 0 < self.rate <= MAX_RATE:
+            raise _refused("--rate", self.rate, f"above 0 and at most {MAX_RATE:g} inferences a second")
+        if self.for_s is not None and not 0 < self.for_s < math.inf:
+            raise _refused("--for", self.for_s, "above 0 seconds; leave it out to run until stopped")
+
+
+def _refused(option: str, value: float, allowed: str) -> DaemonError:
+    return DaemonError(f"{option} {value}: out of range", hint=f"{option} is {allowed}")
+
+
+# Option, metavar, type, default, help
+_OPTIONS: tuple[tuple[str, str, type, object, str], ...] = (
+    ("--model", "NAME|FILE", str, "yolov5s", "network (default: %(default)s)"),
+    ("--layers", "N", int, None, "cut or repeat the network to N NPU layers"),
+    ("--rate", "INF_PER_S", float, 10.0, "inferences a second (%(default)s)"),
+    ("--interval", "N", int, 1, "record each Nth inference; 0: the first"),
+    (
+        "--busy",
+        "N",
+        int,
+        0,
+        "each tenth sample is being written while N inferences run, which postpones the next (%(default)s)",
+    ),
+    ("--pictures", "N", int, 1, "pictures in each inference (%(default)s)"),
+    ("--seed", "K", int, 0, "same seed, same bytes (%(default)s)"),
+)
+
+
+def add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `profagentd --simulate` to the daemon's parser."""
+    group = parser.add_argument_group("simulated board", "with --simulate; everything it shows is marked simulated")
+    for option, metavar, kind, default, text in _OPTIONS:
+        group.add_argument(option, metavar=metavar, type=kind, default=default, help=text)
+    group.add_argument("--for", metavar="S", dest="for_s", type=float, help="unload the model after S seconds")
+    group.add_argument(
+        "--fact",
+        metavar="NAME=ALTERNATIVE",
+        dest="facts",
+        action="append",
+        default=[],
+        help="do otherwise what nobody knows of real boards, such as tick-unit=cycle; may be repeated",
+    )
+
+
+def options_from(args: argparse.Namespace) -> SimulationOptions:
+    """The options of a parsed command line; the root is the caller's to set. DaemonError for a value out of range."""
+    names = ("model", "layers", "rate", "interval", "busy", "pictures", "seed", "for_s")
+    return SimulationOptions(**{name: getattr(args, name) for name in names}, facts=tuple(args.facts))
 
 
 START_US = 1_767_225_600_000_000
 """2026-01-01 00:00:00 UTC."""
-
-_US_PER_S = 1_000_000
 
 
 def write_job(
@@ -45,7 +132,7 @@ def write_job(
     for _ in range(loads):
         first_us = now_us = npu.load(now_us)
         for number in range(inferences):
-            scheduled_us = first_us + round(number * _US_PER_S / options.rate)
+            scheduled_us = first_us + round(number * US_PER_S / options.rate)
             now_us = npu.infer(max(now_us, scheduled_us))
         now_us = npu.unload(now_us)
     if npu.directory is None:
@@ -56,46 +143,7 @@ def write_job(
 MAX_LAG_S = 0.1
 """How far the pretend NPU may be ahead of the clock that reads its results; a slow host holds it back."""
 
-
-@dataclass
-class Pace:
-    """Inference k is due at `first + k / rate`, so nothing drifts; it begins when it is due and the NPU is free.
-
-    `late` counts the inferences that were over more than one period after their time.
-    """
-
-    first: float
-    rate: float
-    free_at: float
-    taken: int = 0
-    late: int = 0
-    max_late_us: int = 0
-
-    @property
-    def next_begin(self) -> float:
-        """When the next inference begins."""
-        return max(self._due(self.taken), self.free_at)
-
-    def take(self, duration_s: float) -> float:
-        """Count the next inference; when it ends."""
-        self.free_at = self.next_begin + duration_s
-        self.taken += 1
-        return self.free_at
-
-    def seen(self, now: float, duration_s: float) -> None:
-        """The inference that was taken last has been over since its end, and is seen only now."""
-        late_s = now - duration_s - self._due(self.taken - 1)
-        if late_s > 1 / self.rate:
-            self.late += 1
-            self.max_late_us = max(self.max_late_us, round(late_s * _US_PER_S))
-        self.free_at = max(self.free_at, now - MAX_LAG_S)
-
-    def _due(self, number: int) -> float:
-        return self.first + number / self.rate
-
-
 _LOGGER = logging.getLogger(__name__)
-_US_PER_MS = 1_000
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
@@ -112,13 +160,12 @@ class SimulationReport:
     sampled: int
     aicore_records: int
     late: int
-    max_late_us: int
     lost_bytes: int = 0
 
     def __str__(self) -> str:
         text = f"{self.inferences} inferences, {self.sampled} of them recorded, {self.aicore_records} aicore records"
         if self.late:
-            text += f"; the rate was not kept: {self.late} came late, by up to {self.max_late_us / _US_PER_MS:.1f} ms"
+            text += f"; the rate was not kept: {self.late} came late"
         if self.lost_bytes:
             text += f"; the disk was full: {self.lost_bytes} bytes could not be written"
         return text
@@ -130,6 +177,8 @@ async def simulate(options: SimulationOptions, clock: Clock) -> SimulationReport
     Raises DaemonError for the options and when the JOB cannot be written, CancelledError after the unload.
     """
     try:
+        # A single thread does all blocking work, so what is handed over is done in that order, even when the waiting
+        # for it is cancelled.
         with ThreadPoolExecutor(1, thread_name_prefix="simulated-npu") as thread:
             return await _Simulation(options, clock, thread).run()
     except OSError as error:
@@ -140,12 +189,6 @@ async def simulate(options: SimulationOptions, clock: Clock) -> SimulationReport
 
 
 class _Simulation:
-    """One run.
-
-    A single thread does all blocking work, so what is handed over is done in that order, even when the waiting for it
-    is cancelled.
-    """
-
     def __init__(self, options: SimulationOptions, clock: Clock, thread: ThreadPoolExecutor) -> None:
         self._options = options
         self._clock = clock
@@ -156,48 +199,40 @@ class _Simulation:
         npu = await self._blocking(lambda options: Npu(options, names=SystemRandom()), self._options)
         try:
             await self._blocking(npu.load, self._clock.wall_us() - LOAD_US)
-            pace = await self._infer(npu)
+            late = await self._infer(npu)
         except asyncio.CancelledError:
-            await self._unload_cancelled(npu)
+            try:
+                await asyncio.shield(self._blocking(npu.unload, self._clock.wall_us()))
+            except OSError:
+                _LOGGER.exception("the simulated JOB stays unfinished")
             raise
         await self._blocking(npu.unload, self._clock.wall_us())
-        return _report(npu, pace)
+        return SimulationReport(npu.directory, npu.inferences, npu.sampled, npu.aicore_records, late, npu.lost_bytes)
 
-    async def _infer(self, npu: Npu) -> Pace:
-        """Inferences until the time is over; their times in the files are those of the schedule."""
-        first = self._clock.monotonic()
-        pace = Pace(first, self._options.rate, free_at=first)
+    async def _infer(self, npu: Npu) -> int:
+        """Inferences until the time is over, each when it is due and the NPU is free; how many came late."""
+        rate, late = self._options.rate, 0
+        first = free_at = self._clock.monotonic()
         until = first + (math.inf if self._options.for_s is None else self._options.for_s)
-        while pace.next_begin < until:
-            was_late = pace.late
-            duration_s = npu.next_call_us / _US_PER_S
-            end = pace.take(duration_s)
-            await self._sleep_until(end)
-            pace.seen(self._clock.monotonic(), duration_s)
-            await self._blocking(npu.infer, self._wall_us_at(end - duration_s))
-            if pace.late and not was_late:
-                _LOGGER.warning("the simulated board cannot keep %g inferences a second", self._options.rate)
+        for number in itertools.count():
+            due, duration_s = first + number / rate, npu.next_call_us / US_PER_S  # so nothing drifts
+            begin = max(due, free_at)
+            if begin >= until:
+                break
+            await self._sleep_until(begin + duration_s)
+            now = self._clock.monotonic()
+            if now - duration_s - due > 1 / rate:
+                late += 1
+                if late == 1:
+                    _LOGGER.warning("the simulated board cannot keep %g inferences a second", rate)
+            # The times in the files are those of the schedule.
+            await self._blocking(npu.infer, self._clock.wall_us() - round((now - begin) * US_PER_S))
+            free_at = max(begin + duration_s, now - MAX_LAG_S)
         await self._sleep_until(until)
-        return pace
-
-    def _wall_us_at(self, time: float) -> int:
-        """The wall clock at a time of the monotonic clock."""
-        return self._clock.wall_us() - round((self._clock.monotonic() - time) * _US_PER_S)
-
-    async def _unload_cancelled(self, npu: Npu) -> None:
-        try:
-            await asyncio.shield(self._blocking(npu.unload, self._clock.wall_us()))
-        except OSError:
-            _LOGGER.exception("the simulated JOB stays unfinished")
+        return late
 
     async def _sleep_until(self, end: float) -> None:
         await self._clock.sleep(max(0.0, end - self._clock.monotonic()))
 
     def _blocking(self, work: Callable[[_A], _T], argument: _A) -> asyncio.Future[_T]:
         return asyncio.get_running_loop().run_in_executor(self._thread, work, argument)
-
-
-def _report(npu: Npu, pace: Pace) -> SimulationReport:
-    return SimulationReport(
-        npu.directory, npu.inferences, npu.sampled, npu.aicore_records, pace.late, pace.max_late_us, npu.lost_bytes
-    )

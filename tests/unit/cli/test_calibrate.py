@@ -13,8 +13,7 @@ from profagent.calibrate.calibrating import calibrate
 from profagent.cli.main import run
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.store.counter_maps import read_map, simulated_map
-from profagentd.simulate.options import SimulationOptions
-from profagentd.simulate.run import write_job
+from profagentd.simulate import SimulationOptions, write_job
 
 LAYERS = 90
 

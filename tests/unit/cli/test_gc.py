@@ -19,8 +19,7 @@ from profagent.sessions.baselines import Baselines
 from profagent.sessions.clearing_choice import Rules
 from profagent.store.labels import condition_of
 from profagent.store.workspace import Workspace
-from profagentd.simulate.options import SimulationOptions
-from profagentd.simulate.run import write_job
+from profagentd.simulate import SimulationOptions, write_job
 from tests.fakes.dumps import check
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import pytest
 
 from profagent.calibrate.kit import MANIFEST
 from profagent.cli.main import run
-from profagentd.simulate.options import SimulationOptions
-from profagentd.simulate.run import write_job
+from profagentd.simulate import SimulationOptions, write_job
 
 LAYERS = 60
 
