@@ -123,7 +123,7 @@ def database_page() -> str:
         missing = [column for column in columns[name] if not own.get(column, common.get(column))]
         if missing or own.keys() - set(columns[name]):
             sys.exit(f"schema.sql: comments of the view {name} and its columns differ: {missing or own.keys()}")
-        lines += ["", f"## View `{name}`", "", text, "", *_list(own.items())]
+        lines += ["", f"## `{name}`", "", text, "", *_list(own.items())]
         also = [f"`{column}`" for column in columns[name] if column not in own]
         left_out = [f"`{column}`" for column in common if column not in columns[name]]
         if also:
@@ -193,6 +193,7 @@ class _SharedOption:
     label: str
     sentences: tuple[str, ...]
     group: str
+    not_of: tuple[str, ...]  # the commands without it, where most have it
 
     @property
     def short(self) -> str:
@@ -200,7 +201,8 @@ class _SharedOption:
         return f"`{self.label.strip('`').split()[0].rstrip(',')}`"
 
     def __str__(self) -> str:
-        return f"{self.label}: {' '.join(self.sentences)}"
+        others = ", ".join(f"`{name}`" for name in self.not_of)
+        return f"{self.label}: {' '.join(self.sentences)}" + (f" All commands have it but {others}." if others else "")
 
 
 def _sentences(option: click.Option) -> tuple[str, tuple[str, ...]]:
@@ -213,10 +215,12 @@ def _sentences(option: click.Option) -> tuple[str, tuple[str, ...]]:
 def _shared_options(commands: dict[str, click.Command]) -> list[_SharedOption]:
     """Options that two or more commands begin to explain in the same words."""
     found: dict[tuple[str, str], list[tuple[str, ...]]] = {}
-    for command in commands.values():
+    by_command: dict[str, set[tuple[str, str]]] = {name: set() for name in commands}
+    for name, command in commands.items():
         for option in _options(command):
             label, sentences = _sentences(option)
             found.setdefault((label, sentences[0]), []).append(sentences)
+            by_command[name].add((label, sentences[0]))
     groups = {}
     for name, (_, verb, names) in OPTION_GROUPS.items():
         for option in _options(commands[verb]):
@@ -227,7 +231,9 @@ def _shared_options(commands: dict[str, click.Command]) -> list[_SharedOption]:
     for (label, first), texts in found.items():
         if len(texts) > 1:
             common = tuple(each for each in texts[0] if all(each in text for text in texts))
-            shared.append(_SharedOption(label, common, groups.get((label, first), "")))
+            others = tuple(name for name, options in by_command.items() if (label, first) not in options)
+            not_of = others if len(others) < len(by_command) / 2 else ()
+            shared.append(_SharedOption(label, common, groups.get((label, first), ""), not_of))
     return sorted(shared, key=lambda option: option.label.lstrip("`-"))
 
 
@@ -235,13 +241,11 @@ def _command_lines(name: str, command: click.Command, shared: Sequence[_SharedOp
     arguments = [
         each.make_metavar(click.Context(command)) for each in command.params if isinstance(each, click.Argument)
     ]
-    if arguments:
-        yield f"`{' '.join([name, *arguments])}`"
     text, examples = _split_help(command.help or "")
-    yield from ("", text)
-    examples = [example for example in examples if example != f"profagent {name}"]
+    yield from ("", f"`{' '.join(arguments)}`: {text}" if arguments else text)
+    examples = [f"    {example}" for example in examples if example != f"profagent {name}"]
     if examples:
-        yield from ("", "```", *examples, "```")
+        yield from ("", *examples)
     by_text = {(option.label, option.sentences[0]): option for option in shared}
     own, also = [], []
     for option in _options(command):
@@ -251,7 +255,8 @@ def _command_lines(name: str, command: click.Command, shared: Sequence[_SharedOp
             own.append(f"- {label}: {' '.join(sentences)}")
             continue
         more = " ".join(each for each in sentences if each not in known.sentences)
-        also.append((known, more))
+        if more or not known.not_of:
+            also.append((known, more))
     if own:
         yield from ("", *own)
     if also:
