@@ -67,7 +67,7 @@ def commands_page() -> str:
     commands = {name: command for verb in VERBS for name, command in _leaves(verb, _command(verb))}
     shared = _shared_options(commands)
     lines = [NOTICE.format("the commands"), "# Commands", ""]
-    lines += ["Results go to standard output, remarks to standard error. Every command has `--help`.", ""]
+    lines += ["Results go to standard output, remarks to standard error. `--help` of each command has examples.", ""]
     lines += ["Exit codes:", "", *(f"- {code}: {meaning}" for code, meaning in EXIT_CODES.items())]
     lines += ["", "## Options of several commands", ""]
     lines += [f"- {option}" for option in shared if not option.group]
@@ -87,9 +87,8 @@ def ledger_page() -> str:
     lines = [NOTICE.format("agent/profagent/ingest/reasons.py"), "# Reasons of the ledger", ""]
     lines += [
         "A `loss` is about bytes or records that existed and are gone: the capture is incomplete (exit code 4).",
-        "A `note` is what the vendor's runtime does by itself, or a remark. `profagent ledger SESSION` lists those",
-        "of a session with their place. A reason that only a newer daemon knows is a loss.",
-        "Behind the arrow stands what to do; without one: nothing.",
+        "A `note` is what the vendor's runtime does by itself, or a remark. `profagent ledger SESSION` shows where.",
+        "A reason that only a newer daemon knows is a loss. Behind the arrow stands what to do.",
     ]
     for grade, other in (("loss", "note"), ("note", "loss")):
         lines += ["", f"## {'Losses' if grade == 'loss' else 'Notes'}", ""]
@@ -241,11 +240,8 @@ def _command_lines(name: str, command: click.Command, shared: Sequence[_SharedOp
     arguments = [
         each.make_metavar(click.Context(command)) for each in command.params if isinstance(each, click.Argument)
     ]
-    text, examples = _split_help(command.help or "")
-    yield from ("", f"`{' '.join(arguments)}`: {text}" if arguments else text)
-    examples = [f"    {example}" for example in examples if example != f"profagent {name}"]
-    if examples:
-        yield from ("", *examples)
+    text = _text(command.help or "")
+    yield from ("", f"`{' '.join([name, *arguments])}`: {text}" if arguments else text)
     by_text = {(option.label, option.sentences[0]): option for option in shared}
     own, also = [], []
     for option in _options(command):
@@ -275,12 +271,10 @@ def _also(options: Sequence[tuple[_SharedOption, str]], shared: Sequence[_Shared
         yield f"{option.short} ({more})" if more else option.short
 
 
-def _split_help(text: str) -> tuple[str, list[str]]:
-    """A command's text, and its examples."""
+def _text(text: str) -> str:
+    """A command's help without its examples."""
     paragraphs = [" ".join(each.split()) for each in cleandoc(text).replace("\b", "").split("\n\n")]
-    examples = [each.partition(": ")[2] for each in paragraphs if each.startswith("Example")]
-    rest = [each for each in paragraphs if not each.startswith("Example")]
-    return "\n\n".join(rest), [line for each in examples for line in re.split(r"; (?=profagent )", each)]
+    return "\n\n".join(each for each in paragraphs if not each.startswith("Example"))
 
 
 def _columns(schema: str) -> dict[str, list[str]]:
