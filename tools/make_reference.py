@@ -42,7 +42,7 @@ OPTION_GROUPS = {
         "collect",
         {"--interval", "--acl-api", "--aacpu", "--switch", "--aac_metrics"},
     ),
-    "decoding": ("PMU counters", "watch", {"--counter-map", "--peak-memory-rate"}),
+    "capture": ("where it is, and its PMU counters", "watch", {"--workspace", "--counter-map", "--peak-memory-rate"}),
 }
 
 
@@ -208,7 +208,8 @@ def _sentences(option: click.Option) -> tuple[str, tuple[str, ...]]:
     """An option's name with its value, and the sentences of its help."""
     label, text = option.get_help_record(click.Context(click.Command("x"))) or ("", "")
     label = label.strip().replace("INTEGER RANGE", "N")
-    return f"`{label}`", tuple(re.split(r"(?<=\.) (?=[A-Z\[])", " ".join(text.split())))
+    text = re.sub(r" \[x>=?[01]\]$", "", " ".join(text.split()))
+    return f"`{label}`", tuple(re.split(r"(?<=\.) (?=[A-Z\[])", text))
 
 
 def _shared_options(commands: dict[str, click.Command]) -> list[_SharedOption]:
