@@ -44,6 +44,19 @@ OPTION_GROUPS = {
     ),
     "capture": ("where it is, and its PMU counters", "watch", {"--workspace", "--counter-map", "--peak-memory-rate"}),
 }
+# Commands that a page explains: of their help the first paragraph is enough here.
+PAGES_OF = {
+    "record": "../howto/record.md",
+    "collect": "../howto/run-a-program.md",
+    "deploy": "../howto/install-on-a-board.md",
+    "bundle": "../howto/board-without-python.md",
+    "diff": "../howto/compare-runs.md",
+    "nightly run": "../howto/every-night.md",
+    "doctor": "doctor.md",
+    "calibrate": "counter-maps.md",
+    "redecode": "counter-maps.md",
+    "kit": "../howto/send-evidence.md",
+}
 
 
 def main() -> None:
@@ -241,8 +254,13 @@ def _command_lines(name: str, command: click.Command, shared: Sequence[_SharedOp
     arguments = [
         each.make_metavar(click.Context(command)) for each in command.params if isinstance(each, click.Argument)
     ]
-    text = _text(command.help or "")
-    yield from ("", f"`{' '.join([name, *arguments])}`: {text}" if arguments else text)
+    paragraphs = _paragraphs(command.help or "")
+    if name in PAGES_OF:
+        paragraphs[:] = [f"{paragraphs[0]} [More]({PAGES_OF[name]})."]
+    if arguments:
+        paragraphs[0] = f"`{' '.join([name, *arguments])}`: {paragraphs[0]}"
+    for paragraph in paragraphs:
+        yield from ("", paragraph)
     by_text = {(option.label, option.sentences[0]): option for option in shared}
     own, also = [], []
     for option in _options(command):
@@ -272,10 +290,10 @@ def _also(options: Sequence[tuple[_SharedOption, str]], shared: Sequence[_Shared
         yield f"{option.short} ({more})" if more else option.short
 
 
-def _text(text: str) -> str:
+def _paragraphs(text: str) -> list[str]:
     """A command's help without its examples."""
     paragraphs = [" ".join(each.split()) for each in cleandoc(text).replace("\b", "").split("\n\n")]
-    return "\n\n".join(each for each in paragraphs if not each.startswith("Example"))
+    return [each for each in paragraphs if not each.startswith("Example")]
 
 
 def _columns(schema: str) -> dict[str, list[str]]:
