@@ -156,7 +156,7 @@ def settings_page() -> str:
         "",
         "`profagentd` takes arguments, and with `--config FILE` the same as keys of a TOML file; arguments win.",
         "A key is called as its argument, with `_` for `-`, unless the line names it; * marks what has no key.",
-        "A list in the file stands for a repeated argument. `profagentd --check-config` names every mistake.",
+        "A list in the file stands for a repeated argument. `profagentd --check-config` names the mistakes.",
     ]
     for title, actions in _daemon_arguments():
         lines += ["", f"## {title}", ""]
