@@ -12,7 +12,7 @@ from profagentd.sources.source import LogKind
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from profagentd.sources.files import Fingerprint, Place
 
@@ -150,11 +150,13 @@ def plan(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> list[Del
         chosen.append(stored)
     if policy.retain is Retain.DELIVERED or short_bytes > 0:
         gone = {id(stored) for stored in chosen}
-        chosen += [table for job in jobs for table in _last_tables(job, gone) if table.is_delivered or may_lose]
+        chosen += [table for job in jobs for table in _last_tables(job, gone, may_lose=may_lose)]
     return [Deletion(stored, is_loss=not stored.is_delivered) for stored in chosen]
 
 
-def _last_tables(job: JobFacts, gone: set[int]) -> Iterator[Stored]:
-    """The tables of a JOB that is over, when nothing else is left of it."""
-    if job.is_over and job.is_all and all(each.part is Part.TABLE or id(each) in gone for each in job.logs):
-        yield from (each for each in job.logs if each.part is Part.TABLE)
+def _last_tables(job: JobFacts, gone: set[int], *, may_lose: bool) -> list[Stored]:
+    """The tables of a JOB that is over, when nothing else is left of it: all of them or none."""
+    tables = [each for each in job.logs if each.part is Part.TABLE]
+    is_rest_gone = len(tables) + sum(id(each) in gone for each in job.logs) == len(job.logs)
+    may_go = may_lose or all(each.is_delivered for each in tables)
+    return tables if job.is_over and job.is_all and is_rest_gone and may_go else []
