@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.doctor.acl_correction import METRICS, as_strings, profiler_strings
+from profagent.doctor.acl_json import METRICS, as_strings, profiler_strings
 from profagent.errors import FormatError, UsageError
 from profagent.formats.acl_json import load_acl_json
 

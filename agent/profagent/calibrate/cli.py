@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from profagent.calibrate.calibrating import calibrate
-from profagent.calibrate.map_text import fit_text
+from profagent.calibrate.calibrating import calibrate, fit_text
 from profagent.cli import options
 from profagent.cli.table import Cell, Column, printable, table_lines
 from profagent.errors import ProfagentError

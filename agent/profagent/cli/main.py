@@ -62,7 +62,7 @@ VERBS = {
     "bundle": ("deploy.bundle.cli", "Pack the daemon with a Python, for boards without one."),
     "calibrate": ("calibrate.cli", "Learn a counter map from a JOB and the vendor's table."),
     "redecode": ("calibrate.redecode_cli", "Fill counter columns with another counter map."),
-    "kit": ("calibrate.kit_cli", "Pack evidence from a JOB for the developers."),
+    "kit": ("calibrate.kit", "Pack evidence from a JOB for the developers."),
 }
 GROUPS = {
     "Look": ("demo", "watch", "show", "stats", "trend"),
