@@ -13,9 +13,8 @@ from profagent.cli import options
 from profagent.diff.comparing import Floor
 from profagent.diff.conditions import parse_condition
 from profagent.diff.diff import DiffOptions, Operand, diff
-from profagent.diff.exported_run import exported_files
-from profagent.diff.junit import junit_xml
-from profagent.diff.report import diff_document, junit_cases, report_lines
+from profagent.diff.report import diff_document, junit_cases, junit_xml, report_lines
+from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.importing.targets import named_target

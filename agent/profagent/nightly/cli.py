@@ -20,7 +20,7 @@ from profagent.cli.options import age_us, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_until_stopped, tell
 from profagent.diff.conditions import parse_condition
-from profagent.diff.junit import junit_xml
+from profagent.diff.report import junit_xml
 from profagent.errors import ProfagentError, UsageError
 from profagent.files import make_directory, write_atomically
 from profagent.nightly.comparing import measures

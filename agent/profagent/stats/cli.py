@@ -22,8 +22,7 @@ from profagent.stats.stats import StatsBy, StatsOptions, stats
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from profagent.stats.gathering import LeftOut
-    from profagent.stats.rows import Row
+    from profagent.stats.gathering import LeftOut, Row
     from profagent.stats.stats import Stats
     from profagent.store.counter_maps import CounterMaps
 

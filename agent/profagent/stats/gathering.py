@@ -1,4 +1,4 @@
-"""Durations of a JOB gathered by what an answer is about: layers, types, models, segments, layers on the CPU."""
+"""Durations of JOBs gathered by what an answer is about, without warm-up, and what they come to."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from profagent.stats.warmup import warm_up
+from profagent.formats.bound import bound_by, mean_ratios
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from profagent.store.queries import LayerRow
     from profagent.store.series import JobSeries, RecordSeries
-
-__all__ = ["KEYS", "By", "JobRecords", "Key", "LeftOut", "durations_by", "left_out", "ratios_by"]
 
 By = Literal["layer", "type", "model", "segment", "aicpu"]
 Key = tuple[str, ...]
@@ -35,6 +33,53 @@ UNITS = ("AA_CORE", "AA_CPU")
 SMALL_CODES = 1 << 16
 # The first counters are ratios, those behind are bytes.
 RATIOS = 8
+# The standard deviation of normally distributed values is so many times their MAD.
+MAD_TO_SIGMA = 1.4826
+# Of fewer inferences nobody can say what is usual.
+FEWEST_INFERENCES = 10
+# Warm-up: so many standard deviations of the later half above its median, and at least so much of it.
+NOISE_FACTOR = 4.0
+WARM_UP_FLOOR = 0.02
+LARGEST_SHARE = 4
+
+
+class Figures(NamedTuple):
+    """Of durations in their own unit; None where there is none. `mad` is not scaled to a standard deviation."""
+
+    number: int
+    total: float | None
+    mean: float | None
+    median: float | None
+    mad: float | None
+    p95: float | None
+    max: float | None
+
+
+def figures_of(durations: NDArray[np.float64], count: int | None = None) -> Figures:
+    """The figures of durations; `count` where more are known to be than have a duration."""
+    number = len(durations) if count is None else count
+    if not len(durations):
+        return Figures(number, None, None, None, None, None, None)
+    # Between two values it is linear, as numpy's quantile is unless it is told otherwise.
+    median, p95, most = (float(value) for value in np.quantile(durations, (0.5, 0.95, 1.0)))
+    total = float(durations.sum())
+    return Figures(number, total, total / len(durations), median, mad(durations), p95, most)
+
+
+def mad(values: NDArray[np.float64]) -> float:
+    """The median of the distances from the median, not scaled."""
+    return float(np.median(np.abs(values - np.median(values))))
+
+
+def warm_up(times: NDArray[np.float64]) -> int:
+    """How many of a load's first inferences to leave out, by their times in the order they ran; at most a quarter."""
+    if len(times) < FEWEST_INFERENCES:
+        return 0
+    rest = times[len(times) // 2 :]
+    usual = float(np.median(rest))
+    limit = usual + max(NOISE_FACTOR * MAD_TO_SIGMA * mad(rest), WARM_UP_FLOOR * usual)
+    leading = times[: len(times) // LARGEST_SHARE] > limit
+    return len(leading) if leading.all() else int(leading.argmin())
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +224,71 @@ def _loads(series: JobSeries) -> list[NDArray[np.int64]]:
 
 def _sums(places: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     return np.bincount(places, values, count).astype(np.float64)
+
+
+class Row(NamedTuple):
+    """The figures of one thing; `share` is of the time of all rows, in %."""
+
+    key: Key
+    figures: Figures
+    share: float | None
+    bound: str | None
+
+
+class Gathered:
+    """Durations and ratios of several JOBs by key; `skip` as of `left_out`."""
+
+    def __init__(self, by: By, skip: int | None) -> None:
+        self._by: By = by
+        self._skip = skip
+        self._durations: dict[Key, list[NDArray[np.float64]]] = {}
+        self._ratios: dict[Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {}
+        self._left_out: list[LeftOut] = []
+
+    def add(self, job: JobRecords) -> None:
+        """Take a JOB in, without the inferences that are left out of it."""
+        keeps, counts = left_out(job, self._skip)
+        self._left_out += counts
+        for key, durations in durations_by(job, self._by, keeps):
+            self._durations.setdefault(key, []).append(durations)
+        for key, ratios, ticks in ratios_by(job, self._by, keeps):
+            self._ratios.setdefault(key, []).append((ratios, ticks))
+
+    def rows(self) -> list[Row]:
+        """A row for each key, by falling total."""
+        figures = {key: figures_of(np.concatenate(parts)) for key, parts in self._durations.items()}
+        return _with_shares(figures, {key: self._bound(key) for key in figures})
+
+    def left_out(self) -> list[LeftOut]:
+        """The counts of each model, over all JOBs."""
+        sums: dict[str, LeftOut] = {}
+        for model, inferences, number in self._left_out:
+            before = sums.get(model, LeftOut(model, 0, 0))
+            sums[model] = LeftOut(model, before.inferences + inferences, before.left_out + number)
+        return list(sums.values())
+
+    def _bound(self, key: Key) -> str | None:
+        if key not in self._ratios:
+            return None
+        ratios, ticks = (np.concatenate(parts) for parts in zip(*self._ratios[key], strict=True))
+        return bound_by(mean_ratios(ratios, ticks))
+
+
+def call_rows(calls: Iterable[tuple[Key, NDArray[np.float64], int]]) -> list[Row]:
+    """A row for each function from its calls' known durations and how many calls there are; keys may be repeated."""
+    found: dict[Key, tuple[list[NDArray[np.float64]], list[int]]] = {}
+    for key, durations, count in calls:
+        parts, counts = found.setdefault(key, ([], []))
+        parts.append(durations)
+        counts.append(count)
+    figures = {key: figures_of(np.concatenate(parts), sum(counts)) for key, (parts, counts) in found.items()}
+    return _with_shares(figures, {})
+
+
+def _with_shares(figures: Mapping[Key, Figures], bounds: Mapping[Key, str | None]) -> list[Row]:
+    all_time = sum(row.total or 0.0 for row in figures.values())
+    rows = [
+        Row(key, row, row.total / all_time * 100 if row.total is not None and all_time else None, bounds.get(key))
+        for key, row in figures.items()
+    ]
+    return sorted(rows, key=lambda row: (-(row.figures.total or 0.0), row.key))

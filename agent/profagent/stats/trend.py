@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from profagent.errors import UsageError
-from profagent.stats.figures import MAD_TO_SIGMA
+from profagent.stats.gathering import MAD_TO_SIGMA
 from profagent.stats.stats import StatsOptions, stats
 from profagent.store.labels import fits
 from profagent.store.queries import jobs_of, open_reader
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.stats.rows import Row
+    from profagent.stats.gathering import Row
     from profagent.store.labels import Condition
 
 

@@ -13,9 +13,7 @@ from profagent.stats.cli import (
     stats_columns,
     stats_object,
 )
-from profagent.stats.figures import Figures
-from profagent.stats.gathering import KEYS, LeftOut
-from profagent.stats.rows import Row
+from profagent.stats.gathering import KEYS, Figures, LeftOut, Row
 
 ROWS = [
     Row(("m", "b", "T"), Figures(2, 30.0, 15.0, 15.0, 5.0, 20.0, 20.0), 75.0, "cube"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profagent.diff.exported_run import exported_files, read_exported
+from profagent.diff.runs import exported_files, read_exported
 from profagent.errors import UsageError
 
 NAME = "op_summary_0.my.net.3.2.4.{}.0.0267.700.csv"

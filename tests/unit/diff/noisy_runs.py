@@ -8,7 +8,7 @@ import numpy as np
 
 from profagent.diff.alignment import LayerName
 from profagent.diff.comparing import Floor, compare
-from profagent.diff.model_runs import ModelRun
+from profagent.diff.runs import ModelRun
 
 NOISE = 0.02
 SLOWER = 1.05

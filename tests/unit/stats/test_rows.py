@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.stats.gathering import LeftOut
-from profagent.stats.rows import Gathered, call_rows
-from tests.unit.analyse.series import inferences, job
+from profagent.stats.gathering import Gathered, LeftOut, call_rows
+from tests.unit.stats.series import inferences, job
 
 
 def test_jobs_share_their_rows() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from profagent.diff.junit import junit_xml
+from profagent.diff.report import junit_xml
 
 
 def test_cases_and_failures_are_counted() -> None:

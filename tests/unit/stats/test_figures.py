@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.stats.figures import Figures, figures_of, mad
+from profagent.stats.gathering import Figures, figures_of, mad
 
 
 def test_figures_of_known_values() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from profagent.stats.gathering import JobRecords, LeftOut, durations_by, left_out, ratios_by, split
-from tests.unit.analyse.series import LAYERS, Rows, inferences, job
+from tests.unit.stats.series import LAYERS, Rows, inferences, job
 
 TWO: Rows = [(0, 0, 0, 10), (0, 1, 0, 20), (0, 0, 1, 5), (1, 0, 0, 11), (1, 1, 0, 21), (1, 0, 1, 6)]
 CPU: Rows = [(0, 2, 2, 3), (0, 2, 2, 4), (1, 2, 2, 5)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profagent.diff.counters_moved import counters_moved
+from profagent.diff.comparing import counters_moved
 from profagent.formats.countermap import COUNTER_NAMES
 
 

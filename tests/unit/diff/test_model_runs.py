@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from profagent.diff.alignment import LayerName
-from profagent.diff.model_runs import ModelRun, joined_runs, model_runs, on_unit
-from tests.unit.analyse.series import LAYERS, Rows, inferences, job
+from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit
+from tests.unit.stats.series import LAYERS, Rows, inferences, job
 
 TWO: Rows = [(0, 0, 0, 10), (0, 1, 0, 20), (0, 0, 1, 5), (1, 1, 0, 21), (1, -1, 0, 2)]
 CPU: Rows = [(0, 2, 2, 3), (1, 2, 2, 5)]

@@ -9,9 +9,9 @@ import pytest
 
 from profagent.diff.alignment import LayerName
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
-from profagent.diff.model_runs import ModelRun
-from profagent.stats.figures import figures_of
-from tests.unit.analyse.noisy_runs import independent, run
+from profagent.diff.runs import ModelRun
+from profagent.stats.gathering import figures_of
+from tests.unit.diff.noisy_runs import independent, run
 
 SIZES = {"inferences": 30, "layers": 12}
 
@@ -48,7 +48,7 @@ def test_what_chance_makes_in_more_than_three_of_a_hundred_comparisons_is_no_cha
     p: float | None, *, counts: bool
 ) -> None:
     change = Change("layer", "l0", figures_of(np.full(9, 10.0)), figures_of(np.full(9, 11.0)), p)
-    assert change.exceeds(Floor()) is counts
+    assert change.judged(Floor()).is_significant is counts
 
 
 def test_without_any_noise_a_change_is_a_change() -> None:

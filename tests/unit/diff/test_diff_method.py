@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.analyse.noisy_runs import (
+from tests.unit.diff.noisy_runs import (
     Noise,
     alike,
     drifting,
