@@ -51,7 +51,7 @@ VERBS = {
     "ledger": ("sessions.ledger_cli", "Show what a session lost or noted, and what to do."),
     "gc": ("sessions.gc_cli", "Delete raw records of old sessions; keep their statistics."),
     "diff": ("diff.cli", "Compare two runs: which layers are slower or faster."),
-    "baseline": ("sessions.baseline_cli", "Name sessions that others are compared with."),
+    "baseline": ("sessions.baseline", "Name sessions that others are compared with."),
     "nightly": ("nightly.cli", "Capture and compare boards every night."),
     "export": ("export.cli", "Write timelines and tables (the vendor's command)."),
     "deploy": ("deploy.cli", "Install the daemon on a board over SSH."),

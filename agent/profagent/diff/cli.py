@@ -18,7 +18,7 @@ from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.importing.targets import named_target
-from profagent.sessions.baselines import Baselines
+from profagent.sessions.baseline import baseline_session
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def _is_in_workspace(text: str) -> bool:
 def _operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
     """What one word names. Raises UsageError, StoreError."""
     if text.startswith(BASELINE):
-        baseline = Baselines(workspace).get(text.removeprefix(BASELINE))
-        return Operand(text, workspace.readable_database(), baseline.session)
+        session = baseline_session(workspace, text.removeprefix(BASELINE))
+        return Operand(text, workspace.readable_database(), session)
     tables = exported_files(Path(text))
     if tables:
         return Operand(text, tables=tables)

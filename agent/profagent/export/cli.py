@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from profagent.cli.sheets import SheetFormat
+    from profagent.cli.table import SheetFormat
     from profagent.export.export import Exported
     from profagent.importing.targets import Target
     from profagent.store.counter_maps import CounterMaps

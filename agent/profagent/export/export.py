@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from profagent.cli.provenance import provenance_of
-from profagent.cli.sheets import sheet_pieces
-from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY
-from profagent.export.layer_tables import inference_tables, mean_tables
+from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY, sheet_pieces
 from profagent.export.naming import (
     FileNames,
     acl_name,
@@ -22,8 +20,7 @@ from profagent.export.naming import (
     op_summary_name,
     task_time_name,
 )
-from profagent.export.positions import ByPosition
-from profagent.export.statistic import acl_statistic_rows
+from profagent.export.tables import ByPosition, acl_statistic_rows, inference_tables, mean_tables
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
 from profagent.files import make_directory, write_atomically
 from profagent.store.clearing import require_records
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator
 
-    from profagent.cli.sheets import SheetFormat
+    from profagent.cli.table import SheetFormat
     from profagent.export.trace import TraceEvent
     from profagent.store.selection import InferenceRow, TaskRow
 
@@ -179,13 +176,14 @@ def _write_layers(
     make_tables = mean_tables if options.aggregate else inference_tables
     for tables in make_tables(connection, output.scope, selection):
         row = tables.inference
-        if tables.has_aicore:
+        if tables.op_summary:
             name = op_summary_name(row, output.scope.job.frequency_mhz, is_aggregate=options.aggregate)
             pieces = sheet_pieces(OP_SUMMARY, tables.op_summary, options.sheet_format)
             output.write(name, options.sheet_format, pieces)
-        if rows := tables.op_statistic():
+        if tables.op_statistic:
             name = op_statistic_name(row, is_aggregate=options.aggregate)
-            output.write(name, options.sheet_format, sheet_pieces(OP_STATISTIC, rows, options.sheet_format))
+            pieces = sheet_pieces(OP_STATISTIC, tables.op_statistic, options.sheet_format)
+            output.write(name, options.sheet_format, pieces)
 
 
 def _write_tasks(connection: sqlite3.Connection, selection: Selection, output: _Output, origin_us: float) -> None:

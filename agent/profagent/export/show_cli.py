@@ -11,7 +11,6 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.provenance import provenance_lines, provenance_of
 from profagent.cli.running import terminal_columns
-from profagent.cli.sheets import as_object
 from profagent.cli.table import (
     ACL_STATISTIC,
     FREQUENCY,
@@ -20,13 +19,13 @@ from profagent.cli.table import (
     UNKNOWN,
     Cell,
     Column,
+    as_object,
     fitted_lines,
     printable,
 )
 from profagent.export.export import export_timeline
-from profagent.export.layer_tables import inference_tables
 from profagent.export.naming import icache_miss_rate
-from profagent.export.statistic import acl_statistic_rows
+from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.importing.job_folder import write_log
 from profagent.importing.targets import choice_options, chosen_inferences, find_target, target_options, tell_unrecorded
 from profagent.store.clearing import require_records
@@ -143,8 +142,8 @@ def _layer_tables(connection: sqlite3.Connection, scope: Scope, selection: Selec
     metrics, statistics = [], []
     for tables in inference_tables(connection, scope, selection):
         about = _about(tables.inference)
-        metrics.append(ShownTable("AA core metric", about, OP_SUMMARY, list(tables.op_summary)))
-        statistics.append(ShownTable("Op statistic", about, OP_STATISTIC, tables.op_statistic()))
+        metrics.append(ShownTable("AA core metric", about, OP_SUMMARY, tables.op_summary))
+        statistics.append(ShownTable("Op statistic", about, OP_STATISTIC, tables.op_statistic))
     return metrics + statistics
 
 

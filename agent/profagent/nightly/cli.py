@@ -28,7 +28,7 @@ from profagent.nightly.ending import cleared_after_night, keep_night, past_board
 from profagent.nightly.run import NightRun, check_durations, locked_for_night
 from profagent.nightly.settings import example, read_settings
 from profagent.nightly.verdict import Night, exit_code_of, junit_cases, report_lines
-from profagent.sessions.clearing_choice import Rules
+from profagent.sessions.clearing import Rules
 from profagent.store.labels import condition_of
 from profagent.store.workspace import Workspace, default_workspace
 

@@ -6,11 +6,12 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, get_args
 
 from profagent.errors import StoreError
-from profagent.sessions.clearing_choice import Chosen, Rules, choose
+from profagent.sessions.baseline import baselines
 from profagent.stats.stats import StatsBy, StatsOptions, stats
 from profagent.store.clearing import clear_sessions, cleared_jobs, held_sessions
 from profagent.store.database import open_for_writing
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from profagent.store.labels import Condition
     from profagent.store.workspace import Workspace
 
-__all__ = ["chosen_sessions", "clear", "disk_bytes", "fitting_sessions"]
-
 BYS: tuple[StatsBy, ...] = tuple(name for part in get_args(StatsBy) for name in (get_args(part) or (part,)))
 # The database is written anew when so much of it is free.
 WORTHWHILE_SHARE = 0.1
@@ -36,20 +35,89 @@ WORTHWHILE_SHARE = 0.1
 COLLECTED = PurePath("nightly", "jobs")
 
 
-def fitting_sessions(workspace: Workspace, conditions: Sequence[Condition]) -> set[int]:
-    """The sessions that fit all conditions. Raises StoreError."""
-    with open_reader(workspace.readable_database()) as connection:
-        return {each["session"] for each in all_sessions(connection) if fits(each, conditions)}
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may go: sessions begun before `before_us`, of each board all but the last `keep_last`.
+
+    With `most_bytes` only as many, oldest first, as it takes for all that is held to fit. None: no such rule.
+    """
+
+    before_us: int | None = None
+    keep_last: int | None = None
+    most_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class Chosen:
+    """The sessions that go, in groups that go together; why others that the rules name stay; bytes, about."""
+
+    groups: list[list[HeldSession]] = field(default_factory=list)
+    staying: dict[int, str] = field(default_factory=dict)
+    freed_bytes: int = 0
+
+
+def choose(
+    held: Sequence[HeldSession], rules: Rules, *, asked: Collection[int], staying: Mapping[int, str], held_bytes: int
+) -> Chosen:
+    """Apply the rules to sessions, oldest first.
+
+    `asked` are those that other conditions leave; `staying` stay whatever the rules are, and says what they are.
+    `held_bytes` is what all take on the disk, with the database. Sessions that share a JOB go together, or stay.
+    """
+    wanted = _wanted(held, rules).intersection(asked)
+    chosen = Chosen()
+    whole = sum(each.bytes for each in held) or 1
+    for group in _groups(held):
+        reasons = {each.session: _why_it_stays(each, wanted, staying) for each in group}
+        holder = next((session for session, reason in reasons.items() if reason is not None), None)
+        if holder is not None:
+            for session in reasons.keys() & {*wanted}:
+                chosen.staying[session] = reasons[session] or f"shares a JOB with session {holder}, which stays"
+        elif rules.most_bytes is None or held_bytes - chosen.freed_bytes > rules.most_bytes:
+            chosen.groups.append(group)
+            chosen.freed_bytes += held_bytes * sum(each.bytes for each in group) // whole
+    return chosen
+
+
+def _wanted(held: Sequence[HeldSession], rules: Rules) -> set[int]:
+    last: set[int] = set()
+    for board in {each.board for each in held}:
+        of_board = [each.session for each in held if each.board == board]
+        last.update(of_board[len(of_board) - min(rules.keep_last or 0, len(of_board)) :])
+    old = {each.session for each in held if rules.before_us is None or each.started_us < rules.before_us}
+    return old - last
+
+
+def _why_it_stays(held: HeldSession, wanted: Collection[int], staying: Mapping[int, str]) -> str | None:
+    if held.session not in wanted:
+        return "is not to go"
+    if held.session in staying:
+        return f"is {staying[held.session]}"
+    return None if held.is_over else "is not over"
+
+
+def _groups(held: Sequence[HeldSession]) -> list[list[HeldSession]]:
+    """Sessions by the JOBs that they share, those groups first whose newest session is oldest."""
+    groups: list[list[HeldSession]] = []
+    for each in held:
+        sharing = [group for group in groups if any(other.jobs & each.jobs for other in group)]
+        groups = [group for group in groups if group not in sharing]
+        groups.append([*(other for group in sharing for other in group), each])
+    return sorted(groups, key=lambda group: group[-1].started_us)
 
 
 def chosen_sessions(
-    workspace: Workspace, rules: Rules, *, baselines: Mapping[int, str], asked: Collection[int] | None = None
+    workspace: Workspace, rules: Rules, conditions: Sequence[Condition], also_staying: Mapping[int, str] | None = None
 ) -> Chosen:
-    """What the rules delete, of the sessions that are asked for, or of all. Raises StoreError."""
+    """What the rules delete, of the sessions that fit all conditions; baselines stay. Raises StoreError."""
+    staying = {
+        **(also_staying or {}),
+        **{session: f"the baseline {name}" for name, session in baselines(workspace).items()},
+    }
     with open_reader(workspace.readable_database()) as connection:
         held = held_sessions(connection)
-    those = {each.session for each in held} if asked is None else asked
-    return choose(held, rules, asked=those, baselines=baselines, held_bytes=disk_bytes(workspace.root))
+        asked = {each["session"] for each in all_sessions(connection) if fits(each, conditions)}
+    return choose(held, rules, asked=asked, staying=staying, held_bytes=disk_bytes(workspace.root))
 
 
 def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Callable[[str], None]) -> None:

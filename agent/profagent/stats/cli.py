@@ -11,8 +11,7 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.provenance import doubt_line, likely_counters, provenance_lines
 from profagent.cli.running import terminal_columns
-from profagent.cli.sheets import sheet_pieces
-from profagent.cli.table import Cell, Column, fitted_lines, printable
+from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pieces
 from profagent.errors import UsageError
 from profagent.formats.bound import bound_mark
 from profagent.importing.targets import named_target, tell_unrecorded

@@ -76,8 +76,8 @@ def _between_nights(values: NDArray[np.float64]) -> float:
 
 # The standard deviation of a median is so much of that of its values, over the root of their number.
 MEDIAN_FACTOR = 1.2533
-# Each night's own name, which is never the same.
-OWN_LABEL = "nightly"
+# Labels that are a session's own name.
+OWN_LABELS = ("nightly", "baseline")
 # What is compared of two sessions, beside their labels, when a level changed between them.
 _FACTS = ("sdk_version", "daemon_version", "counter_map", "keeping", "simulated")
 
@@ -188,7 +188,7 @@ def _facts(connection: sqlite3.Connection, session: Mapping[str, Any]) -> dict[s
     interval = sampling_of(connection, session["session"])["interval"]
     if interval is not None:
         known["interval"] = str(interval)
-    labels = {f"label {key}": value for key, value in session["labels_by_key"].items() if key != OWN_LABEL}
+    labels = {f"label {key}": value for key, value in session["labels_by_key"].items() if key not in OWN_LABELS}
     return {**known, "frequency_mhz": "+".join(sorted(frequencies)), **labels}
 
 

@@ -15,13 +15,13 @@ from profagent.cli.options import age_us
 from profagent.cli.table import Cell, Column, printable, sparkline, table_lines
 from profagent.errors import UsageError
 from profagent.stats.trend import TrendOptions, trend
-from profagent.store.labels import condition_of
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from profagent.stats.trend import BoardTrend, LevelChange, Night
+    from profagent.store.labels import Condition
 
 _TIME = 3
 _PERCENT = 1
@@ -34,9 +34,7 @@ _PERCENT = 1
     "--layer", metavar="NAME", help="One of its layers, as `stats` names it, in place of the whole inference."
 )
 @click.option("--since", metavar="WHEN", help="Only sessions begun since a day (2026-11-01, UTC) or an age (30d).")
-@click.option(
-    "--where", multiple=True, metavar="COND", help="Only sessions with this, as in `sessions --where`; all must hold."
-)
+@options.where
 @options.as_json
 def command(
     *,
@@ -44,16 +42,14 @@ def command(
     model: str,
     layer: str | None,
     since: str | None,
-    where: tuple[str, ...],
+    where: list[Condition],
     as_json: bool,
 ) -> None:
     """Show a model's time, session by session, and from which session on its level changed.
 
     Example: profagent trend --model yolov5s --since 30d
     """
-    asked = TrendOptions(
-        model, layer, None if since is None else since_us(since), [condition_of(text) for text in where]
-    )
+    asked = TrendOptions(model, layer, None if since is None else since_us(since), where)
     chosen = Workspace.at(workspace)
     if not chosen.database.exists():
         raise UsageError(f"there is no workspace in {chosen.root}", hint="name another one with --workspace DIR")

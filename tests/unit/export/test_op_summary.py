@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.cli.sheets import as_object
-from profagent.cli.table import OP_SUMMARY, Cell
-from profagent.export.layer_tables import memory_bound, op_summary_rows
+from profagent.cli.table import OP_SUMMARY, Cell, as_object
+from profagent.export.tables import memory_bound, op_summary_rows
 from profagent.store.queries import LayerRow
 from tests.unit.export.rows import aicore_row
 

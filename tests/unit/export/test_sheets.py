@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from profagent.cli.sheets import ROWS_PER_PIECE, as_object, sheet_pieces
-from profagent.cli.table import Column
+from profagent.cli.table import ROWS_PER_PIECE, Column, as_object, sheet_pieces
 
 COLUMNS = (Column("Name"), Column("Time(us)", 3), Column("Bytes", 0))
 

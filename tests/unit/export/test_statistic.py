@@ -1,22 +1,14 @@
-"""Records and calls, gathered by name."""
+"""Calls, gathered by process, thread and name."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from profagent.cli.sheets import as_object
-from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC
-from profagent.export.statistic import AA_CORE, AA_CPU, OpStatistic, acl_statistic_rows
-from profagent.store.queries import CallRow, LayerRow
-from profagent.store.selection import AicpuRow, LayerTimes
-from tests.unit.export.rows import aicore_row
+from profagent.cli.table import ACL_STATISTIC, as_object
+from profagent.export.tables import acl_statistic_rows
+from profagent.store.queries import CallRow
 
-LAYERS = {0: LayerRow(4, "conv", "Convolution"), 1: LayerRow(5, "nms", "NMS"), 2: LayerRow(6, "conv", "Convolution")}
 TIMES = ("Total Time(us)", "Count", "Avg(us)", "Max(us)", "Min(us)")
-
-
-def _rows(statistic: OpStatistic) -> list[dict[str, Any]]:
-    return [as_object(OP_STATISTIC, row) for row in statistic.rows()]
 
 
 def _times(row: dict[str, Any]) -> list[Any]:
@@ -29,55 +21,6 @@ def _call(name: str, begin_us: int | None, end_us: int, tid: int = 1) -> CallRow
 
 def _acl(calls: list[CallRow]) -> list[dict[str, Any]]:
     return [as_object(ACL_STATISTIC, row) for row in acl_statistic_rows(calls)]
-
-
-def test_layers_of_one_name_are_one_row_and_records_pass_through() -> None:
-    statistic = OpStatistic(3, 100, LAYERS)
-    records = [aicore_row(10, 0), aicore_row(30, 2)]
-    assert list(statistic.passing(records)) == records
-    (row,) = _rows(statistic)
-    assert (row["Task ID"], row["Stream ID"], row["OP Name"], row["Task Type"]) == (0, 3, "conv", "AA_CORE")
-    assert _times(row) == [40.0, 2, 20.0, 30.0, 10.0]
-    assert row["Total Time Ratio(%)"] == 100.0
-
-
-def test_both_units_share_the_total_and_stay_apart() -> None:
-    statistic = OpStatistic(3, 700, LAYERS)
-    list(statistic.passing([aicore_row(70, 1)]))
-    statistic.add_aicpu([AicpuRow(0, 1, 20), AicpuRow(0, 1, 10)])
-    core, cpu = _rows(statistic)
-    assert (core["Task Type"], core["Total Time Ratio(%)"], core["Total Time(us)"]) == ("AA_CORE", 25.0, 10.0)
-    assert (cpu["Task Type"], cpu["Total Time Ratio(%)"], cpu["Task ID"]) == ("AA_CPU", 75.0, 1)
-    assert _times(cpu) == [30.0, 2, 15.0, 20.0, 10.0]
-
-
-def test_records_without_a_layer_are_gathered_as_unknown() -> None:
-    statistic = OpStatistic(None, 100, LAYERS)
-    list(statistic.passing([aicore_row(10, None), aicore_row(20, 77)]))
-    (row,) = _rows(statistic)
-    assert (row["OP Name"], row["Stream ID"], row["Count"]) == ("N/A", "N/A", 2)
-
-
-def test_without_a_frequency_only_the_cpu_s_times_are_known_and_no_share_is() -> None:
-    statistic = OpStatistic(3, None, LAYERS)
-    list(statistic.passing([aicore_row(10, 0)]))
-    statistic.add_aicpu([AicpuRow(0, 1, 20)])
-    core, cpu = _rows(statistic)
-    assert _times(core) == ["N/A", 1, "N/A", "N/A", "N/A"]
-    assert (cpu["Total Time(us)"], cpu["Total Time Ratio(%)"]) == (20.0, "N/A")
-
-
-def test_what_was_gathered_by_layer_is_gathered_by_name() -> None:
-    statistic = OpStatistic(3, 100, LAYERS)
-    statistic.add_layers(AA_CORE, [LayerTimes(0, 0, 2, 30, 20, 10), LayerTimes(0, 2, 1, 60, 60, 60)])
-    statistic.add_layers(AA_CPU, [LayerTimes(0, 1, 1, 10, 10, 10)])
-    conv, nms = _rows(statistic)
-    assert _times(conv) == [90.0, 3, 30.0, 60.0, 10.0]
-    assert nms["Total Time Ratio(%)"] == 10.0
-
-
-def test_no_records_give_no_rows() -> None:
-    assert OpStatistic(3, 700, LAYERS).rows() == []
 
 
 def test_calls_are_gathered_by_process_thread_and_name() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profagent.sessions.clearing_choice import Chosen, Rules, choose
+from profagent.sessions.clearing import Chosen, Rules, choose
 from profagent.store.clearing import HeldSession
 
 
@@ -14,10 +14,10 @@ def session(number: int, *jobs: int, board: str = "b", size: int = 10, is_over: 
 
 
 def chosen(
-    held: list[HeldSession], rules: Rules, *, baselines: dict[int, str] | None = None, on_disk: int = 100
+    held: list[HeldSession], rules: Rules, *, staying: dict[int, str] | None = None, on_disk: int = 100
 ) -> Chosen:
     asked = {each.session for each in held}
-    return choose(held, rules, asked=asked, baselines=baselines or {}, held_bytes=on_disk)
+    return choose(held, rules, asked=asked, staying=staying or {}, held_bytes=on_disk)
 
 
 def numbers(choice: Chosen) -> list[int]:
@@ -44,7 +44,9 @@ def test_the_oldest_go_until_the_rest_fits() -> None:
 
 
 def test_a_baseline_and_a_session_that_goes_on_stay() -> None:
-    choice = chosen([session(1), session(2), session(3, is_over=False)], Rules(before_us=900), baselines={1: "good"})
+    choice = chosen(
+        [session(1), session(2), session(3, is_over=False)], Rules(before_us=900), staying={1: "the baseline good"}
+    )
     assert numbers(choice) == [2]
     assert choice.staying == {1: "is the baseline good", 3: "is not over"}
 
@@ -62,7 +64,7 @@ def test_sessions_that_share_a_job_go_together_or_stay() -> None:
 
 def test_only_those_that_were_asked_for() -> None:
     held = [session(1), session(2)]
-    assert numbers(choose(held, Rules(), asked=[2], baselines={}, held_bytes=1)) == [2]
+    assert numbers(choose(held, Rules(), asked=[2], staying={}, held_bytes=1)) == [2]
 
 
 @given(
@@ -81,7 +83,7 @@ def test_what_must_stay_stays(
         for number, (jobs, board, over) in enumerate(drawn)
     ]
     names = {number: f"n{number}" for number in baselines}
-    going = numbers(chosen(held, Rules(before_us, keep_last, most), baselines=names))
+    going = numbers(chosen(held, Rules(before_us, keep_last, most), staying=names))
     kept = [each for each in held if each.session not in going]
     for each in (held[number] for number in going):
         assert each.is_over

@@ -15,8 +15,8 @@ from profagent.cli.options import age_us, size_bytes
 from profagent.errors import UsageError
 from profagent.nightly.ending import cleared_after_night
 from profagent.sessions import clearing
-from profagent.sessions.baselines import Baselines
-from profagent.sessions.clearing_choice import Rules
+from profagent.sessions.baseline import set_baseline
+from profagent.sessions.clearing import Rules
 from profagent.store.labels import condition_of
 from profagent.store.workspace import Workspace
 from profagentd.simulate.options import SimulationOptions
@@ -231,5 +231,5 @@ def test_a_night_lets_go_of_neither_baselines_nor_what_the_next_is_compared_with
         return cleared_after_night(Workspace(workspace), Rules(), conditions, [2], now_us=0, tell=lambda _: None)
 
     assert cleared("source=record") == []
-    Baselines(Workspace(workspace)).put("release", 1)
+    set_baseline(Workspace(workspace), "release", 1)
     assert cleared("source=import") == [3]
