@@ -1,12 +1,11 @@
-"""Checks of an acl.json: whether the runtime would record anything with it, and what it should say (format page 5)."""
+"""Checks of an acl.json: whether the runtime would record anything with it (format page 5)."""
 
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from profagent.doctor.board import given, plain_path
 from profagent.doctor.finding import Finding, Mark, Section, bad, good, unknown
@@ -29,12 +28,9 @@ ITEMS = {
     "aicpu": ("aicpu", "on", "aacpu"),
     "acl_api": ("acl_api", "on", ""),
 }
-_SWITCHES = ("switch", "acl_api", "aicpu", "aacpu")
 _ALIKE = 0.8
-_WRITE = "write the corrected text below into it, and start the program again"
+_SET = "write it with `profagent aclconfig set` (--board BOARD for a file there), and start the program again"
 _MEND = "mend it there, then check it again: what else keeps the runtime from recording shows then"
-_TO_RECORD = "to record with this file, write the corrected text below into it"
-_NAME_OUTPUT = 'add "output" to the corrected text below, with the absolute path of a directory that exists'
 
 
 def acl_json_section(
@@ -46,7 +42,7 @@ def acl_json_section(
     roots: Sequence[str] | None = None,
     daemon: DaemonFacts | None = None,
 ) -> Section:
-    """What the runtime would do with the file, and what it should say instead where that is nothing.
+    """What the runtime would do with the file.
 
     `size` is the file's where `data` is cut. `output`: directory, missing, not a directory, or empty if that is not
     known. `roots`: where the daemon looks for JOBs, None if that is not known. `daemon`: what it says of itself.
@@ -59,32 +55,12 @@ def acl_json_section(
         return Section(path, (unknown("acl-json", f"{size} bytes, of which {len(data)} were looked at"),))
     try:
         loaded = load_acl_json(data, path)
-        findings = tuple(_findings(loaded, output, roots, daemon))
-        has_text = any(finding.remedy in (_WRITE, _TO_RECORD, _NAME_OUTPUT) for finding in findings)
-        return Section(path, findings, corrected_acl_json(data) if has_text else "")
+        return Section(path, tuple(_findings(loaded, output, roots, daemon)))
     except FormatError as error:
         why = f"no JSON: {error.found}; svp_acl_init fails with 100000"
         return Section(path, (bad("acl-json", why, _MEND),))
     except RecursionError:
         return Section(path, (unknown("acl-json", "it is nested too deep to be looked at"),))
-
-
-def corrected_acl_json(data: bytes) -> str:
-    """The text with which the runtime records; what the file says for others stays, but a dump.
-
-    Where JOBs go is not guessed: of a file without an output the text has none. Raises FormatError for no JSON.
-    """
-    loaded = load_acl_json(data, "acl.json")
-    given = loaded if isinstance(loaded, dict) else {}
-    found: dict[str, Any] = {}
-    # The exact spelling wins over others.
-    for key in sorted((key for key in given if key.casefold() == "profiler"), key=lambda key: key == "profiler"):
-        found.update(given[key] if isinstance(given[key], dict) else {})
-    told = profiler_strings({meant_key(key) or key: value for key, value in found.items()})
-    others = {key: as_strings(value) for key, value in given.items() if key.casefold() not in ("profiler", "dump")}
-    text = json.dumps({**others, "profiler": _profiler(told)}, indent=2, ensure_ascii=False) + "\n"
-    # Halves of characters, which a file can only name by their numbers.
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def meant_key(key: str) -> str | None:
@@ -97,60 +73,15 @@ def meant_key(key: str) -> str | None:
     return by_plain[alike[0]] if alike else None
 
 
-def profiler_strings(profiler: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of `profiler`, each value a string: a truth of a switch is on or off, null says nothing."""
-    told = {}
-    for key, value in profiler.items():
-        if key in _SWITCHES and isinstance(value, bool):
-            told[key] = "on" if value else "off"
-        elif key not in PROFILER_KEYS:
-            told[key] = as_strings(value)
-        elif isinstance(value, str) or (key != "output" and value is not None):
-            told[key] = _text(value)
-    return told
-
-
-def as_strings(value: Any) -> Any:
-    """The same with every value a string: the runtime reads nothing else."""
-    if isinstance(value, dict):
-        return {key: as_strings(below) for key, below in value.items()}
-    return [as_strings(below) for below in value] if isinstance(value, list) else _text(value)
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _profiler(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The object with both spellings of each item: the libraries read one, the manual has the other."""
-    aicpu = "on" if _is_wanted(told.get("aicpu", told.get("aacpu", "on"))) else "off"
-    interval = interval_of(told["interval"]) if told.get("interval") else None
-    return {
-        **{key: value for key, value in told.items() if key not in PROFILER_KEYS},
-        "switch": "on",
-        **({"output": told["output"]} if told.get("output") else {}),
-        "interval": "1" if interval is None else str(interval),
-        "acl_api": "on" if _is_wanted(told.get("acl_api", "on")) else "off",
-        "aicpu": aicpu,
-        "aacpu": aicpu,
-        "aic_metrics": METRICS,
-        "aac_metrics": METRICS,
-    }
-
-
-def _is_wanted(value: str) -> bool:
-    return value.casefold() not in ("off", "false", "0", "no")
-
-
 def _findings(
     loaded: object, output: str, roots: Sequence[str] | None, daemon: DaemonFacts | None
 ) -> Iterator[Finding]:
     if not isinstance(loaded, dict):
-        yield bad("acl-json", "it holds no object", _WRITE)
+        yield bad("acl-json", "it holds no object", _SET)
         return
     odd = ", ".join(_not_strings(loaded, ""))
     if odd:
-        yield bad("acl-json", f"not strings: {odd}; svp_acl_init fails with 100000", _WRITE)
+        yield bad("acl-json", f"not strings: {odd}; svp_acl_init fails with 100000", _SET)
     else:
         yield good("acl-json", "JSON, every value a string")
     profiler = loaded.get("profiler")
@@ -161,7 +92,7 @@ def _findings(
     slips = {key: meant for key in profiler if key not in PROFILER_KEYS and (meant := meant_key(key))}
     if slips:
         told = ", ".join(f"{key!r} (meant: {meant!r}?)" for key, meant in slips.items())
-        yield bad("acl-keys", f"keys that the runtime does not know: {told}", _WRITE)
+        yield bad("acl-keys", f"keys that the runtime does not know: {told}", "rename them")
     yield _switch(profiler.get("switch"))
     yield _items(profiler)
     yield _interval(profiler.get("interval", "0"))
@@ -182,9 +113,13 @@ def _not_strings(value: object, name: str) -> Iterator[str]:
 def _no_profiler(loaded: Mapping[str, object]) -> Finding:
     meant = [key for key in loaded if key.casefold() == "profiler"]
     if meant:
-        return bad("acl-switch", f"the key is {meant[0]!r}, not exactly 'profiler': nothing is recorded", _WRITE)
+        return bad(
+            "acl-switch",
+            f"the key is {meant[0]!r}, not exactly 'profiler': nothing is recorded",
+            "write it in small letters",
+        )
     why = "no object 'profiler': nothing is recorded, unless the program itself calls svp_acl_prof_init"
-    return unknown("acl-switch", why, _TO_RECORD)
+    return unknown("acl-switch", why, _SET)
 
 
 def _dump(dump: object) -> Iterator[Finding]:
@@ -195,7 +130,7 @@ def _dump(dump: object) -> Iterator[Finding]:
         yield good("acl-dump", "dump is switched off")
     else:
         why = "dump stands beside profiler: the manual forbids both at a time, figures are wrong"
-        yield bad("acl-dump", why, _WRITE)
+        yield bad("acl-dump", why, "take `dump` out of the file while you profile")
 
 
 def _switch(switch: object) -> Finding:
@@ -203,7 +138,7 @@ def _switch(switch: object) -> Finding:
         return good("acl-switch", "switch is 'on'")
     told = "there is no switch" if switch is None else f"switch is {switch!r}"
     why = f"{told}: only 'on', exactly, records; svp_acl_prof_init is refused with 148047 all the same"
-    return bad("acl-switch", why, _WRITE)
+    return bad("acl-switch", why, _SET)
 
 
 def _items(profiler: Mapping[str, object]) -> Finding:
@@ -220,9 +155,9 @@ def _items(profiler: Mapping[str, object]) -> Finding:
             wrong.append(f"{key} is {value!r}: only {wanted!r} records")
     told = f"recorded: {', '.join(recorded) or 'nothing'}"
     if wrong:
-        return bad("acl-items", f"{told}; {'; '.join(wrong)}", _WRITE)
+        return bad("acl-items", f"{told}; {'; '.join(wrong)}", _SET)
     if not recorded:
-        return bad("acl-items", "no item is on: profiling stays off", _WRITE)
+        return bad("acl-items", "no item is on: profiling stays off", _SET)
     if "aicore" not in recorded:
         return unknown("acl-items", f"{told}: no layers, which is right only if they are not wanted")
     return good("acl-items", told)
@@ -231,10 +166,10 @@ def _items(profiler: Mapping[str, object]) -> Finding:
 def _interval(value: object) -> Finding:
     check = "acl-interval"
     if not isinstance(value, str):
-        return bad(check, f"interval is {value!r}, and must be a string", _WRITE)
+        return bad(check, f"interval is {value!r}, and must be a string", _SET)
     interval = interval_of(value) if value else None
     if interval is None or interval > INTERVAL_MAX:
-        return bad(check, f"interval is {value!r}, no number from 0 to {INTERVAL_MAX}: profiling stays off", _WRITE)
+        return bad(check, f"interval is {value!r}, no number from 0 to {INTERVAL_MAX}: profiling stays off", _SET)
     if interval == 0:
         why = "interval 0 records only the first inference after each load, which is right only if that is wanted"
         return unknown(check, why, 'for every inference: "interval": "1"')
@@ -244,7 +179,7 @@ def _interval(value: object) -> Finding:
 def _output(output: object, state: str, roots: Sequence[str] | None, daemon: DaemonFacts | None) -> Iterator[Finding]:
     check = "acl-output"
     if not isinstance(output, str) or not output:
-        yield bad(check, "there is no output: with the switch on the program crashes in svp_acl_init", _NAME_OUTPUT)
+        yield bad(check, "there is no output: with the switch on the program crashes in svp_acl_init", _SET)
         return
     if (path := plain_path(output)).mark is Mark.BAD:
         yield path

@@ -41,11 +41,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What was found about a board, a JOB or a file; `corrected` is what a file should say, if it does not."""
+    """What was found about a board, a JOB or a file."""
 
     about: str
     findings: tuple[Finding, ...]
-    corrected: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -75,19 +74,15 @@ def section_fields(section: Section) -> dict[str, object]:
         "findings": [
             {name: display_text(value) for name, value in asdict(finding).items()} for finding in section.findings
         ],
-        "corrected": section.corrected,
     }
 
 
 def section_lines(section: Section) -> Iterator[str]:
-    """What it is about, a line or two a finding, and the corrected text."""
+    """What it is about, and a line or two a finding."""
     yield printable(section.about)
     width = max((len(finding.check) for finding in section.findings), default=0)
     for finding in section.findings:
         yield from finding_lines(finding, max(width, WIDTH))
-    if section.corrected:
-        yield "    corrected text:"
-        yield from (f"    {printable(line)}" for line in section.corrected.splitlines())
 
 
 def finding_lines(finding: Finding, width: int = WIDTH) -> Iterator[str]:

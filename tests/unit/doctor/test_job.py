@@ -118,7 +118,7 @@ def test_acl_json_beside_a_job_is_looked_at_too(tmp_path: Path) -> None:
         path.write_text(json.dumps({"profiler": {"switch": "off", "output": "/opt"}}))
     found = sections(job)[1:3]
     assert [section.about for section in found] == [str(path) for path in files]
-    assert all(not section.is_good and section.corrected for section in found)
+    assert all(not section.is_good for section in found)
 
 
 def test_what_is_no_job_or_no_file(tmp_path: Path) -> None:
