@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from profagent.store.queries import SessionRow
 
-__all__ = ["Stats", "StatsBy", "StatsOptions", "Unit", "stats"]
-
 StatsBy = By | Literal["api"]
 Unit = Literal["us", "ticks"]
 # What is asked of each aicore record; all else of sums over these.
@@ -51,6 +49,11 @@ class Stats:
     rows: list[Row]
     left_out: list[LeftOut]
     provenance: list[dict[str, Any]]
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any of the figures are invented."""
+        return any(each["simulated"] for each in self.provenance)
 
 
 def stats(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,19 +11,17 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.options import age_us
-from profagent.cli.table import Cell, Column, printable, sparkline, table_lines
+from profagent.cli.table import Column, printable, sparkline, table_lines
 from profagent.errors import UsageError
-from profagent.stats.trend import TrendOptions, trend
+from profagent.stats.trend import trend
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from profagent.stats.trend import BoardTrend, LevelChange, Night
+    from profagent.stats.trend import BoardTrend
     from profagent.store.labels import Condition
-
-_TIME = 3
-_PERCENT = 1
 
 
 @click.command("trend")
@@ -49,17 +46,15 @@ def command(
 
     Example: profagent trend --model yolov5s --since 30d
     """
-    asked = TrendOptions(model, layer, None if since is None else since_us(since), where)
     chosen = Workspace.at(workspace)
     if not chosen.database.exists():
         raise UsageError(f"there is no workspace in {chosen.root}", hint="name another one with --workspace DIR")
-    boards = trend(chosen.readable_database(), asked)
+    boards = trend(chosen.readable_database(), model, layer, None if since is None else since_us(since), where)
     if as_json:
         click.echo(msgspec.json.encode(boards))
         return
-    for number, board in enumerate(boards):
-        for line in _lines(board, asked, is_first=number == 0):
-            click.echo(printable(line))
+    what = model if layer is None else f"{layer} of {model}"
+    click.echo("\n\n".join("\n".join(map(printable, _lines(board, what))) for board in boards))
 
 
 def since_us(text: str) -> int:
@@ -74,48 +69,31 @@ def since_us(text: str) -> int:
         raise UsageError(f"{text!r} is no day and no age", hint="write 2026-11-01, 36h, 30d or 8w") from error
 
 
-def _lines(board: BoardTrend, asked: TrendOptions, *, is_first: bool) -> Iterator[str]:
-    if not is_first:
-        yield ""
-    unit = board.nights[-1].unit
-    what = asked.model if asked.layer is None else f"{asked.layer} of {asked.model}"
-    mark = (
-        "  *** simulated: these figures are invented ***"
-        if any("simulated" in each.facts for each in board.nights)
-        else ""
-    )
+def _lines(board: BoardTrend, what: str) -> Iterator[str]:
+    nights, unit = board.nights, board.nights[-1].unit
+    is_simulated = any("simulated" in each.facts for each in nights)
+    mark = "  *** simulated: these figures are invented ***" if is_simulated else ""
     yield f"{board.hostname or board.board}: median of {what}{mark}"
-    yield sparkline([night.median if night.unit == unit else None for night in board.nights])
-    changes = {change.session: change for change in board.changes}
-    titles = ("session", "started (UTC)", "count")
-    columns = [
-        *map(Column, titles),
-        Column(f"median({unit})", _TIME),
-        Column(f"mad({unit})", _TIME),
-        Column("losses"),
-        Column("level"),
+    medians = [night.median if night.unit == unit else None for night in nights]
+    mads = [night.mad if night.unit == unit else None for night in nights]
+    yield sparkline(medians)
+    levels = {change.session: f"{change.percent:+.1f} %" for change in board.changes}
+    columns = [Column(title) for title in ("session", "started (UTC)", "count")]
+    columns += [Column(f"median({unit})", 3), Column(f"mad({unit})", 3), Column("losses"), Column("level")]
+    rows = [
+        (each.session, _date(each.started_us), each.count, median, mad, each.losses, levels.get(each.session, "-"))
+        for each, median, mad in zip(nights, medians, mads, strict=True)
     ]
-    rows = [_row(night, unit, changes.get(night.session)) for night in board.nights]
     yield from table_lines(columns, rows)
     for change in board.changes:
-        yield _told(change, unit)
+        sure = "" if change.is_confirmed else ", which one session alone says"
+        others = [f"{name}: {old or 'none'} -> {new or 'none'}" for name, (old, new) in change.changed.items()]
+        yield (
+            f"from session {change.session} ({_date(change.started_us)}) on: {change.before:.3f} -> {change.after:.3f}"
+            f" {unit}, {change.percent:+.1f} %{sure}; changed with it: {', '.join(others) or 'nothing that is known'}"
+        )
     if not board.changes:
-        yield f"the level did not change in {len(board.nights)} sessions"
-
-
-def _row(night: Night, unit: str, change: LevelChange | None) -> tuple[Cell, ...]:
-    known = night.unit == unit
-    level = "-" if change is None else f"{change.percent:+.{_PERCENT}f} %"
-    median, mad = (night.median, night.mad) if known else (None, None)
-    return (night.session, _date(night.started_us), night.count, median, mad, night.losses, level)
-
-
-def _told(change: LevelChange, unit: str) -> str:
-    begin = f"from session {change.session} ({_date(change.started_us)}) on"
-    level = f"{change.before:.3f} -> {change.after:.3f} {unit}, {change.percent:+.{_PERCENT}f} %"
-    sure = "" if change.is_confirmed else ", which one session alone says"
-    others = [f"{name}: {before or 'none'} -> {after or 'none'}" for name, (before, after) in change.changed.items()]
-    return f"{begin}: {level}{sure}; changed with it: {', '.join(others) or 'nothing that is known'}"
+        yield f"the level did not change in {len(nights)} sessions"
 
 
 def _date(at_us: int) -> str:
