@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profagent.calibrate.calibrating import calibrate
 from profagent.cli.main import run
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.store.counter_maps import read_map, simulated_map
@@ -89,22 +88,6 @@ def elsewhere(data: bytes) -> bytes:
         place -= size + 3
         moved[:, place : place + size] = records[:, counter.offset : counter.offset + size]
     return moved.tobytes()
-
-
-def test_as_a_document(job: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["calibrate", str(job), "--vendor-summary", str(table), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["tables"][0]["by"] == "name and time"
-    assert {"mac_busy", "ddr_write_bytes"} <= {each["counter"] for each in document["counters"]}
-    assert {each["verdict"] for each in document["counters"]} <= {"certain", "likely", "not found"}
-
-
-def test_the_digest_is_of_all_bytes_of_the_matched_records(job: Path, table: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(job, tmp_path / job.name, ignore=shutil.ignore_patterns("summary", "sqlite"))
-    assert calibrate([other], [table]).digest == calibrate([job], [table]).digest
-    (log,) = other.glob("data/aicore.0.yolov5s.*.0")
-    log.write_bytes(log.read_bytes()[:0xFB] + b"\x01" + log.read_bytes()[0xFC:])
-    assert calibrate([other], [table]).digest != calibrate([job], [table]).digest
 
 
 def test_several_tables_are_fitted_at_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,22 +144,6 @@ def test_calls_are_compared_where_a_condition_is_about_them(builder: DatabaseBui
     assert _diff(file, "layer.median>+5%").calls == []
 
 
-def test_models_are_paired_by_name_and_others_told(builder: DatabaseBuilder) -> None:
-    for session, other in ((1, "x"), (2, "y")):
-        _session(builder, f"JOB{session}", {"a": 1}, model="m")
-        model = builder.model(session, other, layers=("b",))
-        builder.aicore(builder.inference(session, model), builder.new_part(session, model, "aicore"), [7])
-    found = _diff(builder.close())
-    assert [model.name for model in found.models] == ["m"]
-    assert found.only == [("BASE", "x"), ("NEW", "y")]
-
-
-def test_the_only_models_are_compared_whatever_their_names(builder: DatabaseBuilder) -> None:
-    _session(builder, "JOBA", {"a": 1}, model="m_v1")
-    _session(builder, "JOBB", {"a": 1}, model="m_v2")
-    assert any("m_v1 → m_v2" in line for line in report_lines(_diff(builder.close()), as_markdown=False))
-
-
 def test_what_cannot_be_compared_is_refused(builder: DatabaseBuilder) -> None:
     _session(builder, "JOBA", {"a": 1})
     builder.job(builder.session(), name="JOBB")

@@ -67,14 +67,6 @@ def test_a_table_of_json_and_what_stands_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["op_summary_0.m.0.1.aggregate.NA.NA.csv", "op_summary_0.m.0.1.1.7.0.5000.700.reload1.2.csv"]
-)
-def test_names_tell_the_model(tmp_path: Path, name: str) -> None:
-    ((model,), _) = read_exported([_table(tmp_path, name, TABLE.format("2.000"))], None)
-    assert model.name == "m"
-
-
-@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("x.csv", ""),
@@ -89,14 +81,3 @@ def test_names_tell_the_model(tmp_path: Path, name: str) -> None:
 def test_what_is_no_such_table_is_refused_by_name(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(UsageError, match=name.replace(".", r"\.")):
         read_exported([_table(tmp_path, name, text)], None)
-
-
-@pytest.mark.parametrize("text", ["[]", "{}", "no JSON"])
-def test_what_is_no_metadata_tells_nothing(tmp_path: Path, text: str) -> None:
-    _table(tmp_path, "metadata.json", text)
-    _, provenance = read_exported([_table(tmp_path, "some.csv", TABLE.format("2.000"))], None)
-    assert provenance == []
-
-
-def test_a_folder_without_tables_is_none(tmp_path: Path) -> None:
-    assert exported_files(tmp_path) == []

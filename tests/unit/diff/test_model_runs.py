@@ -7,7 +7,7 @@ import pytest
 
 from profagent.diff.alignment import LayerName
 from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit
-from tests.unit.stats.series import LAYERS, Rows, inferences, job
+from tests.unit.stats.series import Rows, inferences, job
 
 TWO: Rows = [(0, 0, 0, 10), (0, 1, 0, 20), (0, 0, 1, 5), (1, 1, 0, 21), (1, -1, 0, 2)]
 CPU: Rows = [(0, 2, 2, 3), (1, 2, 2, 5)]
@@ -27,29 +27,10 @@ def test_records_of_a_layer_are_added_up_and_missing_ones_are_not_known() -> Non
     assert run.totals().tolist() == [77, 81]
 
 
-def test_each_model_is_a_run_of_its_own() -> None:
-    of = [*inferences(1), *inferences(2, model=4, name="other")]
-    found = model_runs(job(of, [(0, 0, 0, 1), (1, 0, 0, 2), (2, 0, 0, 3)], layers={4: {0: LAYERS[1]}}), 0)
-    assert [(run.name, run.layers[0].name, run.times.tolist()) for run in found] == [
-        ("m", "conv0", [[1.0]]),
-        ("other", "conv1", [[2.0], [3.0]]),
-    ]
-
-
 def test_a_warm_up_is_left_out_and_counted() -> None:
     rows: Rows = [(i, 0, 0, 300 if i == 0 else 100) for i in range(20)]
     (run,) = model_runs(job(inferences(20), rows), None)
     assert (len(run.times), run.left_out) == (19, 1)
-
-
-def test_counters_stand_at_their_layer() -> None:
-    (run,) = model_runs(job(inferences(2), TWO, CPU, ratios=0.5), 0)
-    assert sorted(run.counters) == [0, 1, 3]
-    assert run.counters[1].shape == (2, 10)
-
-
-def test_a_model_without_records_is_no_run() -> None:
-    assert model_runs(job(inferences(2), []), 0) == []
 
 
 def test_runs_of_one_model_are_joined_also_where_one_lacks_a_layer() -> None:

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from profagent.diff.significance import DEALS, MOST_ROWS, differences, different_rows
+from profagent.diff.significance import MOST_ROWS, differences, different_rows
 
 
 def _p(base: np.ndarray, new: np.ndarray) -> list[float]:
@@ -30,21 +30,6 @@ def test_p_of_one_column_is_that_of_all_deals(shift: float) -> None:
     rng = np.random.default_rng(5)
     base, new = rng.random((6, 1)), rng.random((6, 1)) + shift
     assert _p(base, new)[0] == pytest.approx(_exact_p(base, new), abs=0.03)
-
-
-def test_a_clear_difference_has_the_smallest_p_and_others_keep_theirs() -> None:
-    rng = np.random.default_rng(6)
-    base, new = rng.standard_normal((2, 20, 30))
-    p_values = _p(base, new + 5 * (np.arange(30) == 3))
-    assert p_values[3] == pytest.approx(1 / (DEALS + 1))
-    assert min(p_values[:3] + p_values[4:]) > 0.05
-
-
-def test_columns_that_say_the_same_are_one_comparison() -> None:
-    rng = np.random.default_rng(8)
-    base, new = rng.standard_normal((2, 20, 1))
-    new += 0.9
-    assert _p(np.tile(base, 50), np.tile(new, 50)) == pytest.approx(_p(base, new) * 50)
 
 
 def test_values_of_no_spread_differ_or_do_not() -> None:

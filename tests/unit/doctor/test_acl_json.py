@@ -163,10 +163,6 @@ def test_another_root_is_given_in_the_way_in_which_the_daemon_was_started(
     assert found.remedy == remedy
 
 
-def test_an_output_outside_the_manuals_alphabet() -> None:
-    assert bad(looked_at(without(output="/opt/my-app"))) == ["path"]
-
-
 @pytest.mark.parametrize(
     ("text", "where"),
     [
@@ -195,8 +191,3 @@ def test_slips_of_keys_are_known_and_other_keys_are_not() -> None:
     assert {slip: meant_key(slip) for slip in meant} == meant
     assert meant_key("model_path") is None
     assert all(meant_key(key) == key for key in PROFILER_KEYS)
-
-
-def test_one_that_is_nested_very_deep_is_looked_at_or_told_of() -> None:
-    assert bad(looked_at(text(x=json.loads("[" * 40 + "]" * 40)))) == []
-    assert bad(looked_at(b"[" * 900 + b"]" * 900)) == ["acl-json"]

@@ -27,22 +27,6 @@ def test_names_are_the_manual_s() -> None:
     assert acl_statistic_name(0, 2) == "acl_statistic_0_2_0"
 
 
-def test_an_aggregate_says_so_where_the_pictures_stand() -> None:
-    row = inference_row(model_id=2, stretch=2)
-    assert op_summary_name(row, 700, is_aggregate=True) == "op_summary_0.yolo.2.1.aggregate.0.2500.700"
-    assert op_statistic_name(row, is_aggregate=True) == "op_statistic_0_2_aggregate"
-
-
-def test_unknown_fields_are_na() -> None:
-    row = inference_row(cache_hit=None)
-    assert op_summary_name(row, None, is_aggregate=False) == "op_summary_0.yolo.0.1.1.0.NA.NA"
-
-
-def test_a_model_loaded_again_is_marked() -> None:
-    name = op_summary_name(inference_row(stretch=1), 700, is_aggregate=False)
-    assert name.endswith(".700.reload1")
-
-
 @pytest.mark.parametrize(
     ("hit", "miss", "rate"),
     [(75, 25, "0.2500"), (0, 8, "1.0000"), (8, 0, "0.0000"), (0, 0, "NA"), (None, 1, "NA"), (1, None, "NA")],
@@ -64,11 +48,6 @@ def test_long_model_names_are_cut_and_kept_apart_by_a_digest(model: Any) -> None
         assert "~" in stem
         assert stem.startswith(f"op_summary_0.{model[0]}")
         assert stem.endswith(".0.1.1.18446744073709551615.0.2500.700")
-
-
-def test_a_name_that_fits_is_left_as_it_is() -> None:
-    name = "n" * 200
-    assert task_time_name(inference_row(model_name=name)) == f"task_time_0.{name}.0.1"
 
 
 def test_a_model_s_name_cannot_lead_to_another_folder() -> None:

@@ -95,17 +95,6 @@ def test_figures_ledger_and_layers_stay_and_the_rest_goes(workspace: Path, capsy
         check(connection)
 
 
-def test_the_disk_has_the_room(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    database = workspace / "profagent.db"
-    before = database.stat().st_size
-    assert gc(workspace, "--keep-last", "0", "--json") == 0
-    document = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert document["sessions"] == [1, 2, 3]
-    assert document["bytes_after"] < document["bytes_before"] / 2
-    assert database.stat().st_size < before / 2
-    assert not any((workspace / "mirror" / "import").iterdir())
-
-
 def test_a_dry_run_lets_everything_stay(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file() and "db-" not in path.name}
     assert gc(workspace, "--keep-last", "1", "--dry-run") == 0
@@ -133,15 +122,6 @@ def test_what_needs_records_says_that_they_are_gone(workspace: Path, capsys: pyt
     assert run(["sessions", "--workspace", str(workspace)]) == 0
     assert capsys.readouterr().out.count("figures only") == 3
     assert gc(workspace, "--keep-last", "0") == 0
-
-
-def test_a_job_that_was_let_go_of_may_come_again(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = stats(workspace, 1, "layer", capsys)["rows"]
-    assert gc(workspace, "--keep-last", "0") == 0
-    job = min((workspace.parent / "board").iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    assert run(["import", "-dir", str(job), "--workspace", str(workspace)]) in (0, 4)
-    (session,) = {4, 5} & {each["session"] for each in _sessions(workspace, capsys)}
-    assert stats(workspace, session, "layer", capsys)["rows"] == before
 
 
 def test_what_a_ledger_said_stays_with_its_session_when_the_job_comes_again(workspace: Path) -> None:

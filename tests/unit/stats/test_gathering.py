@@ -24,24 +24,9 @@ def test_each_record_is_a_value_of_its_layer() -> None:
     }
 
 
-def test_a_layer_that_is_not_known_is_a_row_of_its_own() -> None:
-    rows: Rows = [(0, -1, 0, 1), (0, 7, 0, 2), (0, 0, 0, 3)]
-    found = list(durations_by(job(inferences(1), rows), "layer", np.array([True])))
-    assert [(key[1], values.tolist()) for key, values in found] == [("N/A", [1]), ("conv0", [3]), ("N/A", [2])]
-
-
-def test_types_come_by_layer_and_share_a_key() -> None:
-    found = list(durations_by(job(inferences(2), TWO), "type", np.array([True, True])))
-    assert [key for key, _ in found] == [("Convolution",)] * 2
-
-
 def test_a_model_s_value_is_an_inference_over_both_units() -> None:
     assert _by(job(inferences(2), TWO, CPU, us_per_tick=2.0), "model") == {("m",): [70 + 7, 76 + 5]}
     assert _by(job(inferences(2), TWO, CPU, us_per_tick=None), "model") == {("m",): [35, 38]}
-
-
-def test_an_inference_without_records_has_no_time() -> None:
-    assert _by(job(inferences(3), TWO), "model") == {("m",): [35, 38]}
 
 
 def test_a_segment_s_value_is_its_sum_on_one_unit_in_one_inference() -> None:
@@ -49,10 +34,6 @@ def test_a_segment_s_value_is_its_sum_on_one_unit_in_one_inference() -> None:
     units = {("m", "0", "AA_CORE"): [60, 64], ("m", "1", "AA_CORE"): [10, 12], ("m", "2", "AA_CPU"): [7, 5]}
     assert found == units
     assert ("m", "2", "AA_CPU") not in _by(job(inferences(2), TWO, CPU, us_per_tick=None), "segment")
-
-
-def test_layers_of_the_cpu_are_in_us_whatever_a_tick_is() -> None:
-    assert _by(job(inferences(2), TWO, CPU, us_per_tick=None), "aicpu") == {("m", "nms", "N"): [3, 4, 5]}
 
 
 @pytest.mark.parametrize("by", ["layer", "type", "model", "segment", "aicpu"])
