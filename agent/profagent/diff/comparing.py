@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from profagent.diff.alignment import align
-from profagent.diff.significance import Tested, differences, different_rows
+from profagent.diff.significance import differences, different_rows
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.stats.gathering import MAD_TO_SIGMA, Figures, figures_of, mad
+from profagent.stats.gathering import Figures, figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 Scope = Literal["total", "model", "layer", "type", "api"]
 # The chance that a comparison of two runs without a change tells of any.
 ALPHA = 0.03
-# A change that is so many standard errors above the critical one is found in 80 % of comparisons.
-POWER_SIGMA = 0.84
 # Layers with records in fewer of the inferences are not tested.
 LEAST_KNOWN = 0.5
 # So many equal values in each run are no chance: the unit has no noise there.
@@ -81,10 +79,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ModelDiff:
-    """A model in both runs; `changes` has one of each match with both sides, in their order.
-
-    `smallest_seen` is the smallest change of a usual layer, in %, that could have been found; None where none could.
-    """
+    """A model in both runs; `changes` has one of each match with both sides, in their order."""
 
     name: str
     base: ModelRun
@@ -93,7 +88,6 @@ class ModelDiff:
     total: Change
     changes: dict[int, Change]
     types: list[Change]
-    smallest_seen: float | None
 
 
 def compare(pairs: Sequence[tuple[ModelRun, ModelRun]], floor: Floor) -> list[ModelDiff]:
@@ -108,8 +102,8 @@ def compare_calls(
     names = sorted(name for name in base.keys() & new.keys() if len(base[name]) and len(new[name]))
     changes = []
     for name in names:
-        tested = differences(base[name][:, np.newaxis], new[name][:, np.newaxis], ALPHA)
-        p = None if tested is None else min(1.0, float(tested.p[0]) * len(names))
+        tested = differences(base[name][:, np.newaxis], new[name][:, np.newaxis])
+        p = None if tested is None else min(1.0, float(tested[0]) * len(names))
         changes.append(Change("api", name, figures_of(base[name]), figures_of(new[name]), p).judged(floor))
     return changes
 
@@ -118,12 +112,12 @@ def counters_moved(base: NDArray[np.float64], new: NDArray[np.float64]) -> tuple
     """Those that moved, of two layers' counters, shape (records, counters), NaN where not known; largest first."""
     known: NDArray[np.bool_] = ~np.isnan(np.concatenate([base, new])).any(axis=0)
     one, other = (values[:, known][different_rows(values[:, known])] for values in (base, new))
-    tested = differences(one, other, COUNTER_ALPHA) if known.any() else None
+    tested = differences(one, other) if known.any() else None
     if tested is None:
         return ()
     names = [name for name, is_known in zip(COUNTER_NAMES, known.tolist(), strict=True) if is_known]
     means = zip(names, one.mean(axis=0).tolist(), other.mean(axis=0).tolist(), strict=True)
-    found = [Moved(*each) for each, p in zip(means, tested.p, strict=True) if p <= COUNTER_ALPHA]
+    found = [Moved(*each) for each, p in zip(means, tested, strict=True) if p <= COUNTER_ALPHA]
     return tuple(sorted(filter(_is_far, found), key=lambda moved: -abs(moved.new - moved.base) / max(moved[1:])))
 
 
@@ -140,22 +134,21 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
     ones = _columns(base, [matches[at].base for at in paired], types)
     others = _columns(new, [matches[at].new for at in paired], types)
     rows = ones[different_rows(base.times)], others[different_rows(new.times)]
-    tested = differences(*rows, ALPHA, has_total=True)
+    tested = differences(*rows, has_total=True)
     names = [" | ".join(new.layers[place].name for place in matches[at].new) for at in paired]
     scopes: list[tuple[Scope, str]] = [("model", new.name), *(("layer", name) for name in names)]
     scopes += [("type", name) for name in types]
     changes = []
     for column, (scope, name) in enumerate(scopes):
         one, other = ones[:, column], others[:, column]
-        p = _p(one, other, None if tested is None else float(tested.p[column]))
+        p = _p(one, other, None if tested is None else float(tested[column]))
         figures = figures_of(_known(one)), figures_of(_known(other))
         change = Change(scope, name, *figures, None if p is None else min(1.0, p * comparisons)).judged(floor)
         if change.is_significant and scope == "layer":
             change = replace(change, moved=_moved(base, new, matches[paired[column - 1]]))
         changes.append(change)
     layers = dict(zip(paired, changes[1 : 1 + len(names)], strict=True))
-    seen = _smallest_seen(ones[:, : 1 + len(names)], others[:, : 1 + len(names)], tested, changes[0].p)
-    return ModelDiff(new.name, base, new, matches, changes[0], layers, changes[1 + len(names) :], seen)
+    return ModelDiff(new.name, base, new, matches, changes[0], layers, changes[1 + len(names) :])
 
 
 def _columns(run: ModelRun, layers: Sequence[tuple[int, ...]], types: Sequence[str]) -> NDArray[np.float64]:
@@ -179,22 +172,6 @@ def _moved(base: ModelRun, new: ModelRun, match: Match) -> tuple[Moved, ...]:
         return ()
     one, other = base.counters.get(match.base[0]), new.counters.get(match.new[0])
     return () if one is None or other is None else counters_moved(one, other)
-
-
-def _smallest_seen(
-    ones: NDArray[np.float64], others: NDArray[np.float64], tested: Tested | None, p: float | None
-) -> float | None:
-    """In % of its time, the median over the layers; None where no change can be told."""
-    if tested is None:
-        return None if p is None else 0.0
-    found = []
-    for column in range(1, ones.shape[1]):
-        base, new = _known(ones[:, column]), _known(others[:, column])
-        if len(base) and len(new) and np.median(base):
-            sigma = MAD_TO_SIGMA * (mad(base) + mad(new)) / 2
-            least = (tested.critical + POWER_SIGMA) * sigma * float(tested.size[column]) ** 0.5
-            found.append(least / float(np.median(base)) * 100)
-    return float(np.median(found)) if found else None
 
 
 def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:

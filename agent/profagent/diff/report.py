@@ -71,10 +71,8 @@ def _model_lines(model: ModelDiff) -> Iterator[str]:
     )
     name = model.name if model.base.name == model.name else f"{model.base.name} → {model.name}"
     yield f"{name}: {numbers}; {_change_text(model.total)}{_note(model.total)}"
-    if model.smallest_seen is None:
+    if model.total.p is None:
         yield "no change can be told: a run has fewer than 5 different inferences"
-    else:
-        yield f"smallest change of a usual layer that could have been seen: {model.smallest_seen:.1f} %"
 
 
 def _counted(count: int, what: str) -> str:
@@ -250,7 +248,6 @@ def _model(model: ModelDiff) -> dict[str, Any]:
         "model": model.name,
         "base_inferences": len(model.base.times),
         "new_inferences": len(model.new.times),
-        "smallest_seen_percent": model.smallest_seen,
         "total": _change(model.total),
         "layers": [
             {

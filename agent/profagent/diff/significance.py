@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,19 +37,8 @@ SHRINKING_BLOCKS = 10
 MOST_ALIKE = 0.95
 
 
-class Tested(NamedTuple):
-    """`p` of each column, adjusted for all of them; `critical` is the t that no column exceeds in most of the deals.
-
-    `size`: the variance of each column's difference of means, over that of one row.
-    """
-
-    p: NDArray[np.float64]
-    critical: float
-    size: NDArray[np.float64]
-
-
-def differences(base: Columns, new: Columns, alpha: float, *, has_total: bool = False) -> Tested | None:
-    """Test columns of two runs, shapes (rows, columns), rows in their order; `critical` is at 1 - `alpha`.
+def differences(base: Columns, new: Columns, *, has_total: bool = False) -> NDArray[np.float64] | None:
+    """The p of each column of two runs, shapes (rows, columns), rows in their order; adjusted for all columns.
 
     NaN, a value that is missing, counts as the column's median. The deals are the same each time. None where a run has
     fewer than FEWEST_ROWS. `has_total`: the first column is the whole run's time, by which all may be off.
@@ -60,10 +49,7 @@ def differences(base: Columns, new: Columns, alpha: float, *, has_total: bool = 
     wanted = round(max(float(_inflation(rows).min()) for rows in (one, other)))
     length = max(1, min(wanted, min(len(one), len(other)) // FEWEST_BLOCKS))
     one, other = _in_blocks(one, length), _in_blocks(other, length)
-    stretch = _stretch(one, other, has_total=has_total)
-    size = stretch * (1 / len(one) + 1 / len(other)) / length
-    p, critical = _permuted(one, other, stretch, alpha)
-    return Tested(p, critical, size)
+    return _permuted(one, other, _stretch(one, other, has_total=has_total))
 
 
 def different_rows(values: Columns) -> NDArray[np.intp]:
@@ -85,7 +71,7 @@ def _in_blocks(values: Columns, length: int) -> Columns:
     return means
 
 
-def _permuted(base: Columns, new: Columns, stretch: Columns, alpha: float) -> tuple[NDArray[np.float64], float]:
+def _permuted(base: Columns, new: Columns, stretch: Columns) -> NDArray[np.float64]:
     base, new = _clipped(*(_in_blocks(rows, -(-len(rows) // MOST_ROWS)) for rows in (base, new)))
     rows = np.concatenate([base, new])
     # The mean of equal values may be off by their last digit: that is no difference.
@@ -94,7 +80,8 @@ def _permuted(base: Columns, new: Columns, stretch: Columns, alpha: float) -> tu
     found = _t(np.arange(len(rows)) < len(base), rows)[0] / np.sqrt(stretch)
     largest = _t(_deals(len(base), len(new)), rows).max(axis=1)
     exceeding = (largest[:, np.newaxis] >= found - 1e-9).sum(axis=0)
-    return (exceeding + 1) / (DEALS + 1), float(np.quantile(largest, 1 - alpha))
+    p: NDArray[np.float64] = (exceeding + 1) / (DEALS + 1)
+    return p
 
 
 @lru_cache(maxsize=4)

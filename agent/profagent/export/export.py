@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from profagent.cli.provenance import provenance_of
 from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY, sheet_pieces
 from profagent.export.naming import (
-    FileNames,
     acl_name,
     acl_statistic_name,
     op_statistic_name,
     op_summary_name,
     task_time_name,
+    unique_name,
 )
 from profagent.export.tables import ByPosition, acl_statistic_rows, inference_tables, mean_tables
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
@@ -42,16 +41,12 @@ if TYPE_CHECKING:
 
     from profagent.cli.table import SheetFormat
     from profagent.export.trace import TraceEvent
-    from profagent.store.selection import InferenceRow, TaskRow
-
-__all__ = ["Exported", "SummaryOptions", "export_summary", "export_timeline"]
 
 METADATA_FILE = "metadata.json"
 NO_CHOICE = Choice()
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(NamedTuple):
     """What was written for one JOB. `unplaced` counts records and calls whose place in time is not known.
 
     `not_final`: inferences whose figures are not known, by their state and reason.
@@ -66,8 +61,7 @@ class Exported:
     unplaced: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryOptions:
+class SummaryOptions(NamedTuple):
     """`aggregate`: one table for the mean of all chosen inferences of a model, and not one for each."""
 
     sheet_format: SheetFormat = "csv"
@@ -130,25 +124,22 @@ class _Output:
         self.provenance = provenance_of(connection, scope)
         self.unplaced = 0
         self._directory = directory
-        self._names = FileNames()
-        self._files: list[str] = []
+        self._files: dict[str, None] = {}
         make_directory(directory)
 
     def write(self, stem: str, extension: str, pieces: Iterable[bytes]) -> None:
         """Write one table or timeline, under a name that no other has."""
-        name = self._names.take(stem, extension)
+        name = unique_name(stem, extension, self._files)
         write_atomically(self._directory / name, pieces)
-        self._files.append(name)
+        self._files[name] = None
 
     def finish(self) -> Exported:
         """Write the metadata beside the files."""
-        metadata = {**self.provenance, "unplaced": self.unplaced, "files": self._files}
+        metadata = {**self.provenance, "unplaced": self.unplaced, "files": list(self._files)}
         text = msgspec.json.format(msgspec.json.encode(metadata), indent=2)
         write_atomically(self._directory / METADATA_FILE, [text, b"\n"])
-        session, job = self.scope
-        ledger, not_final = self.provenance["ledger"], self.provenance["not_final"]
-        files = tuple(self._files)
-        return Exported(job.name, self._directory, files, session.simulated, ledger, not_final, self.unplaced)
+        told = {name: self.provenance[name] for name in ("job", "simulated", "ledger", "not_final")}
+        return Exported(directory=self._directory, files=tuple(self._files), unplaced=self.unplaced, **told)
 
 
 def _export(
@@ -193,15 +184,8 @@ def _write_tasks(connection: sqlite3.Connection, selection: Selection, output: _
         layers = layers_of(connection, group.model)
         events = TaskEvents(group.device_id, origin_us, output.scope.job.frequency_mhz, layers)
         process = events.process(_title(output.scope, f"NPU {group.device_id}, {group.model_name}"))
-        spans = _task_spans(events, inferences, tasks)
+        spans = (event for each in inferences for event in events.of_inference(each, tasks.at(each.position)))
         _write_trace(output, task_time_name(group), [process], spans, events, origin_us)
-
-
-def _task_spans(
-    events: TaskEvents, inferences: Iterable[InferenceRow], tasks: ByPosition[TaskRow]
-) -> Iterator[TraceEvent]:
-    for inference in inferences:
-        yield from events.of_inference(inference, tasks.at(inference.position))
 
 
 def _write_calls(connection: sqlite3.Connection, output: _Output, origin_us: float) -> None:

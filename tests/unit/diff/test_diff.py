@@ -26,7 +26,6 @@ unfair: NEW is incomplete: its ledger has losses of 2
 unfair: NEW does not tell: interval
 
 yolo: 6 inferences of 5 layers and 6 inferences of 3 layers; +5.6 % (18.0 → 19.0 us)
-smallest change of a usual layer that could have been seen: 0.0 %
 
 layer                    what     BASE(us)  NEW(us)  change(us)  change(%)       p
 -----------------------  -------  --------  -------  ----------  ---------  ------
