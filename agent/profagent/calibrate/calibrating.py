@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tomlkit
 
-from profagent.calibrate.fitting import Evidence, Fit
+from profagent.calibrate.fitting import Evidence, Finding, Fit, Verdict, find_counters
 from profagent.calibrate.vendor_table import parse_vendor_table, read_vendor_table, said_inference
-from profagent.calibrate.verdict import Finding, Verdict, find_counters
 from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.durations import ticks_to_us

@@ -17,7 +17,7 @@ from profagent.formats.countermap import SDK_NOT_SAID
 
 if TYPE_CHECKING:
     from profagent.calibrate.calibrating import Calibration
-    from profagent.calibrate.verdict import Finding
+    from profagent.calibrate.fitting import Finding
 
 COLUMNS = tuple(map(Column, ("counter", "verdict", "where", "rows", "agree", "rivals", "what would settle it")))
 *_, NOT_SAID = SDK_NOT_SAID

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import socket
 import sqlite3
@@ -58,6 +59,8 @@ USUAL_NAMES = ("acl.json", "src/acl.json")
 RESOLVE_S = 10.0
 # How long another board is waited for, of which no more is asked than who it is.
 ASK_S = 10.0
+# An hour of a large model at 15 inferences a second, its rows included, takes some gigabytes; this is its beginning.
+LEAST_FREE_BYTES = 1_000_000_000
 # A large database is not looked at to its end.
 LONGEST_CHECK_S = 10.0
 STEPS_BETWEEN_LOOKS = 10_000
@@ -142,28 +145,29 @@ def _counters(job: JobRecords, about: str, maps: CounterMaps) -> Section:
 
 
 async def _host_section(options: DoctorOptions, answered: str) -> Section:
-    findings = list(host.workspace_checks(await asyncio.to_thread(workspace_facts, options.workspace)))
+    findings = await asyncio.to_thread(lambda: list(workspace_checks(options.workspace)))
     findings += _own_certificates(options.access)
     findings += host.identities(await _known_boards(options, answered))
     return Section("this host", tuple(findings))
 
 
-def workspace_facts(workspace: Workspace) -> host.WorkspaceFacts:
-    """The workspace as it is; nothing in it is changed."""
-    root = workspace.root.absolute()
+def workspace_checks(workspace: Workspace) -> Iterator[Finding]:
+    """It can be written, its database is of this version and whole, and there is room; nothing in it is changed."""
+    root, database = workspace.root.absolute(), workspace.database
     stands = next(above for above in (root, *root.parents) if above.exists())
+    elsewhere = "or name another one: --workspace DIR"
+    if why := _why_not_writable(stands):
+        yield bad("workspace", f"{root}: {why}", f"ls -ld {shlex.quote(str(root))}; {elsewhere}")
+        return
+    yield good("workspace", f"{root} can be {'written' if stands == root else 'made'}")
+    if database.exists():
+        yield _database(database)
     usage = shutil.disk_usage(stands)
-    database_error, is_checked = _database_error(workspace.database)
-    return host.WorkspaceFacts(
-        root=str(root),
-        exists=stands == root,
-        error=_why_not_writable(stands),
-        database=str(workspace.database) if workspace.database.exists() else "",
-        database_error=database_error,
-        is_checked=is_checked,
-        free_bytes=usage.free,
-        total_bytes=usage.total,
-    )
+    told = f"{usage.free / 1e9:,.1f} of {usage.total / 1e9:,.1f} GB are free for {root}"
+    if usage.free < LEAST_FREE_BYTES:
+        yield bad("host-space", told, f"make room, {elsewhere}")
+    else:
+        yield good("host-space", told)
 
 
 def _why_not_writable(directory: Path) -> str:
@@ -177,26 +181,23 @@ def _why_not_writable(directory: Path) -> str:
         return f"{directory}: {os.strerror(error.errno or 0)}"
 
 
-def _database_error(database: Path) -> tuple[StoreError | None, bool]:
-    """What is wrong with a database, and whether all of it was looked at."""
-    if not database.exists():
-        return None, True
+def _database(database: Path) -> Finding:
     until = time.monotonic() + LONGEST_CHECK_S
     try:
         with open_reader(database) as connection:
             connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
-            found: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            found: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0].splitlines()[-1]
     except StoreError as error:
         code = getattr(error.__cause__, "sqlite_errorcode", 0)
         if code == sqlite3.SQLITE_INTERRUPT:
-            return None, False
-        is_damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-        return (_damaged(database, str(error.__cause__)) if is_damaged else error), True
-    return (None if found == "ok" else _damaged(database, found.splitlines()[-1])), True
-
-
-def _damaged(database: Path, why: str) -> StoreError:
-    return StoreError(f"{database} is damaged: {why}", hint=made_anew(database))
+            told = f"{database} can be read; it is large, and was not checked to the end"
+            return unknown("database", told)
+        if code not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return bad("database", str(error), error.hint)
+        found = str(error.__cause__)
+    if found != "ok":
+        return bad("database", f"{database} is damaged: {found}", made_anew(database))
+    return good("database", f"{database} can be read, and its pages fit each other")
 
 
 def _own_certificates(access: Access) -> Iterator[Finding]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from profagent.doctor.finding import Finding
-    from profagent.errors import ProfagentError
     from profagent.formats.plausible import Tally
     from profagent.link.certificate import Certificate
     from profagent.link.examination import DaemonFacts
@@ -30,8 +27,6 @@ if TYPE_CHECKING:
 MOST_OFFSET_US = 1_000_000
 # So long before its end a certificate should be renewed.
 RENEW_BEFORE = timedelta(days=14)
-# An hour of a large model at 15 inferences a second, its rows included, takes some gigabytes; this is its beginning.
-LEAST_FREE_BYTES = 1_000_000_000
 _DAY = "%Y-%m-%d"
 
 
@@ -42,43 +37,6 @@ class Known(NamedTuple):
     address: str
     written: str = ""
     answered: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceFacts:
-    """A workspace: why it cannot be used, empty when it can; its database, empty without one, and what is wrong there.
-
-    `is_checked`: the database was looked at to its end.
-    """
-
-    root: str
-    exists: bool
-    error: str
-    database: str
-    database_error: ProfagentError | None
-    free_bytes: int
-    total_bytes: int
-    is_checked: bool = True
-
-
-def workspace_checks(facts: WorkspaceFacts) -> Iterator[Finding]:
-    """It can be written, its database is of this version, and there is room."""
-    if facts.error:
-        remedy = f"ls -ld {shlex.quote(facts.root)}; or name another one: --workspace DIR"
-        yield bad("workspace", f"{facts.root}: {facts.error}", remedy)
-        return
-    yield good("workspace", f"{facts.root} can be {'written' if facts.exists else 'made'}")
-    if facts.database_error is not None:
-        yield bad("database", str(facts.database_error), facts.database_error.hint)
-    elif facts.database and not facts.is_checked:
-        yield unknown("database", f"{facts.database} can be read; it is large, and was not checked to the end")
-    elif facts.database:
-        yield good("database", f"{facts.database} can be read, and its pages fit each other")
-    told = f"{facts.free_bytes / 1e9:,.1f} of {facts.total_bytes / 1e9:,.1f} GB are free for {facts.root}"
-    if facts.free_bytes < LEAST_FREE_BYTES:
-        yield bad("host-space", told, "make room, or name another one: --workspace DIR")
-    else:
-        yield good("host-space", told)
 
 
 def certificate_dates(

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profagent.calibrate.fitting import Evidence, values_of
-from profagent.calibrate.verdict import Finding, Verdict, find_counters
+from profagent.calibrate.fitting import Evidence, Finding, Verdict, find_counters, values_of
 from tests.fakes.counted_job import CountedJob, Place, counted_job, evidence_of, records_elsewhere
 
 MAPS = 10

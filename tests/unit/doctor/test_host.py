@@ -14,7 +14,7 @@ import pytest
 
 from profagent import __version__
 from profagent.doctor import examining
-from profagent.doctor.examining import workspace_facts
+from profagent.doctor.examining import workspace_checks
 from profagent.doctor.finding import Mark
 from profagent.doctor.host import (
     RENEW_BEFORE,
@@ -24,7 +24,6 @@ from profagent.doctor.host import (
     daemon_version,
     identities,
     listener,
-    workspace_checks,
 )
 from profagent.importing.workspace_import import WorkspaceImport, import_into
 from profagent.keys.keys import Keys
@@ -150,17 +149,18 @@ def test_a_certificate_that_ends_soon(certificate: Certificate) -> None:
 
 
 def marks(workspace: Workspace) -> dict[str, Mark]:
-    return {finding.check: finding.mark for finding in workspace_checks(workspace_facts(workspace))}
+    return {finding.check: finding.mark for finding in workspace_checks(workspace)}
 
 
-def test_a_workspace_with_a_database_and_one_that_is_yet_to_be_made(tmp_path: Path) -> None:
+def test_a_workspace_with_a_database_and_one_that_is_yet_to_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert marks(Workspace(tmp_path / "a" / "b")) == dict.fromkeys(("workspace", "host-space"), Mark.GOOD)
     assert list(tmp_path.iterdir()) == []
     open_for_writing(Workspace(tmp_path).database).close()
-    facts = workspace_facts(Workspace(tmp_path))
     assert marks(Workspace(tmp_path)) == dict.fromkeys(("workspace", "database", "host-space"), Mark.GOOD)
-    (*_, room) = workspace_checks(replace(facts, free_bytes=10_000_000))
-    assert room.mark is Mark.BAD
+    monkeypatch.setattr(examining, "LEAST_FREE_BYTES", 1 << 60)
+    assert marks(Workspace(tmp_path))["host-space"] is Mark.BAD
 
 
 @pytest.mark.parametrize("first_page", [0, 5])
@@ -173,7 +173,7 @@ def test_a_damaged_database_is_made_anew_by_what_is_told(tmp_path: Path, first_p
         for page in range(first_page, workspace.database.stat().st_size // 4096, 3):
             file.seek(page * 4096)
             file.write(b"\xa5" * 4096)
-    (found,) = (each for each in workspace_checks(workspace_facts(workspace)) if each.check == "database")
+    (found,) = (each for each in workspace_checks(workspace) if each.check == "database")
     assert f"{workspace.database} is damaged: " in found.evidence
     told = found.remedy.replace("profagent import", f'"{sys.executable}" -c "{MAIN}" import')
     subprocess.run(["sh", "-c", told], check=False, capture_output=True, timeout=60)
@@ -191,4 +191,5 @@ def test_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert marks(Workspace(tmp_path / "file" / "ws")) == {"workspace": Mark.BAD}
     with public_directory() as directory, without_privileges():
-        assert workspace_facts(Workspace(directory / "ws")).error == f"{directory}: Permission denied"
+        (found,) = workspace_checks(Workspace(directory / "ws"))
+        assert f"{directory}: Permission denied" in found.evidence
