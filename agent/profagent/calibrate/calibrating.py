@@ -53,8 +53,7 @@ def match_rows(
 ) -> Matched | None:
     """Match a table with the records of one inference, given their layers' names and times; None where they differ.
 
-    Both are in the order of execution, unless someone sorted the table: then only what names and times tell counts. A
-    row that might be one of several records is left out.
+    Both are in the order of execution. A row that might be one of several records is left out.
     """
     if table.rows * len(names) > MOST_PAIRS:
         return None
@@ -62,12 +61,9 @@ def match_rows(
         needed = max(LEAST_SHARE * min(alike.shape), 1)
         if min(alike.any(axis=0).sum(), alike.any(axis=1).sum()) < needed:
             continue
-        places = [_certain_pairs(alike)]
-        if by == NAME_AND_TIME:
-            places.append(_only_pairs(alike))
-        for rows, records in places:
-            if len(rows) >= needed:
-                return Matched(rows, records, by)
+        rows, records = _certain_pairs(alike)
+        if len(rows) >= needed:
+            return Matched(rows, records, by)
     return None
 
 
@@ -94,13 +90,8 @@ def _ways(
 def _certain_pairs(alike: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Pairs of a longest common subsequence, without those that another such sequence pairs otherwise."""
     before, after = _lengths(alike), _lengths(alike[::-1, ::-1])[::-1, ::-1]
-    on_longest = alike & (before[:-1, :-1] + 1 + after[1:, 1:] == before[-1, -1])
-    return _only_pairs(on_longest)
-
-
-def _only_pairs(alike: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Pairs of which neither is alike to another, in whatever order."""
-    rows, records = (alike & (alike.sum(axis=0) == 1)[None, :] & (alike.sum(axis=1) == 1)[:, None]).nonzero()
+    sure = alike & (before[:-1, :-1] + 1 + after[1:, 1:] == before[-1, -1])
+    rows, records = (sure & (sure.sum(axis=0) == 1)[None, :] & (sure.sum(axis=1) == 1)[:, None]).nonzero()
     return rows, records
 
 

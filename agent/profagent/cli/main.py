@@ -43,7 +43,7 @@ VERBS = {
     "watch": ("watch.cli", "Show a board's inferences live."),
     "show": ("export.show_cli", "Print a JOB's tables (the vendor's command)."),
     "stats": ("stats.cli", "Show what takes the time: layers, types, models, API calls."),
-    "trend": ("stats.trend_cli", "Show a model's time over sessions, and when it changed."),
+    "trend": ("stats.trend", "Show a model's time over sessions, and when it changed."),
     "record": ("record.cli", "Capture boards into a workspace."),
     "collect": ("collect.cli", "Run a program on a board and fetch its JOB (the vendor's command)."),
     "import": ("importing.cli", "Import a JOB directory (the vendor's command)."),

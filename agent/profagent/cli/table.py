@@ -35,29 +35,17 @@ _TIMES = (
     Column("Total Time Ratio(%)", _RATIO),
     Column("Total Time(us)", _TIME),
     Column("Count"),
-    Column("Avg(us)", _TIME),
-    Column("Max(us)", _TIME),
-    Column("Min(us)", _TIME),
+    *(Column(title, _TIME) for title in ("Avg(us)", "Max(us)", "Min(us)")),
+)
+_RATIOS = (
+    *("Time Ratio", "Mac Busy Ratio", "Mac Ppen Ratio", "Vec Busy Ratio", "Vec Ppen Ratio", "Dstr Ratio"),
+    *("Dtrans Ratio", "DLD Ratio", "WLD Ratio", "Memory Bound"),
 )
 OP_SUMMARY = (
-    Column("Layer Id"),
-    Column("Ori Layer Name"),
-    Column("Layer Name"),
-    Column("Layer Type"),
+    *map(Column, ("Layer Id", "Ori Layer Name", "Layer Name", "Layer Type")),
     Column("Time(us)", _TIME),
-    Column("Time Ratio", _RATIO),
-    Column("Mac Busy Ratio", _RATIO),
-    Column("Mac Ppen Ratio", _RATIO),
-    Column("Vec Busy Ratio", _RATIO),
-    Column("Vec Ppen Ratio", _RATIO),
-    Column("Dstr Ratio", _RATIO),
-    Column("Dtrans Ratio", _RATIO),
-    Column("DLD Ratio", _RATIO),
-    Column("WLD Ratio", _RATIO),
-    Column("Memory Bound", _RATIO),
-    Column("DDR Read(byte)", 0),
-    Column("DDR Write(byte)", 0),
-    Column("DDR Total(byte)", 0),
+    *(Column(title, _RATIO) for title in _RATIOS),
+    *(Column(title, 0) for title in ("DDR Read(byte)", "DDR Write(byte)", "DDR Total(byte)")),
 )
 OP_STATISTIC = (Column("Task ID"), Column("Stream ID"), Column("OP Name"), Column("Task Type"), *_TIMES)
 ACL_STATISTIC = (Column("Process ID"), Column("Thread ID"), Column("Type"), Column("Name"), *_TIMES)

@@ -22,8 +22,7 @@ from profagent.cli.table import (
     fitted_lines,
     printable,
 )
-from profagent.export.export import export_timeline
-from profagent.export.naming import icache_miss_rate
+from profagent.export.export import export_timeline, icache_miss_rate
 from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.importing.job_folder import write_log
 from profagent.importing.targets import choice_options, chosen_inferences, find_target, target_options, tell_unrecorded

@@ -39,13 +39,6 @@ def test_without_names_and_times_the_places_tell() -> None:
     assert match_rows(table([None, None], [float("nan")] * 2), [None], None) is None
 
 
-def test_a_table_that_someone_sorted_is_matched_by_what_is_only_once() -> None:
-    found = pairs(
-        table(["d", "c", "b", "a", "a"], [4.0, 3.0, 2.0, 1.0, 1.0]), ["a", "a", "b", "c", "d"], [1, 1, 2, 3, 4]
-    )
-    assert found == ([0, 1, 2], [4, 3, 2], "name and time")
-
-
 def test_a_row_that_may_be_one_of_two_records_is_left_out() -> None:
     found = pairs(table(["a", "b", "c"], [1.0, 2.0, 3.0]), ["a", "b", "b", "c"], [1.0, 2.0, 2.0, 3.0])
     assert found == ([0, 2], [0, 3], "name and time")

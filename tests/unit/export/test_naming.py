@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from profagent.export.naming import (
+from profagent.export.export import (
     acl_name,
     acl_statistic_name,
     icache_miss_rate,
