@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profagent.calibrate.aliases import Aliases, Anonymous
+from profagent.calibrate.aliases import Anonymous
 from profagent.calibrate.vendor_table import parse_vendor_table
 from profagent.formats.layers import parse_layer_info
 from profagent.formats.names import parse_log_name
@@ -20,16 +20,6 @@ TITLES = "Layer Id,Ori Layer Name,Layer Name,Layer Type,Time(us),Mac Busy Ratio\
 
 def network(*names: str) -> Network:
     return Network("secret", (Segment(AICORE, tuple(Run((Layer(name, "Conv"),), 1.0) for name in names)),) * 2)
-
-
-@given(st.lists(st.text(st.characters(exclude_characters="\0+:"), min_size=1, max_size=40), max_size=30))
-def test_different_names_have_different_aliases_of_the_same_length(names: list[str]) -> None:
-    aliases = Aliases("L")
-    made = {name: aliases.of(name) for name in names}
-    assert all(len(alias) == len(name.encode()) and alias.isascii() for name, alias in made.items())
-    short = [name for name in made if len(name.encode()) == 1]
-    assert len(set(made.values())) >= len(made) - len(short)
-    assert made == {name: aliases.of(name) for name in names}
 
 
 @pytest.mark.parametrize(

@@ -90,14 +90,6 @@ def elsewhere(data: bytes) -> bytes:
     return moved.tobytes()
 
 
-def test_several_tables_are_fitted_at_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tables = sorted((job / "summary").glob("op_summary_0.yolov5s.*.csv"))
-    arguments = [argument for each in tables for argument in ("--vendor-summary", str(each))]
-    assert run(["calibrate", str(job), *arguments, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert {each["rows"] for each in document["counters"]} == {LAYERS * len(tables)}
-
-
 def test_a_table_without_the_vendors_name_is_found_by_its_times(
     job: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,20 +119,6 @@ def test_a_table_of_another_job_is_refused(
     wrong.write_text("\n".join(line.replace("model.", "other.").replace(".", ".9", 3) for line in lines), "utf-8")
     assert run(["calibrate", str(other), "--vendor-summary", str(wrong)]) == 2
     assert "a table of none of these JOBs" in capsys.readouterr().err
-
-
-def test_where_nothing_is_found_nothing_is_written(
-    job: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    heading, *lines = table.read_text("utf-8").splitlines()
-    cells = [line.split(",") for line in lines]
-    empty = [[*row[:6], *["N/A"] * (len(row) - 6)] for row in cells]
-    blank = tmp_path / table.name
-    blank.write_text("\n".join([heading, *map(",".join, empty)]) + "\n", "utf-8")
-    file = tmp_path / "map.toml"
-    assert run(["calibrate", str(job), "--vendor-summary", str(blank), "-o", str(file)]) == 1
-    assert "no counter was found" in capsys.readouterr().err
-    assert not file.exists()
 
 
 def test_jobs_that_disagree_teach_nothing(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,17 +82,6 @@ def test_a_session_becomes_what_an_import_with_the_map_gives(
     assert used == [("simulated", simulated_map().fingerprint)]
 
 
-def test_of_an_earlier_map_nothing_is_left(workspace: Workspace) -> None:
-    sure, likely = simulated_map().counters[2:4]
-    other = replace(simulated_map(), counters=(sure, replace(likely, verdict="likely")))
-    redecode_session(workspace, 1, CounterMaps(other))
-    with closing(sqlite3.connect(workspace.database)) as connection:
-        assert connection.execute("SELECT counter_map_likely FROM session").fetchall() == [("vec_ppen",)]
-        names = ("mac_busy", "mac_ppen", "vec_busy", "vec_ppen", "dstr")
-        counts = connection.execute(f"SELECT {', '.join(f'count({name})' for name in names)} FROM aicore").fetchone()
-    assert [bool(count) for count in counts] == [False, False, True, True, False]
-
-
 def test_records_whose_bytes_are_gone_or_are_others_have_no_counters(
     workspace: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -136,18 +125,3 @@ def test_a_job_directory_s_own_database_is_filled(job: Path, expected: Dump) -> 
     assert asyncio.run(redecode_job(job, MAPS)).before == "guess"
     assert dump(job / "sqlite" / "profagent.db") == expected
     assert sorted(file.name for file in (job / "sqlite").iterdir()) == ["lock", "profagent.db"]
-
-
-def test_a_map_that_is_wrong_marks_the_session_and_a_right_one_takes_the_mark_away(workspace: Workspace) -> None:
-    wrong = tuple(replace(each, scale=9e3) for each in simulated_map().counters)
-    marks = "SELECT count(*) FROM ledger WHERE reason = 'implausible-counter'"
-    checks = "SELECT name, records, implausible > 0 FROM counter_check WHERE name <> 'ticks <= .done' ORDER BY name"
-    with closing(sqlite3.connect(workspace.database)) as connection:
-        for maps, is_wrong in ((CounterMaps(replace(simulated_map(), counters=wrong)), True), (MAPS, False)):
-            redecode_session(workspace, 1, maps)
-            found = connection.execute(checks).fetchall()
-            rows = connection.execute("SELECT count(*) FROM aicore").fetchone()[0]
-            assert {each[1] for each in found} == {rows}
-            assert len(found) == 12
-            assert any(each[2] for each in found) == is_wrong
-            assert bool(connection.execute(marks).fetchone()[0]) == is_wrong

@@ -114,14 +114,6 @@ def test_a_row_of_another_record_leaves_the_counter_likely() -> None:
     assert finding.verdict is not Verdict.CERTAIN
 
 
-def test_a_unit_that_was_not_used_says_what_is_needed() -> None:
-    job = counted_job(np.random.default_rng(8))
-    job.values["vec_busy"] = np.zeros(len(job.records))
-    finding = found(job)["vec_busy"]
-    assert finding.verdict is Verdict.NOT_FOUND
-    assert "uses this unit" in finding.advice
-
-
 def test_what_would_be_more_than_all_of_the_time_is_no_ratio() -> None:
     job = counted_job(np.random.default_rng(9))
     columns = evidence_of(job, 4)
@@ -131,22 +123,7 @@ def test_what_would_be_more_than_all_of_the_time_is_no_ratio() -> None:
     assert finding.verdict is Verdict.NOT_FOUND
 
 
-def _one_counter(values: list[int], width: int) -> Finding:
-    """What is found of a count of bytes at 0x10, `width` wide, all 0xff around it."""
-    records = np.full((len(values), 256), 0xFF, np.uint8)
-    records[:, 0x10 : 0x10 + width] = np.array(values, "<u8").view(np.uint8).reshape(-1, 8)[:, :width]
-    ones = np.ones(len(values))
-    evidence = Evidence(records, ones * 1000, np.array(values, np.float64), ones * 0.5)
-    return find_counters({"ddr_read_bytes": evidence}, records)[0]
-
-
 BYTES = [70_001 + 12_345 * row for row in range(40)]
-
-
-def test_a_width_that_no_layer_can_need_is_no_doubt() -> None:
-    finding = _one_counter(BYTES, 8)
-    assert (finding.verdict, finding.fit and finding.fit.type) == (Verdict.CERTAIN, "u32")
-    assert [rival.type for rival in finding.rivals] == ["u64"]
 
 
 def cycles_at_0x10(rows: int, decimals: int) -> Evidence:
@@ -168,11 +145,3 @@ def test_certain_is_what_would_not_agree_by_chance_in_a_thousand_million(rows: i
     (finding,) = find_counters({"mac_busy": evidence}, evidence.records)
     assert finding.fit is not None
     assert (finding.fit.offset, finding.verdict) == (0x10, verdict)
-
-
-@pytest.mark.parametrize(("wrong", "verdict"), [(2, Verdict.LIKELY), (4, Verdict.NOT_FOUND)])
-def test_of_a_hundred_rows_three_may_be_of_another_record(wrong: int, verdict: Verdict) -> None:
-    evidence = cycles_at_0x10(100, 4)
-    evidence.values[:wrong] /= 2
-    (finding,) = find_counters({"mac_busy": evidence}, evidence.records)
-    assert finding.verdict is verdict

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from profagent.diff.alignment import LayerName
-from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
+from profagent.diff.comparing import Change, Floor, ModelDiff, compare
 from profagent.diff.runs import ModelRun
 from profagent.stats.gathering import figures_of
 from tests.unit.diff.noisy_runs import independent, run
@@ -51,12 +51,6 @@ def test_what_chance_makes_in_more_than_three_of_a_hundred_comparisons_is_no_cha
     assert change.judged(Floor()).is_significant is counts
 
 
-def test_without_any_noise_a_change_is_a_change() -> None:
-    assert _significant(_diff(_steady(3, 5, 10.0), _steady(3, 5, 11.0))) == ["l0", "l1", "l2"]
-    assert _significant(_diff(_steady(3, 5, 10.0), _steady(3, 5, 10.0))) == []
-    assert _diff(_steady(3, 4, 10.0), _steady(3, 4, 11.0)).total.p is None
-
-
 def test_too_few_inferences_tell_nothing_and_repeats_are_not_many() -> None:
     base, new = run(independent, 1, **SIZES), run(independent, 2, **SIZES, slower=5)
     few = replace(new, times=new.times[:4])
@@ -65,17 +59,6 @@ def test_too_few_inferences_tell_nothing_and_repeats_are_not_many() -> None:
     found = _diff(base, repeated)
     assert (found.total.p, _significant(found)) == (None, [])
     assert found.changes[5].new.number == 80
-
-
-def test_a_fused_layer_is_compared_with_the_sum_of_its_parts() -> None:
-    base = run(independent, 1, **SIZES)
-    new = run(independent, 2, **SIZES)
-    layers = (LayerName("l0+l1", "T0", "AA_CORE"), *new.layers[2:])
-    fused = replace(new, layers=layers, times=np.c_[new.times[:, :2].sum(axis=1) * 1.2, new.times[:, 2:]])
-    diff = _diff(base, fused)
-    assert diff.matches[0].kind == "fused"
-    assert diff.changes[0].percent == pytest.approx(20, abs=3)
-    assert diff.changes[0].is_significant
 
 
 def test_a_layer_that_one_run_lacks_has_no_change_but_the_total_has() -> None:
@@ -106,14 +89,3 @@ def test_counters_that_moved_go_with_a_change() -> None:
     diff = _diff(base, new)
     assert [moved.counter for moved in diff.changes[5].moved] == ["dld"]
     assert diff.changes[6].moved == ()
-
-
-def test_calls_are_compared_where_both_runs_have_them() -> None:
-    rng = np.random.default_rng(4)
-    base = {"f": rng.normal(100, 1, 50), "g": rng.normal(50, 1, 50), "h": np.array([])}
-    new = {"f": rng.normal(104, 1, 50), "g": rng.normal(50, 1, 3), "x": np.ones(3)}
-    found: list[Change] = compare_calls(base, new, Floor())
-    assert [(change.name, change.is_significant, change.p is None) for change in found] == [
-        ("f", True, False),
-        ("g", False, True),
-    ]

@@ -156,17 +156,6 @@ def test_what_cannot_be_compared_is_refused(builder: DatabaseBuilder) -> None:
         _diff(file, new=9)
 
 
-def test_a_total_is_of_all_models(builder: DatabaseBuilder) -> None:
-    for session in (1, 2):
-        _session(builder, f"JOB{session}", {"a": 10 * session}, model="m")
-        model = builder.model(session, "n", layers=("b",))
-        for pic in range(6):
-            inference = builder.inference(session, model, pic)
-            builder.aicore(inference, builder.new_part(session, model, "aicore"), [70])
-    found = _diff(builder.close(), "total.median>+49%", "total.median>+51%", "model[n].median>+1%")
-    assert [bool(outcome.failing) for outcome in found.outcomes] == [True, False, False]
-
-
 @pytest.mark.parametrize(
     ("text", "floor"), [("1%,0.1us", Floor(1, 0.1)), ("2.5%", Floor(2.5, 0)), ("0%, 3us", Floor(0, 3))]
 )

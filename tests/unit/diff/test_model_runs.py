@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from profagent.diff.alignment import LayerName
-from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit
+from profagent.diff.runs import ModelRun, joined_runs, model_runs
 from tests.unit.stats.series import Rows, inferences, job
 
 TWO: Rows = [(0, 0, 0, 10), (0, 1, 0, 20), (0, 0, 1, 5), (1, 1, 0, 21), (1, -1, 0, 2)]
@@ -27,12 +27,6 @@ def test_records_of_a_layer_are_added_up_and_missing_ones_are_not_known() -> Non
     assert run.totals().tolist() == [77, 81]
 
 
-def test_a_warm_up_is_left_out_and_counted() -> None:
-    rows: Rows = [(i, 0, 0, 300 if i == 0 else 100) for i in range(20)]
-    (run,) = model_runs(job(inferences(20), rows), None)
-    assert (len(run.times), run.left_out) == (19, 1)
-
-
 def test_runs_of_one_model_are_joined_also_where_one_lacks_a_layer() -> None:
     (run,) = joined_runs([_run([[1, 3]], "a", "c"), _run([[4, 5, 6]], "a", "b", "c"), _run([[7, 8, 9]], "a", "b", "c")])
     assert [layer.name for layer in run.layers] == ["a", "b", "c"]
@@ -43,10 +37,3 @@ def test_runs_of_one_model_are_joined_also_where_one_lacks_a_layer() -> None:
 @pytest.mark.parametrize("other", [_run([[1]], "x"), _run([[1, 2]], "b", "a"), _run([[1, 2]], "a", "b", model="n")])
 def test_runs_of_other_layers_or_models_stay_apart(other: ModelRun) -> None:
     assert len(joined_runs([_run([[1, 2, 3]], "a", "b", "c"), other])) == 2
-
-
-def test_layers_of_one_unit() -> None:
-    (run,) = model_runs(job(inferences(2), TWO, CPU, ratios=0.5), 0)
-    cores = on_unit(run, "AA_CORE")
-    assert [layer.name for layer in cores.layers] == ["conv0", "conv1", "N/A"]
-    assert (cores.times.shape, sorted(cores.counters)) == ((2, 3), [0, 1, 2])

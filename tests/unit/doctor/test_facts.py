@@ -107,14 +107,6 @@ def test_a_job_without_clock_tables_and_data_cannot_tell(tmp_path: Path) -> None
     assert {each.mark for each in job_facts(job).findings} == {Mark.UNKNOWN}
 
 
-def test_a_cpu_part_that_was_not_recorded_makes_no_tick_longer(tmp_path: Path) -> None:
-    """300 us of layers and 4 ms of the CPU between them: by its time alone a tick might be a microsecond."""
-    job = made(tmp_path)
-    for path in job.glob("data/aicpu.*"):
-        path.unlink()
-    assert told(job)["tick-unit"].evidence.startswith("cannot tell: layers take of 3 inferences")
-
-
 def test_batches_that_were_chosen_at_run_time_are_those_of_the_done(tmp_path: Path) -> None:
     """The network's own batches are of 2 pictures; these are of 3 and 1, so that other layers come again."""
     job = made(tmp_path, pictures=4)

@@ -124,29 +124,6 @@ def test_what_needs_records_says_that_they_are_gone(workspace: Path, capsys: pyt
     assert gc(workspace, "--keep-last", "0") == 0
 
 
-def test_what_a_ledger_said_stays_with_its_session_when_the_job_comes_again(workspace: Path) -> None:
-    def ledger(session: int) -> list[tuple[Any, ...]]:
-        sql = (
-            "SELECT job, log, grade, reason, detail, first, last, count FROM ledger WHERE session = ?"
-            " ORDER BY log, reason"
-        )
-        with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
-            return connection.execute(sql, (session,)).fetchall()
-
-    before = ledger(2)
-    assert any(row[2:4] == ("loss", "torn-record") for row in before)
-    assert gc(workspace, "--keep-last", "0") == 0
-    (job,) = [job for job in (workspace.parent / "board").iterdir() if job.name == before[0][0]]
-    assert run(["import", "-dir", str(job), "--workspace", str(workspace)]) == 4
-    assert ledger(2) == ledger(4) == before
-    files = [path.relative_to(job) for path in job.rglob("*") if path.is_file()]
-    mirror = workspace / "mirror" / "import" / job.name
-    assert all((mirror / path).read_bytes() == (job / path).read_bytes() for path in files)
-    assert gc(workspace, "--keep-last", "0") == 0
-    assert not mirror.exists()
-    assert ledger(2) == ledger(4) == before
-
-
 def _sessions(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     capsys.readouterr()
     assert run(["sessions", "--workspace", str(workspace), "--json"]) == 0

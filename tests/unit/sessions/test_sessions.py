@@ -58,18 +58,6 @@ def test_a_workspace_that_is_not_there_is_an_error(
     assert not (tmp_path / "typo").exists()
 
 
-def test_a_workspace_without_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    DatabaseBuilder(tmp_path / "profagent.db").close()
-    assert run(["sessions", "--workspace", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"no sessions in {tmp_path}\n"
-
-
-def test_a_database_that_is_none_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "profagent.db").write_bytes(b"no database at all, by any means")
-    assert run(["sessions", "--workspace", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.startswith("profagent: ")
-
-
 @pytest.mark.parametrize(
     ("conditions", "sessions"),
     [

@@ -70,11 +70,6 @@ def test_what_rests_on_a_counter_that_is_not_certain_is_marked(
     assert (document["likely"], document["rows"][0]["bound by"]) == ([likely], "cube")
 
 
-def test_that_there_is_nothing_is_said(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _stats(workspace, "--by", "api") == 0
-    assert "nothing was recorded that could be told by api" in capsys.readouterr().out
-
-
 def test_rows_are_sorted_and_cut(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _stats(workspace, "--sort", "layer", "--top", "1", "--skip", "0") == 0
     out = capsys.readouterr().out
@@ -127,13 +122,3 @@ def test_what_cannot_be_is_refused_with_a_hint(
 ) -> None:
     assert run([*arguments, "--workspace", str(workspace)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
-
-
-def test_a_counter_map_that_is_broken_is_a_usage_error_as_a_missing_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    broken = tmp_path / "broken.toml"
-    broken.write_text("x = [", "ascii")
-    for file in (broken, tmp_path / "missing.toml"):
-        assert run(["stats", str(SMALL), "--counter-map", str(file)]) == 2
-        assert file.name in capsys.readouterr().err

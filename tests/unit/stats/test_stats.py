@@ -42,15 +42,6 @@ def test_jobs_of_a_session_are_answered_together_and_their_warm_ups_left_out(bui
     assert found.unit == "us"
 
 
-def test_one_job_and_another_skip(builder: DatabaseBuilder) -> None:
-    session = builder.session()
-    for name in ("JOBA", "JOBB"):
-        _job(builder, session, name, 20)
-    (row,) = stats(builder.close(), job="JOBB", options=StatsOptions("model", 3)).rows
-    assert (row.key, row.figures.number) == (("yolo",), 17)
-    assert row.figures.max == pytest.approx(7.0)
-
-
 def test_without_a_frequency_durations_are_ticks(builder: DatabaseBuilder) -> None:
     session = builder.session()
     _job(builder, session, "JOBA", 2)
@@ -61,18 +52,6 @@ def test_without_a_frequency_durations_are_ticks(builder: DatabaseBuilder) -> No
     assert stats(file, options=StatsOptions("model", 1)).rows[0].figures.median == 21.0
     cpu = stats(file, options=StatsOptions("aicpu"))
     assert (cpu.unit, cpu.rows[0].figures.median) == ("us", 4.0)
-
-
-def test_calls_are_told_by_function(builder: DatabaseBuilder) -> None:
-    session = builder.session()
-    job = builder.job(session)
-    log = builder.log(job, builder.model(job), "acl_api", "data/acl_api.0.yolo.0")
-    builder.calls(builder.part(session, log), [(2, 0, 50), (2, None, 90)])
-    file = builder.close()
-    (row,) = stats(file, options=StatsOptions("api")).rows
-    assert (row.key[0], row.figures.number, row.figures.total) == ("svp_acl_mdl_execute", 2, 50.0)
-    with pytest.raises(UsageError):
-        stats(file, options=StatsOptions("api", 0))
 
 
 def test_a_session_or_job_that_there_is_not_is_refused(builder: DatabaseBuilder) -> None:
