@@ -206,15 +206,12 @@ def _read(operand: Operand, skip: int | None) -> Run:
 
 def _run_pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[ModelRun, ModelRun]]:
     """Models of one name, of each the layers with the most inferences; else the only ones that there are."""
-    ones, others = _largest(base), _largest(new)
+    ones, others = (
+        {model.name: model for model in sorted(run, key=lambda each: len(each.times))} for run in (base, new)
+    )
     if len(ones) == len(others) == 1:
         return list(zip(ones.values(), others.values(), strict=True))
     return [(ones[name], others[name]) for name in ones if name in others]
-
-
-def _largest(models: Sequence[ModelRun]) -> dict[str, ModelRun]:
-    ordered = sorted(models, key=lambda model: len(model.times))
-    return {model.name: model for model in ordered}
 
 
 def _only(side: str, run: Run, pairs: Sequence[tuple[ModelRun, ModelRun]]) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, markdown, prin
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from profagent.diff.alignment import LayerName, Match
+    from profagent.diff.alignment import Match
     from profagent.diff.comparing import Change, ModelDiff, Moved
     from profagent.diff.conditions import Condition
     from profagent.diff.diff import Diff, Run
@@ -26,24 +26,23 @@ COLUMNS = (
     Column("change(%)", 2),
     Column("p", 4),
 )
+OTHER_KINDS = ("moved", "renamed", "fused", "split", "inserted", "removed")
+SIMULATED = "*** simulated: figures are invented ***"
 
 
-def verdict(models: Sequence[ModelDiff], *, can_tell: bool) -> str:
+def _verdict(found: Diff) -> str:
     """The answer in a line."""
-    if not can_tell:
-        return "cannot tell: there are too few different inferences to tell a change from noise"
-    found = [change for model in models for change in model.changes.values() if change.is_significant]
-    slower = sum(change.difference > 0 for change in found)
-    parts = [f"{count} {word}" for count, word in ((slower, "slower"), (len(found) - slower, "faster")) if count]
-    kinds: list[str] = [match.kind for model in models for match in model.matches]
-    others = [
-        f"{kinds.count(kind)} {kind}"
-        for kind in ("moved", "renamed", "fused", "split", "inserted", "removed")
-        if kind in kinds
-    ]
-    totals = [f"{model.name} {_change_text(model.total)}" for model in models if model.total.is_significant]
+    failed = "FAILED: " if any(outcome.failing for outcome in found.outcomes) else ""
+    if not found.can_tell:
+        return f"{failed}cannot tell: there are too few different inferences to tell a change from noise"
+    changes = [change for model in found.models for change in model.changes.values() if change.is_significant]
+    slower = sum(change.difference > 0 for change in changes)
+    parts = [f"{count} {word}" for count, word in ((slower, "slower"), (len(changes) - slower, "faster")) if count]
+    kinds: list[str] = [match.kind for model in found.models for match in model.matches]
+    others = [f"{kinds.count(kind)} {kind}" for kind in OTHER_KINDS if kind in kinds]
+    totals = [f"{model.name} {_change_text(model.total)}" for model in found.models if model.total.is_significant]
     layers = f"layers: {', '.join(parts)}" if parts else "no layer is slower or faster by more than the noise"
-    return "; ".join([layers, *([", ".join(others)] if others else []), *totals])
+    return failed + "; ".join([layers, *([", ".join(others)] if others else []), *totals])
 
 
 def _outcome_line(condition: Condition, failing: Sequence[Change], untold: str) -> str:
@@ -70,7 +69,8 @@ def _model_lines(model: ModelDiff) -> Iterator[str]:
         for run in (model.base, model.new)
     )
     name = model.name if model.base.name == model.name else f"{model.base.name} → {model.name}"
-    yield f"{name}: {numbers}; {_change_text(model.total)}{_note(model.total)}"
+    is_noise = not model.total.is_significant and model.total.p is not None
+    yield f"{name}: {numbers}; {_change_text(model.total)}{', within noise or floor' if is_noise else ''}"
     if model.total.p is None:
         yield "no change can be told: a run has fewer than 5 different inferences"
 
@@ -125,29 +125,15 @@ def _alone(model: ModelDiff, match: Match) -> tuple[Cell, ...]:
 
 
 def _names(model: ModelDiff, match: Match) -> str:
-    base, new = (_joined(run.layers, places) for run, places in ((model.base, match.base), (model.new, match.new)))
+    sides = ((model.base, match.base), (model.new, match.new))
+    base, new = (" | ".join(run.layers[place].name for place in places) for run, places in sides)
     return new if base == new else f"{base} → {new}"
-
-
-def _joined(layers: Sequence[LayerName], places: Sequence[int]) -> str:
-    return " | ".join(layers[place].name for place in places)
-
-
-def _note(change: Change) -> str:
-    return "" if change.is_significant or change.p is None else ", within noise or floor"
-
-
-SIMULATED = "*** simulated: figures are invented ***"
 
 
 def report_lines(found: Diff, *, as_markdown: bool) -> Iterator[str]:
     """The verdict first, then conditions, what makes the runs hard to compare, and each model's layers."""
-    if as_markdown:
-        yield f"**{markdown(_verdict(found))}**"
-        yield ""
-    else:
-        yield printable(_verdict(found))
-    shown = _bullet if as_markdown else printable
+    shown = (lambda line: f"- {markdown(line)}") if as_markdown else printable
+    yield from (f"**{markdown(_verdict(found))}**", "") if as_markdown else (printable(_verdict(found)),)
     yield from map(shown, _remarks(found))
     for model in found.models:
         yield ""
@@ -155,15 +141,6 @@ def report_lines(found: Diff, *, as_markdown: bool) -> Iterator[str]:
         if rows := _layer_rows(model, _likely(found)):
             yield ""
             yield from _markdown_table(rows) if as_markdown else table_lines(COLUMNS, rows)
-
-
-def _bullet(line: str) -> str:
-    return f"- {markdown(line)}"
-
-
-def _verdict(found: Diff) -> str:
-    failed = "FAILED: " if any(outcome.failing for outcome in found.outcomes) else ""
-    return failed + verdict(found.models, can_tell=found.can_tell)
 
 
 def _remarks(found: Diff) -> Iterator[str]:
