@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -111,11 +112,11 @@ def left_out(job: JobRecords, skip: int | None) -> tuple[NDArray[np.bool_], list
     """Which inferences the figures are of, and what is left out of each model: of each load `skip`, or its warm-up."""
     times, loads = job.times(), _loads(job.series)
     keeps = np.ones(len(times), np.bool_)
-    counts: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for place in loads:
         number = min(skip, len(place)) if skip is not None else warm_up(times[place])
         keeps[place[:number]] = False
-        sums = counts.setdefault(job.series.inferences[place[0]].model_name, [0, 0])
+        sums = counts[job.series.inferences[place[0]].model_name]
         sums[0] += len(place)
         sums[1] += number
     return keeps, [LeftOut(model, *sums) for model, sums in counts.items()]
@@ -216,9 +217,9 @@ def _segments(
 
 def _loads(series: JobSeries) -> list[NDArray[np.int64]]:
     """The places of each load's inferences, in the order they ran."""
-    found: dict[tuple[int, int, int], list[int]] = {}
+    found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for place, inference in enumerate(series.inferences):
-        found.setdefault((inference.model, inference.device_id, inference.load), []).append(place)
+        found[inference.model, inference.device_id, inference.load].append(place)
     return [np.array(places, np.int64) for places in found.values()]
 
 
@@ -235,54 +236,36 @@ class Row(NamedTuple):
     bound: str | None
 
 
-class Gathered:
-    """Durations and ratios of several JOBs by key; `skip` as of `left_out`."""
-
-    def __init__(self, by: By, skip: int | None) -> None:
-        self._by: By = by
-        self._skip = skip
-        self._durations: dict[Key, list[NDArray[np.float64]]] = {}
-        self._ratios: dict[Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {}
-        self._left_out: list[LeftOut] = []
-
-    def add(self, job: JobRecords) -> None:
-        """Take a JOB in, without the inferences that are left out of it."""
-        keeps, counts = left_out(job, self._skip)
-        self._left_out += counts
-        for key, durations in durations_by(job, self._by, keeps):
-            self._durations.setdefault(key, []).append(durations)
-        for key, ratios, ticks in ratios_by(job, self._by, keeps):
-            self._ratios.setdefault(key, []).append((ratios, ticks))
-
-    def rows(self) -> list[Row]:
-        """A row for each key, by falling total."""
-        figures = {key: figures_of(np.concatenate(parts)) for key, parts in self._durations.items()}
-        return _with_shares(figures, {key: self._bound(key) for key in figures})
-
-    def left_out(self) -> list[LeftOut]:
-        """The counts of each model, over all JOBs."""
-        sums: dict[str, LeftOut] = {}
-        for model, inferences, number in self._left_out:
-            before = sums.get(model, LeftOut(model, 0, 0))
-            sums[model] = LeftOut(model, before.inferences + inferences, before.left_out + number)
-        return list(sums.values())
-
-    def _bound(self, key: Key) -> str | None:
-        if key not in self._ratios:
-            return None
-        ratios, ticks = (np.concatenate(parts) for parts in zip(*self._ratios[key], strict=True))
-        return bound_by(mean_ratios(ratios, ticks))
+def job_rows(jobs: Iterable[JobRecords], by: By, skip: int | None) -> tuple[list[Row], list[LeftOut]]:
+    """A row for each key that the JOBs have, by falling total, and what is left out of each model over all JOBs."""
+    times: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+    counters: dict[Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for job in jobs:
+        keeps, found = left_out(job, skip)
+        for model, inferences, number in found:
+            counts[model][0] += inferences
+            counts[model][1] += number
+        for key, durations in durations_by(job, by, keeps):
+            times[key].append(durations)
+        for key, ratios, ticks in ratios_by(job, by, keeps):
+            counters[key].append((ratios, ticks))
+    bounds = {}
+    for key, parts in counters.items():
+        ratios, ticks = (np.concatenate(column) for column in zip(*parts, strict=True))
+        bounds[key] = bound_by(mean_ratios(ratios, ticks))
+    rows = _with_shares({key: figures_of(np.concatenate(parts)) for key, parts in times.items()}, bounds)
+    return rows, [LeftOut(model, *sums) for model, sums in counts.items()]
 
 
 def call_rows(calls: Iterable[tuple[Key, NDArray[np.float64], int]]) -> list[Row]:
     """A row for each function from its calls' known durations and how many calls there are; keys may be repeated."""
-    found: dict[Key, tuple[list[NDArray[np.float64]], list[int]]] = {}
+    parts: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+    counts: Counter[Key] = Counter()
     for key, durations, count in calls:
-        parts, counts = found.setdefault(key, ([], []))
-        parts.append(durations)
-        counts.append(count)
-    figures = {key: figures_of(np.concatenate(parts), sum(counts)) for key, (parts, counts) in found.items()}
-    return _with_shares(figures, {})
+        parts[key].append(durations)
+        counts[key] += count
+    return _with_shares({key: figures_of(np.concatenate(found), counts[key]) for key, found in parts.items()}, {})
 
 
 def _with_shares(figures: Mapping[Key, Figures], bounds: Mapping[Key, str | None]) -> list[Row]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from profagent.cli.provenance import provenance_of
 from profagent.errors import UsageError
 from profagent.formats.durations import ticks_to_us
-from profagent.stats.gathering import By, Figures, Gathered, JobRecords, LeftOut, Row, call_rows
+from profagent.stats.gathering import By, Figures, JobRecords, LeftOut, Row, call_rows, job_rows
 from profagent.store.clearing import is_cleared, require_records
 from profagent.store.figures import figures_of_session, left_out_of
 from profagent.store.queries import (
@@ -77,11 +77,9 @@ def stats(
             calls = (call for scope in scopes for call in call_series(connection, scope))
             return Stats(by, "us", call_rows(calls), [], provenance)
         unit: Unit = "ticks" if by != "aicpu" and _is_unknown(scopes) else "us"
-        gathered = Gathered(by, skip)
-        for scope in scopes:
-            in_us = not _is_unknown(scopes)
-            gathered.add(records_of(readers, scope, in_us=in_us, has_layers=by in _OF_AICORE_LAYERS))
-    return Stats(by, unit, gathered.rows(), gathered.left_out(), provenance)
+        in_us, has_layers = not _is_unknown(scopes), by in _OF_AICORE_LAYERS
+        records = (records_of(readers, scope, in_us=in_us, has_layers=has_layers) for scope in scopes)
+        return Stats(by, unit, *job_rows(records, by, skip), provenance)
 
 
 def _kept(
