@@ -49,7 +49,7 @@ VERBS = {
     "import": ("importing.cli", "Import a JOB directory (the vendor's command)."),
     "sessions": ("sessions.cli", "List the captures of a workspace."),
     "ledger": ("sessions.ledger_cli", "Show what a session lost or noted, and what to do."),
-    "gc": ("sessions.gc_cli", "Delete raw records of old sessions; keep their statistics."),
+    "gc": ("sessions.clearing", "Delete raw records of old sessions; keep their statistics."),
     "diff": ("diff.cli", "Compare two runs: which layers are slower or faster."),
     "baseline": ("sessions.baseline", "Name sessions that others are compared with."),
     "nightly": ("nightly.cli", "Capture and compare boards every night."),

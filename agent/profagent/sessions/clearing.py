@@ -1,16 +1,22 @@
-"""Letting go of the records of sessions: their figures, ledger and labels stay, the disk has the room."""
+"""`profagent gc`: records of sessions are deleted; their figures, ledger and labels stay, the disk has the room."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, get_args
 
-from profagent.errors import StoreError
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.options import age_us, size_bytes
+from profagent.errors import StoreError, UsageError
 from profagent.sessions.baseline import baselines
 from profagent.stats.stats import StatsBy, StatsOptions, stats
 from profagent.store.clearing import clear_sessions, cleared_jobs, held_sessions
@@ -20,13 +26,13 @@ from profagent.store.labels import fits
 from profagent.store.queries import open_reader
 from profagent.store.summaries import all_sessions
 from profagent.store.transaction import transaction
+from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from profagent.store.clearing import HeldSession
     from profagent.store.labels import Condition
-    from profagent.store.workspace import Workspace
 
 BYS: tuple[StatsBy, ...] = tuple(name for part in get_args(StatsBy) for name in (get_args(part) or (part,)))
 # The database is written anew when so much of it is free.
@@ -204,3 +210,69 @@ def _shrink(connection: sqlite3.Connection, root: Path, tell: Callable[[str], No
         return
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@click.command("gc")
+@options.workspace
+@click.option("--older-than", metavar="AGE", help="Only sessions older than this: 36h, 30d, 8w.")
+@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the last N of each board.")
+@click.option("--max-size", metavar="SIZE", help="Delete the oldest until the workspace is no larger: 500M, 20G.")
+@options.where
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
+@options.as_json
+def command(
+    *,
+    workspace: Path | None,
+    older_than: str | None,
+    keep_last: int | None,
+    max_size: str | None,
+    where: list[Condition],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Delete the records of old sessions and their mirrored files; keep their statistics.
+
+    What `stats` tells of them stays, and the ledger, labels and layers. Never touched: a session that is not over, a
+    baseline, one that shares a JOB with a session that stays. Folders of JOBs outside of the workspace are not touched.
+
+    Example: profagent gc --older-than 30d --keep-last 3 --dry-run
+    """
+    if (older_than, keep_last, max_size) == (None, None, None) and not where:
+        raise UsageError("say what may go", hint="--older-than AGE, --keep-last N, --max-size SIZE or --where COND")
+    now_us = time.time_ns() // 1000
+    rules = Rules(
+        None if older_than is None else now_us - age_us(older_than),
+        keep_last,
+        None if max_size is None else size_bytes(max_size),
+    )
+    chosen_workspace = Workspace.at(workspace)
+    chosen_workspace.readable_database()
+    with chosen_workspace.locked():
+        chosen = chosen_sessions(chosen_workspace, rules, where)
+        before = disk_bytes(chosen_workspace.root)
+        if not dry_run:
+            clear(chosen_workspace, chosen, now_us=now_us, tell=lambda line: click.echo(line, err=True))
+        after = None if dry_run else disk_bytes(chosen_workspace.root)
+    sessions = sorted(each.session for group in chosen.groups for each in group)
+    if as_json:
+        document = {
+            "sessions": sessions,
+            "staying": {str(session): why for session, why in chosen.staying.items()},
+            "bytes_before": before,
+            "bytes_after": after,
+            "freed_bytes_estimated": chosen.freed_bytes,
+        }
+        click.echo(msgspec.json.encode(document))
+        return
+    verb = "would delete" if after is None else "deleted"
+    click.echo(f"{verb} the records of {len(sessions)} sessions: {', '.join(map(str, sessions)) or 'none'}")
+    for session, why in sorted(chosen.staying.items()):
+        click.echo(f"session {session} stays: it {why}")
+    if after is None:
+        click.echo(f"the workspace takes {_megabytes(before)}, about {_megabytes(chosen.freed_bytes)} less then")
+    else:
+        click.echo(f"the workspace takes {_megabytes(after)}, {_megabytes(before)} before")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
