@@ -53,37 +53,12 @@ def _spans(file: Path) -> list[Any]:
     return [event for event in _json(file)["traceEvents"] if event["ph"] == "X"]
 
 
-def test_a_summary_has_two_tables_for_each_inference_and_one_of_calls(database: Path, tmp_path: Path) -> None:
-    (exported,) = export_summary(database, tmp_path / "summary", job=JOB)
-    assert sorted(exported.files) == [
-        "acl_statistic_0_0_0.csv",
-        "op_statistic_0_0_0_0.csv",
-        "op_statistic_0_0_6_1.csv",
-        "op_summary_0.yolo.0.1.6.0.0.2500.700.csv",
-        "op_summary_0.yolo.0.1.6.6.0.2500.700.csv",
-    ]
-    on_disk = {file.name for file in exported.directory.iterdir()}
-    assert on_disk == {*exported.files, "metadata.json"}
-
-
 @pytest.mark.parametrize("choice", [Choice(last=1), Choice(inference=6)])
 def test_a_choice_leaves_the_other_inferences_out(database: Path, tmp_path: Path, choice: Choice) -> None:
     (exported,) = export_summary(database, tmp_path, job=JOB, options=SummaryOptions(choice=choice))
     assert [name for name in exported.files if name.startswith("op_")] == [
         "op_summary_0.yolo.0.1.6.6.0.2500.700.csv",
         "op_statistic_0_0_6_1.csv",
-    ]
-
-
-def test_an_aggregate_is_one_pair_of_tables_for_the_mean(database: Path, tmp_path: Path) -> None:
-    (exported,) = export_summary(database, tmp_path, job=JOB, options=SummaryOptions(aggregate=True))
-    summary, statistic, _ = exported.files
-    assert (summary, statistic) == ("op_summary_0.yolo.0.1.aggregate.0.2500.700.csv", "op_statistic_0_0_aggregate.csv")
-    assert [row["Time(us)"] for row in _csv(tmp_path / summary)] == ["100.000", "300.000", "400.000"]
-    assert [(row["Count"], row["Total Time(us)"]) for row in _csv(tmp_path / statistic)] == [
-        ("2", "200.000"),
-        ("2", "600.000"),
-        ("2", "100.000"),
     ]
 
 
@@ -120,18 +95,6 @@ def test_what_cannot_be_placed_is_counted(database: Path, tmp_path: Path) -> Non
     assert [exported.unplaced for exported in export_timeline(database, tmp_path, job=JOB)] == [1]
     assert _json(tmp_path / "metadata.json")["unplaced"] == 1
     assert _json(tmp_path / "acl_0.yolo.0.1.json")["metadata"]["unplaced"] == 1
-
-
-def test_records_without_a_start_give_tables_and_no_timeline(builder: DatabaseBuilder, tmp_path: Path) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    inference = builder.inference(session, model, start_us=None, end_us=None, cache_hit=None, cache_miss=None)
-    builder.aicore(inference, builder.new_part(session, model, "aicore"), [700, 700], start_us=None)
-    file = builder.close()
-    (timeline,) = export_timeline(file, tmp_path / "timeline", job=JOB)
-    assert (timeline.files, timeline.unplaced) == ((), 2)
-    (summary,) = export_summary(file, tmp_path / "summary", job=JOB)
-    assert summary.files == ("op_summary_0.yolo.0.1.1.0.NA.700.csv", "op_statistic_0_0_0_0.csv")
 
 
 def test_loads_streams_and_models_that_share_a_name_have_files_of_their_own(

@@ -32,11 +32,6 @@ def test_p_of_one_column_is_that_of_all_deals(shift: float) -> None:
     assert _p(base, new)[0] == pytest.approx(_exact_p(base, new), abs=0.03)
 
 
-def test_values_of_no_spread_differ_or_do_not() -> None:
-    flat = np.ones((10, 2))
-    assert _p(flat, flat + np.array([0.0, 0.1])) == [1.0, pytest.approx(0.0, abs=2e-3)]
-
-
 def test_rows_that_are_alike_are_less_certain() -> None:
     rng = np.random.default_rng(9)
     base, new = 10 + rng.standard_normal((2, 30, 1))

@@ -17,7 +17,6 @@ from profagent.doctor import examining
 from profagent.doctor.examining import workspace_checks
 from profagent.doctor.finding import Mark
 from profagent.doctor.host import (
-    RENEW_BEFORE,
     Known,
     certificate_dates,
     clock,
@@ -139,13 +138,6 @@ def test_a_certificate_holds_by_both_clocks(
     finding = certificate_dates("the board's", certificate, host_time, board_time, "renew it")
     assert finding.mark is mark
     assert ("renew it" in finding.remedy) == (mark is Mark.BAD)
-
-
-def test_a_certificate_that_ends_soon(certificate: Certificate) -> None:
-    soon = certificate.until - RENEW_BEFORE + timedelta(hours=1)
-    finding = certificate_dates("the board's", certificate, soon, None, "renew it")
-    assert (finding.mark, finding.remedy) == (Mark.BAD, "renew it")
-    assert "13 days are left" in finding.evidence
 
 
 def marks(workspace: Workspace) -> dict[str, Mark]:

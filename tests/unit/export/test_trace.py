@@ -80,13 +80,6 @@ def test_what_has_no_place_in_time_is_left_out_and_counted(row: Any, frequency_m
     assert (events.unplaced, found) == (1, [])
 
 
-def test_calls_with_unknown_begin_or_an_end_before_it_are_counted() -> None:
-    events = CallEvents(0, "yolo")
-    calls = [CallRow("f", "model", None, 10, 1, 1), CallRow("f", "model", 10, 5, 1, 1)]
-    assert list(events.of_calls(calls)) == []
-    assert events.unplaced == 2
-
-
 @pytest.mark.parametrize("count", [0, 1, EVENTS_PER_PIECE, EVENTS_PER_PIECE + 1])
 def test_any_number_of_events_makes_one_json_object(count: Any) -> None:
     calls = (CallRow("f", "model", t, t + 1, 1, 1) for t in range(1, count + 1))

@@ -24,10 +24,6 @@ def numbers(choice: Chosen) -> list[int]:
     return sorted(each.session for group in choice.groups for each in group)
 
 
-def test_by_age() -> None:
-    assert numbers(chosen([session(1), session(2), session(3)], Rules(before_us=300))) == [1, 2]
-
-
 def test_the_last_of_each_board_stay() -> None:
     held = [session(1), session(2, board="c"), session(3), session(4), session(5, board="c")]
     assert numbers(chosen(held, Rules(keep_last=1))) == [1, 2, 3]
@@ -60,11 +56,6 @@ def test_sessions_that_share_a_job_go_together_or_stay() -> None:
     }
     choice = chosen(held, Rules(before_us=301))
     assert [[each.session for each in group] for group in choice.groups] == [[1, 2, 3]]
-
-
-def test_only_those_that_were_asked_for() -> None:
-    held = [session(1), session(2)]
-    assert numbers(choose(held, Rules(), asked=[2], staying={}, held_bytes=1)) == [2]
 
 
 @given(

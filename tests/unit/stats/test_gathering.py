@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from profagent.stats.gathering import JobRecords, LeftOut, durations_by, left_out, ratios_by, split
-from tests.unit.stats.series import LAYERS, Rows, inferences, job
+from tests.unit.stats.series import Rows, inferences, job
 
 TWO: Rows = [(0, 0, 0, 10), (0, 1, 0, 20), (0, 0, 1, 5), (1, 0, 0, 11), (1, 1, 0, 21), (1, 0, 1, 6)]
 CPU: Rows = [(0, 2, 2, 3), (0, 2, 2, 4), (1, 2, 2, 5)]
@@ -41,20 +41,6 @@ def test_what_is_left_out_is_in_no_value(by: str) -> None:
     records = job(inferences(2), TWO, CPU)
     alone = job(inferences(1), [(0, *row[1:]) for row in TWO if row[0]], [(0, *row[1:]) for row in CPU if row[0]])
     assert _by(records, by, [False, True]) == _by(alone, by)
-
-
-def test_two_models_with_one_layer_s_name_are_two_rows() -> None:
-    of = [*inferences(1), *inferences(1, model=4, name="other")]
-    layers = {1: LAYERS, 4: {0: LAYERS[1]}}
-    found = _by(job(of, [(0, 0, 0, 1), (1, 0, 0, 2)], layers=layers), "layer")
-    assert found == {("m", "conv0", "Convolution"): [1], ("other", "conv1", "Convolution"): [2]}
-
-
-def test_skip_leaves_out_the_first_of_each_load() -> None:
-    records = job(inferences(3, 1, 2), [(i, 0, 0, 10 + i) for i in range(6)])
-    keeps, counts = left_out(records, 2)
-    assert keeps.tolist() == [False, False, True, False, False, False]
-    assert counts == [LeftOut("m", 6, 5)]
 
 
 def test_without_skip_the_warm_up_of_each_load_is_left_out() -> None:

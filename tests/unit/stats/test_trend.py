@@ -94,11 +94,6 @@ def test_figures_that_outlived_their_records_count_as_well(workspace: Path, caps
     assert json.loads(capsys.readouterr().out) == before
 
 
-def test_since_a_day(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert trend(workspace, "--model", "yolo", "--since", "2023-11-16", "--json") == 0
-    assert [len(board["nights"]) for board in json.loads(capsys.readouterr().out)] == [2, 2]
-
-
 def test_what_is_not_there_is_told(workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert trend(workspace, "--model", "resnet") == 2
     assert "no session has resnet" in capsys.readouterr().err
