@@ -8,8 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from profagent.calibrate.fitting import values_of
-from profagent.calibrate.verdict import Finding, Verdict, find_counters
+from profagent.calibrate.fitting import Finding, Verdict, find_counters, values_of
 from tests.bench.measure import report, spread
 from tests.fakes.counted_job import CountedJob, counted_job, evidence_of, records_elsewhere
 

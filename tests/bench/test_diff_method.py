@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.measure import report_table
-from tests.unit.analyse import noisy_runs
+from tests.unit.diff import noisy_runs
 
 PAIRS = 200
 LAYERS = 83

@@ -15,8 +15,7 @@ from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
 from profagent.cli.table import printable
 from profagent.doctor.acl_json import acl_json_section
-from profagent.doctor.finding import Mark
-from profagent.doctor.findings_text import finding_lines, section_fields, section_lines
+from profagent.doctor.finding import Mark, finding_lines, section_fields, section_lines
 from profagent.errors import FormatError, UsageError
 from profagent.formats.names import display_text
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from profagent.doctor.acl_correction import METRICS, as_strings, profiler_strings
+from profagent.doctor.acl_json import METRICS, PROFILER_KEYS
 from profagent.errors import FormatError, UsageError
 from profagent.formats.acl_json import load_acl_json
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULTS", "Profiler", "edited_acl_json", "profiler_of"]
 
 PROFILER, DUMP = "profiler", "dump"
-_HINT = "`profagent aclconfig check` shows a text that the runtime takes"
+_HINT = "mend the file: `profagent aclconfig check` says what the runtime takes"
+_SWITCHES = ("switch", "acl_api", "aicpu", "aacpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ def edited_acl_json(data: bytes, asked: Profiler, file: str, *, without_dump: bo
     """
     document = _document(data, file) if data else {}
     found = document.get(PROFILER)
-    told = profiler_strings(found) if isinstance(found, dict) else {}
-    kept = {key: as_strings(value) for key, value in document.items() if not (without_dump and key == DUMP)}
+    told = _profiler_strings(found) if isinstance(found, dict) else {}
+    kept = {key: _as_strings(value) for key, value in document.items() if not (without_dump and key == DUMP)}
     text = json.dumps({**kept, PROFILER: {**told, **_values(told, asked, file)}}, indent=2, ensure_ascii=False) + "\n"
     # Halves of characters, which a file can only name by their numbers.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -101,3 +102,27 @@ def _chosen(asked: str | int | None, default: str | int | None, told: Mapping[st
     """What was asked for, else what the file says, else the default."""
     found = next((told[key] for key in spellings if key in told), default)
     return str(found if asked is None else asked)
+
+
+def _profiler_strings(profiler: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of `profiler`, each value a string: a truth of a switch is on or off, null says nothing."""
+    told = {}
+    for key, value in profiler.items():
+        if key in _SWITCHES and isinstance(value, bool):
+            told[key] = "on" if value else "off"
+        elif key not in PROFILER_KEYS:
+            told[key] = _as_strings(value)
+        elif isinstance(value, str) or (key != "output" and value is not None):
+            told[key] = _text(value)
+    return told
+
+
+def _as_strings(value: Any) -> Any:
+    """The same with every value a string: the runtime reads nothing else."""
+    if isinstance(value, dict):
+        return {key: _as_strings(below) for key, below in value.items()}
+    return [_as_strings(below) for below in value] if isinstance(value, list) else _text(value)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import tomlkit
 
-from profagent.calibrate.fitting import Evidence
-from profagent.calibrate.map_text import map_text
-from profagent.calibrate.named_file import read_vendor_table
-from profagent.calibrate.table_name import said_inference
-from profagent.calibrate.vendor_table import parse_vendor_table
-from profagent.calibrate.verdict import find_counters
+from profagent.calibrate.fitting import Evidence, Finding, Fit, Verdict, find_counters
+from profagent.calibrate.vendor_table import parse_vendor_table, read_vendor_table, said_inference
 from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.durations import ticks_to_us
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from profagent.calibrate.vendor_table import VendorTable
-    from profagent.calibrate.verdict import Finding
     from profagent.formats.names import LogName
     from profagent.ingest.job_records import InferenceRecords
 
@@ -57,8 +53,7 @@ def match_rows(
 ) -> Matched | None:
     """Match a table with the records of one inference, given their layers' names and times; None where they differ.
 
-    Both are in the order of execution, unless someone sorted the table: then only what names and times tell counts. A
-    row that might be one of several records is left out.
+    Both are in the order of execution. A row that might be one of several records is left out.
     """
     if table.rows * len(names) > MOST_PAIRS:
         return None
@@ -66,12 +61,9 @@ def match_rows(
         needed = max(LEAST_SHARE * min(alike.shape), 1)
         if min(alike.any(axis=0).sum(), alike.any(axis=1).sum()) < needed:
             continue
-        places = [_certain_pairs(alike)]
-        if by == NAME_AND_TIME:
-            places.append(_only_pairs(alike))
-        for rows, records in places:
-            if len(rows) >= needed:
-                return Matched(rows, records, by)
+        rows, records = _certain_pairs(alike)
+        if len(rows) >= needed:
+            return Matched(rows, records, by)
     return None
 
 
@@ -98,13 +90,8 @@ def _ways(
 def _certain_pairs(alike: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Pairs of a longest common subsequence, without those that another such sequence pairs otherwise."""
     before, after = _lengths(alike), _lengths(alike[::-1, ::-1])[::-1, ::-1]
-    on_longest = alike & (before[:-1, :-1] + 1 + after[1:, 1:] == before[-1, -1])
-    return _only_pairs(on_longest)
-
-
-def _only_pairs(alike: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Pairs of which neither is alike to another, in whatever order."""
-    rows, records = (alike & (alike.sum(axis=0) == 1)[None, :] & (alike.sum(axis=1) == 1)[:, None]).nonzero()
+    sure = alike & (before[:-1, :-1] + 1 + after[1:, 1:] == before[-1, -1])
+    rows, records = (sure & (sure.sum(axis=0) == 1)[None, :] & (sure.sum(axis=1) == 1)[:, None]).nonzero()
     return rows, records
 
 
@@ -117,7 +104,6 @@ def _lengths(alike: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
     return lengths
 
 
-LARGEST_TABLE_BYTES = 64 << 20
 DIGEST_BYTES = 16
 
 
@@ -148,12 +134,8 @@ class Calibration:
         return sum(finding.fit is not None for finding in self.findings)
 
     def map_text(self, name: str, sdk: str) -> str:
-        """The counter map's TOML."""
-        rows = sum(each.matched for each in self.coverage)
-        source = f"{rows} matched rows of {len(self.coverage)} vendor tables"
-        return map_text(
-            self.findings, name=name, sdk=sdk, simulated=self.is_simulated, digest=self.digest, source=source
-        )
+        """The counter map's TOML (formats/countermap.py reads it)."""
+        return _map_text(self, name, sdk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +151,10 @@ class _Pair:
 def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
     """Fit all counters to all tables at once. Raises UsageError, FormatError."""
     sources = [(job, JobRecords(job)) for job in jobs]
-    pairs = [_pair(_read(table), sources) for table in tables]
+    pairs = [_pair(parse_vendor_table(read_vendor_table(table), str(table)), sources) for table in tables]
     evidence = {name: each for name in COUNTER_NAMES if (each := _evidence(name, pairs)) is not None}
     records = np.concatenate([_bytes_of(pair.inference) for pair in pairs])
-    findings = [_compared(finding, pairs) for finding in find_counters(evidence, records)]
+    findings = find_counters(evidence, records)
     coverage = [
         Coverage(
             pair.table.file,
@@ -185,10 +167,6 @@ def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
         for pair in pairs
     ]
     return Calibration(findings, coverage, _digest(pairs), any(job.is_simulated for _, job in sources))
-
-
-def _read(path: Path) -> VendorTable:
-    return parse_vendor_table(read_vendor_table(path, LARGEST_TABLE_BYTES), str(path))
 
 
 def _pair(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]]) -> _Pair:
@@ -248,21 +226,6 @@ def _evidence(counter: str, pairs: Sequence[_Pair]) -> Evidence | None:
     return Evidence(*(np.concatenate(column) for column in columns))
 
 
-def _compared(finding: Finding, pairs: Sequence[_Pair]) -> Finding:
-    """Where no number gives all tables, say of how many one gives each alone: those are not under one map."""
-    if finding.fit is not None or finding.rivals or len(pairs) < 2:
-        return finding
-    alone = [
-        find_counters({finding.counter: part}, _bytes_of(pair.inference))[0]
-        for pair in pairs
-        if (part := _part(finding.counter, pair)) is not None
-    ]
-    if not (agreeing := sum(each.fit is not None for each in alone)):
-        return finding
-    advice = f"tables of one SDK: {agreeing} of {len(alone)} have a number each, and not the same"
-    return replace(finding, advice=advice)
-
-
 def _part(counter: str, pair: _Pair) -> Evidence | None:
     column = pair.table.columns.get(counter)
     if column is None:
@@ -291,3 +254,38 @@ def _digest(pairs: Sequence[_Pair]) -> str:
 
 def _log_text(log: LogName) -> str:
     return f"{log.model} at picture {log.current_pic_count}"
+
+
+def _map_text(learnt: Calibration, name: str, sdk: str) -> str:
+    source = f"{sum(each.matched for each in learnt.coverage)} matched rows of {len(learnt.coverage)} vendor tables"
+    document = tomlkit.document()
+    document.add(
+        tomlkit.comment("value = number * scale / denominator; ticks = word 0x04, cycles = 100 * ticks, none = 1")
+    )
+    document.add(tomlkit.nl())
+    document.update({"name": name, "sdk": sdk, "simulated": learnt.is_simulated, "digest": learnt.digest})
+    counters = tomlkit.table(is_super_table=True)
+    for finding in learnt.findings:
+        if finding.fit is not None:
+            counters.add(finding.counter, _table(finding, finding.fit, source))
+    document.add("counters", counters)
+    return tomlkit.dumps(document)
+
+
+def fit_text(fit: Fit) -> str:
+    """Where a number is, in a few words: `0x10 u32 / cycles`."""
+    scale = "" if fit.scale == 1 else f" * {fit.scale:g}"
+    return f"{fit.offset:#04x} {fit.type}{scale}" + ("" if fit.denominator == "none" else f" / {fit.denominator}")
+
+
+def _table(finding: Finding, fit: Fit, source: str) -> tomlkit.items.Table:
+    table = tomlkit.table()
+    offset = tomlkit.items.Integer(fit.offset, tomlkit.items.Trivia(), f"{fit.offset:#04x}")
+    table.update({"offset": offset, "type": fit.type, "scale": fit.scale, "denominator": fit.denominator})
+    table["unit"] = "bytes" if finding.counter.endswith("_bytes") else "fraction"
+    table["verdict"] = finding.verdict.value
+    wider = [rival.type for rival in finding.rivals if rival.offset == fit.offset and rival.type > fit.type]
+    same = "".join(f"; as {type_} it reads the same of every layer below 1 s and 4 GiB" for type_ in wider)
+    doubt = f"; to settle it: {finding.advice}" if finding.verdict is Verdict.LIKELY else same
+    table["evidence"] = f"{fit.agreeing} of {finding.rows} rows of {source}{doubt}"
+    return table

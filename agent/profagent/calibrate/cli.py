@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from profagent.calibrate.calibrating import calibrate
-from profagent.calibrate.map_text import fit_text
+from profagent.calibrate.calibrating import calibrate, fit_text
 from profagent.cli import options
 from profagent.cli.table import Cell, Column, printable, table_lines
 from profagent.errors import ProfagentError
@@ -18,7 +17,7 @@ from profagent.formats.countermap import SDK_NOT_SAID
 
 if TYPE_CHECKING:
     from profagent.calibrate.calibrating import Calibration
-    from profagent.calibrate.verdict import Finding
+    from profagent.calibrate.fitting import Finding
 
 COLUMNS = tuple(map(Column, ("counter", "verdict", "where", "rows", "agree", "rivals", "what would settle it")))
 *_, NOT_SAID = SDK_NOT_SAID

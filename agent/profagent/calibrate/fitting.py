@@ -1,8 +1,12 @@
-"""Which numbers of the records, scaled, give a column of the vendor's table in every row within its rounding."""
+"""Which numbers of the records, scaled, give a column of the vendor's table in every row within its rounding.
+
+And what the fits of a column allow to be said: certain, likely, or not found.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +15,10 @@ from profagent.formats.countermap import COUNTERS_END, COUNTERS_START
 from profagent.formats.durations import CYCLES_PER_TICK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-__all__ = ["TYPES", "Evidence", "Fit", "fits_of", "numbers_of", "values_of"]
 
 TYPES = ("u16", "u32", "u64")
 # Over ticks, 0.01 is cycles and 1, 0.0001 is cycles and 0.01: the same values.
@@ -149,3 +152,148 @@ def _formed(
 
 def _agree(values: npt.NDArray[np.float64], evidence: Evidence) -> npt.NDArray[np.bool_]:
     return np.abs(values - evidence.values) <= evidence.half + SLACK * (1 + np.abs(evidence.values))
+
+
+# Without a number that gives every row, one that gives so many is looked at: a row may be of another record.
+LEAST_SHARE = 0.97
+# A number that is off by so much in every row must have no chance in a thousand million to agree with all of them.
+TOLD_APART = 1e-3
+CERTAINTY = float(np.log(1e9))
+# Rows that differ in what is read; of fewer, a number that is a part of the counter may have been all of it.
+FEWEST_ROWS = 10
+# A ratio is no more than 1, but for the rounding of times.
+LARGEST_RATIO = 1.05
+# Scales that need no explanation.
+PLAIN_SCALES = (1.0, 0.01)
+# What is counted as whole bytes, or bursts of them.
+LEAST_BYTES_SCALE = 0.01
+# What a layer may come to: its ticks, 1 s at 700 MHz, and its bytes.
+LONGEST_TICKS = 7e6
+LARGEST_BYTES = 2.0**32
+
+
+class Verdict(StrEnum):
+    """How far a counter is to be trusted."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    NOT_FOUND = "not found"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was learnt of a counter from `rows` of a table; `advice` is what would settle it, empty when nothing must.
+
+    `fit` is None where there is none, or several that are as good: `rivals` has those.
+    """
+
+    counter: str
+    verdict: Verdict
+    rows: int
+    fit: Fit | None = None
+    rivals: tuple[Fit, ...] = ()
+    advice: str = ""
+
+
+def find_counters(columns: Mapping[str, Evidence], records: npt.NDArray[np.uint8]) -> list[Finding]:
+    """Find each column's number; `records` (rows, 256) are all that there are, of whatever inference."""
+    return _without_doubles([_find(name, evidence, records) for name, evidence in columns.items()])
+
+
+def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> Finding:
+    finding = Finding(counter, Verdict.NOT_FOUND, evidence.rows)
+    if not evidence.rows:
+        return replace(finding, advice="a table that has values in this column")
+    if not (evidence.values > evidence.half).any():
+        return replace(finding, advice="a model that uses this unit: the column is 0 in every row")
+    fits = fits_of(evidence, 1.0) or fits_of(evidence, LEAST_SHARE)
+    if not fits:
+        return replace(finding, advice="no single number gives this column: send the evidence")
+    possible = [fit for fit in fits if _is_possible(counter, fit, records)]
+    if not possible:
+        return replace(finding, rivals=tuple(fits), advice="a table in which this column can be what it says")
+    return _judged(finding, possible, evidence, records)
+
+
+def _judged(finding: Finding, fits: Sequence[Fit], evidence: Evidence, records: npt.NDArray[np.uint8]) -> Finding:
+    """Say what numbers that agree amount to: of those that miss rows, the ones that miss the fewest count."""
+    most = max(fit.agreeing for fit in fits)
+    best = [fit for fit in fits if fit.agreeing == most]
+    plain, *others = sorted(best, key=lambda fit: (_oddity(fit), TYPES.index(fit.type)))
+    if any(not _is_same(plain, other, records) for other in others):
+        return replace(finding, rivals=tuple(best), advice="a table with more rows or decimals: rivals fit equally")
+    widths = sorted((fit for fit in best if fit.offset == plain.offset), key=lambda fit: TYPES.index(fit.type))
+    # Where a narrow one has room for whatever a layer comes to, wider ones read the same of every layer.
+    chosen = next((fit for fit in widths if _has_room(finding.counter, fit)), widths[-1])
+    doubt = _doubt(chosen, best, evidence)
+    rivals = tuple(fit for fit in fits if fit is not chosen)
+    verdict = Verdict.LIKELY if doubt else Verdict.CERTAIN
+    return replace(finding, verdict=verdict, fit=chosen, rivals=rivals, advice=doubt)
+
+
+def _doubt(fit: Fit, fits: Sequence[Fit], evidence: Evidence) -> str:
+    """What would settle whether it is this number; empty where nothing must."""
+    if missing := evidence.rows - fit.agreeing:
+        return f"{missing} rows do not agree: are they of this JOB?"
+    read = evidence.distinct(fit)
+    if read.rows < FEWEST_ROWS or _improbability(read) < CERTAINTY:
+        return "more rows or decimals: a number that nearly is this one would agree as well"
+    if any(other.offset != fit.offset for other in fits):
+        return f"a layer in which byte {fit.offset:#04x} is not 0: that it belongs to the count is not shown"
+    if narrower := [other for other in fits if len(other.bytes) < len(fit.bytes)]:
+        most = numbers_of(fit, evidence.records).max()
+        return f"a layer that counts {max(map(_limit, narrower)):.0f} or more: here it is no more than {most:.0f}"
+    return ""
+
+
+def _limit(fit: Fit) -> float:
+    """The first number that its type has no room for."""
+    return 256.0 ** len(fit.bytes)
+
+
+def _has_room(counter: str, fit: Fit) -> bool:
+    """Whether its type can hold whatever a layer comes to."""
+    if counter.endswith("_bytes"):
+        return _limit(fit) * fit.scale >= LARGEST_BYTES
+    over = {"none": 1.0, "ticks": LONGEST_TICKS, "cycles": LONGEST_TICKS * CYCLES_PER_TICK}[fit.denominator]
+    return _limit(fit) * fit.scale > LARGEST_RATIO * over
+
+
+def _is_possible(counter: str, fit: Fit, records: npt.NDArray[np.uint8]) -> bool:
+    """Whether every record that there is can have it: bytes are counted whole, and a ratio is not above 1."""
+    if counter.endswith("_bytes"):
+        return fit.denominator == "none" and fit.scale >= LEAST_BYTES_SCALE
+    return bool((values_of(fit, records) <= LARGEST_RATIO).all())
+
+
+def _is_same(one: Fit, other: Fit, records: npt.NDArray[np.uint8]) -> bool:
+    """Whether both read the same bytes over the same, but for some bytes that are 0 in every record."""
+    if one.denominator != other.denominator or not {*one.bytes} & {*other.bytes}:
+        return False
+    return np.allclose(values_of(one, records), values_of(other, records), rtol=1e-12, atol=0)
+
+
+def _oddity(fit: Fit) -> bool:
+    """Whether its scale wants explaining."""
+    return fit.scale not in PLAIN_SCALES
+
+
+def _improbability(evidence: Evidence) -> float:
+    """How improbable it is, as a logarithm, that a number which is off by TOLD_APART agrees with every row."""
+    with np.errstate(divide="ignore"):
+        improbable = np.log(TOLD_APART * evidence.values / evidence.half)
+    return float(np.maximum(improbable, 0.0).sum())
+
+
+def _without_doubles(findings: Sequence[Finding]) -> list[Finding]:
+    """Bytes that are found to be two counters are neither."""
+    taken = [(finding.counter, {*finding.fit.bytes}) for finding in findings if finding.fit]
+    return [_not_double(finding, finding.fit, taken) if finding.fit else finding for finding in findings]
+
+
+def _not_double(finding: Finding, fit: Fit, taken: Sequence[tuple[str, set[int]]]) -> Finding:
+    others = [counter for counter, place in taken if counter != finding.counter and place & {*fit.bytes}]
+    if not others:
+        return finding
+    advice = f"a model in which it differs from {', '.join(others)}: the same bytes fit"
+    return replace(finding, verdict=Verdict.NOT_FOUND, fit=None, rivals=(fit, *finding.rivals), advice=advice)

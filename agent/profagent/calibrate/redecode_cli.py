@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -27,13 +26,11 @@ from profagent.store.queries import find_session
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
     from profagent.store.counter_maps import CounterMaps
-    from profagent.store.counters import JobBytes
-
 
 HINT = "nothing was changed; check the permissions and the free space, and call it again"
 
@@ -47,17 +44,13 @@ class Redecoded(NamedTuple):
     filled: Filled
 
 
-def redecode_session(
-    workspace: Workspace, session: int, maps: CounterMaps, progress: Callable[[int], None] = lambda _: None
-) -> Redecoded:
+def redecode_session(workspace: Workspace, session: int, maps: CounterMaps) -> Redecoded:
     """Fill a session's counter columns from the mirror. Raises UsageError, WorkspaceBusyError, StoreError."""
-
-    def bytes_of(board: str, job: str, path: str, start: int, size: int) -> bytes:
-        return content(f"{workspace.board_mirror(board) / job}/{path}", size, start) or b""
-
     workspace.readable_database()
     with workspace.locked():
-        return _redecoded(workspace.database, session, maps, bytes_of, progress, durable=True)
+        return _redecoded(
+            workspace.database, session, maps, lambda board, job: workspace.board_mirror(board) / job, durable=True
+        )
 
 
 async def redecode_job(directory: Path, maps: CounterMaps, tell: Callable[[str], None] = lambda _: None) -> Redecoded:
@@ -65,27 +58,20 @@ async def redecode_job(directory: Path, maps: CounterMaps, tell: Callable[[str],
 
     The database is replaced when all is done; an import of the JOB is waited for. Raises UsageError, StoreError.
     """
-
-    def bytes_of(board: str, job: str, path: str, start: int, size: int) -> bytes:  # noqa: ARG001 - there is one JOB
-        return content(f"{directory}/{path}", size, start) or b""
-
     async with alone_in_job(directory, tell):
         database = job_database(directory)
         # It is of the files as they were imported.
         async with new_database(directory, made_ns=database.stat().st_mtime_ns) as draft:
             await asyncio.to_thread(shutil.copyfile, database, draft)
-            return await asyncio.to_thread(_redecoded, draft, None, maps, bytes_of, durable=False)
+            return await asyncio.to_thread(_redecoded, draft, None, maps, lambda *_: directory, durable=False)
 
 
 def _redecoded(
-    database: Path,
-    session: int | None,
-    maps: CounterMaps,
-    bytes_of: JobBytes,
-    progress: Callable[[int], None] = lambda _: None,
-    *,
-    durable: bool,
+    database: Path, session: int | None, maps: CounterMaps, folder_of: Callable[[str, str], Path], *, durable: bool
 ) -> Redecoded:
+    def bytes_of(board: str, job: str, path: str, start: int, size: int) -> bytes:
+        return content(f"{folder_of(board, job)}/{path}", size, start) or b""
+
     try:
         with closing(open_for_writing(database, durable=durable)) as connection:
             found = find_session(connection, session)
@@ -94,7 +80,7 @@ def _redecoded(
             if counter_map is None:
                 raise UsageError("no counter map alone fits the session", hint="name one with --counter-map FILE")
             filled = exchange_counters(
-                connection, found.session, counter_map, bytes_of, progress, peak_bytes_per_s=maps.peak_bytes_per_s
+                connection, found.session, counter_map, bytes_of, peak_bytes_per_s=maps.peak_bytes_per_s
             )
     except sqlite3.Error as error:
         if is_full_database(error, database.parent):
@@ -123,30 +109,21 @@ def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: 
         done = run_to_the_end(lambda: redecode_job(found.folder, maps, tell))
     else:
         done = redecode_session(Workspace.at(workspace), found.session, maps)
+    known, filled = done.counter_map, done.filled
     if as_json:
-        click.echo(msgspec.json.encode(_document(done)))
+        document = {
+            "session": done.session,
+            "counter_map_before": done.before,
+            "counter_map": known.name,
+            "counter_map_digest": known.fingerprint,
+            "rows": filled.rows,
+            "rows_without_bytes": filled.without_bytes,
+        }
+        click.echo(msgspec.json.encode(document))
     else:
-        for line in _lines(done):
-            click.echo(printable(line))
-    return IncompleteError.exit_code if done.filled.without_bytes else 0
-
-
-def _document(done: Redecoded) -> dict[str, object]:
-    return {
-        "session": done.session,
-        "counter_map_before": done.before,
-        "counter_map": done.counter_map.name,
-        "counter_map_digest": done.counter_map.fingerprint,
-        "rows": done.filled.rows,
-        "rows_without_bytes": done.filled.without_bytes,
-    }
-
-
-def _lines(done: Redecoded) -> Iterator[str]:
-    known = done.counter_map
-    yield (
-        f"session {done.session}: {done.filled.rows:,} rows have the {len(known.counters)} counters of {known.name},"
-        f" digest {known.fingerprint}; before: {done.before or 'none'}"
-    )
-    if done.filled.without_bytes:
-        yield f"{done.filled.without_bytes:,} rows have none: their bytes are not kept any more"
+        has = f"{filled.rows:,} rows have the {len(known.counters)} counters of {known.name}"
+        told = f"session {done.session}: {has}, digest {known.fingerprint}; before: {done.before or 'none'}"
+        click.echo(printable(told))
+        if filled.without_bytes:
+            click.echo(f"{filled.without_bytes:,} rows have none: their bytes are not kept any more")
+    return IncompleteError.exit_code if filled.without_bytes else 0

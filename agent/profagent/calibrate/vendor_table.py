@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profagent.errors import FormatError
+from profagent.errors import FormatError, UsageError
 from profagent.formats.countermap import COUNTER_NAMES
+from profagent.formats.names import display_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
-__all__ = ["ENCODINGS", "TOTAL", "Rounded", "VendorTable", "is_value", "parse_vendor_table"]
-
-# Of UTF-8 that is none, GB 18030 is tried: GBK is a part of it.
-ENCODINGS = ("utf-8-sig", "gb18030")
+LARGEST_BYTES = 16 << 20
 NAME, TIME, SHARE = "layer name", "time(us)", "time ratio"
-TITLES = {
-    "mac busy ratio": "mac_busy",
-    "mac ppen ratio": "mac_ppen",
-    "vec busy ratio": "vec_busy",
-    "vec ppen ratio": "vec_ppen",
-    "dstr ratio": "dstr",
-    "dtrans ratio": "dtrans",
-    "dld ratio": "dld",
-    "wld ratio": "wld",
-    "ddr read(byte)": "ddr_read_bytes",
-    "ddr write(byte)": "ddr_write_bytes",
-}
+TITLES = dict(
+    zip(
+        (
+            *("mac busy ratio", "mac ppen ratio", "vec busy ratio", "vec ppen ratio", "dstr ratio", "dtrans ratio"),
+            *("dld ratio", "wld ratio", "ddr read(byte)", "ddr write(byte)"),
+        ),
+        COUNTER_NAMES,
+        strict=True,
+    )
+)
 TOTAL = "total"
 NOT_KNOWN = ("", "n/a", "-", "nan", "none")
 # No fraction of a layer's time is so far above 1, and of all ratios of a net some percentage is.
@@ -44,6 +42,10 @@ PERCENT = 100.0
 LARGEST_EXPONENT = 100
 # Digits that a number in a file of floats surely has.
 FLOAT_DIGITS = 14
+# The manual's name of an op_summary ends in model id, batch, pictures, pictures before, miss rate and frequency.
+_PICTURES = re.compile(
+    r"\.(\d+)\.(\d+)\.(\d+)\.(\d+)(?:\.(?:[01]\.\d+|NA)\.(?:\d+|NA))?(?:\.\d+)?\.(?:csv|txt|xls|tsv)$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,56 +74,78 @@ class VendorTable:
         return len(self.names)
 
 
+def said_inference(file: str) -> tuple[int, ...] | None:
+    """Give model id, batch, pictures, and pictures before; None where the name tells no inference."""
+    said = _PICTURES.search(file)
+    return tuple(map(int, said.groups())) if said else None
+
+
+def inference_text(file: str) -> str:
+    """Give the end of the name that tells the inference; empty where none does."""
+    said = _PICTURES.search(file)
+    return said[0] if said else ""
+
+
+def read_vendor_table(path: Path) -> bytes:
+    """A table op_summary, which is looked at. UsageError where it cannot be read or is too large, FormatError."""
+    hint = "name the vendor's table of one inference"
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {display_text(str(path))}: {error.strerror}", hint=hint) from error
+    if len(data) > LARGEST_BYTES:
+        raise UsageError(f"{display_text(str(path))} is too large for an op_summary", hint=hint)
+    parse_vendor_table(data, str(path))
+    return data
+
+
 def parse_vendor_table(data: bytes, file: str) -> VendorTable:
     """Read an op_summary: UTF-8 or GBK, commas or tabs, ratios as fractions or percentages.
 
     Raises FormatError when it is none.
     """
-    titles, rows = _cells(_decoded(data, file), file)
+    heading, *rows = table_cells(data, file) or [[]]
+    titles = [" ".join(title.lower().split()).replace(" (", "(").removesuffix("(%)") for title in heading]
     if not TITLES.keys() & {*titles}:
         expected = "a heading with Mac Busy Ratio and the other columns of an op_summary"
         raise FormatError(file, 0, expected, ",".join(titles)[:80] or "nothing", hint="name the vendor's op_summary")
-    columns = {title: [row[place] for row in rows] for place, title in enumerate(titles)}
+    layers = [row + [""] * len(titles) for row in rows if TOTAL not in map(str.lower, row)]
+    columns = {title: [row[place] for row in layers] for place, title in enumerate(titles)}
     texts = {TITLES[title]: cells for title, cells in columns.items() if title in TITLES}
-    ratios = {name: cells for name, cells in texts.items() if not name.endswith("_bytes")}
+    ratios = [cells for name, cells in texts.items() if not name.endswith("_bytes")]
     unit = _unit(ratios, columns.get(SHARE, []), file)
-    found = {name: _rounded(cells, unit if name in ratios else 1.0) for name, cells in texts.items()}
-    names = columns.get(NAME) or [""] * len(rows)
+    nothing = [""] * len(layers)
     return VendorTable(
         file,
-        tuple(None if name.lower() in NOT_KNOWN else name for name in names),
-        _rounded(columns.get(TIME) or [""] * len(rows)),
-        {name: found[name] for name in COUNTER_NAMES if name in found},
+        tuple(None if name.lower() in NOT_KNOWN else name for name in columns.get(NAME, nothing)),
+        _rounded(columns.get(TIME, nothing)),
+        {
+            name: _rounded(texts[name], 1.0 if name.endswith("_bytes") else unit)
+            for name in COUNTER_NAMES
+            if name in texts
+        },
     )
+
+
+def table_cells(data: bytes, file: str) -> list[list[str]]:
+    """The heading and the rows of a table; raises FormatError when it is none."""
+    try:
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = data.decode("gb18030")  # GBK is a part of it
+        delimiter = "\t" if "," not in text.lstrip().partition("\n")[0] else ","
+        read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        return [[cell.strip() for cell in row] for row in read if any(map(str.strip, row))]
+    except (UnicodeDecodeError, csv.Error) as error:
+        hint = "name the vendor's op_summary, a CSV file"
+        raise FormatError(file, 0, "a table in UTF-8 or GBK", str(error), hint=hint) from error
 
 
 def is_value(cell: str) -> bool:
     """Whether a cell is a number, or stands for one that is not known."""
     return cell.lower() in NOT_KNOWN or _number(cell) is not None
-
-
-def _decoded(data: bytes, file: str) -> str:
-    for encoding in ENCODINGS:
-        try:
-            return data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    raise FormatError(file, 0, "UTF-8 or GBK", "other bytes", hint="name the vendor's op_summary, a CSV file")
-
-
-def _cells(text: str, file: str) -> tuple[list[str], list[list[str]]]:
-    """Titles in small letters, and the cells of each layer's row, all as wide as the titles."""
-    delimiter = "\t" if "," not in text.lstrip().partition("\n")[0] else ","
-    try:
-        read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        rows = [[cell.strip() for cell in row] for row in read if any(map(str.strip, row))]
-    except csv.Error as error:
-        raise FormatError(file, 0, "a table of cells", str(error), hint="name the vendor's op_summary") from error
-    if not rows:
-        return [], []
-    titles = [" ".join(title.lower().split()).replace(" (", "(").removesuffix("(%)") for title in rows[0]]
-    layers = [(row + [""] * len(titles))[: len(titles)] for row in rows[1:] if TOTAL not in map(str.lower, row)]
-    return titles, layers
 
 
 def _rounded(cells: Sequence[str], unit: float = 1.0) -> Rounded:
@@ -151,13 +175,13 @@ def _decimals(number: Decimal) -> int:
     return -exponent
 
 
-def _unit(ratios: Mapping[str, Sequence[str]], shares: Sequence[str], file: str) -> float:
+def _unit(ratios: Sequence[Sequence[str]], shares: Sequence[str], file: str) -> float:
     """What the file writes for all of a layer's time: 1, or 100. The layers' shares of the net need not be like it.
 
     Raises FormatError where a few ratios that are small in every layer may be either.
     """
-    known = [cells for cells in ratios.values() if any(_number(cell) is not None for cell in cells)]
-    largest = max(map(_largest, known), default=0.0)
+    known = [cells for cells in ratios if any(_number(cell) is not None for cell in cells)]
+    largest = max((float(np.nanmax(_rounded(cells).values, initial=0.0)) for cells in known), default=0.0)
     if largest > LARGEST_FRACTION or any("%" in cell for cells in known for cell in cells):
         return PERCENT
     if 0 < len(known) < ALL_RATIOS and float(np.nansum(_rounded(shares).values)) > LARGEST_FRACTION:
@@ -165,7 +189,3 @@ def _unit(ratios: Mapping[str, Sequence[str]], shares: Sequence[str], file: str)
         hint = "give a table with all of them: these may be fractions or percentages"
         raise FormatError(file, 0, f"{ALL_RATIOS} columns of ratios", found, hint=hint)
     return 1.0
-
-
-def _largest(cells: Sequence[str]) -> float:
-    return float(np.nanmax(_rounded(cells).values, initial=0.0))

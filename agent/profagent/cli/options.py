@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -101,10 +102,7 @@ def acl_json(function: F) -> F:
 
 
 def counter_map(function: F) -> F:
-    """`--counter-map FILE` and `--peak-memory-rate GB/S`, which the command is given as one `maps`.
-
-    Without a file the maps are those of ~/.config/profagent/counter-maps.
-    """
+    """`--counter-map FILE`, else the maps of ~/.config/profagent/counter-maps; the command is given them as `maps`."""
 
     @click.option(
         "--counter-map",
@@ -112,24 +110,43 @@ def counter_map(function: F) -> F:
         metavar="FILE",
         help="A counter map: which word of a record is which PMU counter.",
     )
-    @click.option(
-        "--peak-memory-rate",
-        type=click.FloatRange(min=0, min_open=True),
-        metavar="GB/S",
-        envvar=PEAK_VARIABLE,
-        help=f"Peak rate of the board's memory (34.1); higher counters are reported as wrong. Or ${PEAK_VARIABLE}.",
-    )
     @functools.wraps(function)
-    def with_maps(*args: Any, counter_map: Path | None, peak_memory_rate: float | None, **others: Any) -> Any:
+    def with_maps(*args: Any, counter_map: Path | None, **others: Any) -> Any:
         from profagent.cli.running import tell  # noqa: PLC0415 - verbs that decode nothing start faster
-        from profagent.formats.plausible import PEAK_MEMORY_RATE  # noqa: PLC0415 - as above
         from profagent.store.counter_maps import CounterMaps, maps_folder, read_map  # noqa: PLC0415 - as above
 
         named = None if counter_map is None else read_map(counter_map)
-        peak = PEAK_MEMORY_RATE if peak_memory_rate is None else peak_memory_rate * BYTES_PER_GB
-        return function(*args, maps=CounterMaps(named, maps_folder(), tell, peak_bytes_per_s=peak), **others)
+        maps = CounterMaps(named, maps_folder(), tell, peak_bytes_per_s=_peak_bytes_per_s())
+        return function(*args, maps=maps, **others)
 
     return cast("F", with_maps)
+
+
+def _peak_bytes_per_s() -> float:
+    """What the board's memory moves at most; higher counters are reported as wrong."""
+    from profagent.formats.plausible import PEAK_MEMORY_RATE  # noqa: PLC0415 - as above
+
+    told = os.environ.get(PEAK_VARIABLE, "")
+    try:
+        peak = float(told) * BYTES_PER_GB if told else PEAK_MEMORY_RATE
+    except ValueError:
+        peak = 0.0
+    if not peak > 0:
+        raise UsageError(f"${PEAK_VARIABLE} is {told!r}", hint="write GB/s, like 34.1, or leave it empty")
+    return peak
+
+
+def where(function: F) -> F:
+    """`--where COND`, once or several times, which the command is given as conditions on sessions."""
+    from profagent.store.labels import FORMS, condition_of  # noqa: PLC0415 - as above
+
+    return click.option(
+        "--where",
+        multiple=True,
+        metavar="COND",
+        callback=lambda _context, _option, texts: [condition_of(text) for text in texts],
+        help=f"Only sessions with {FORMS}; may be repeated, all must hold.",
+    )(function)
 
 
 def job_directory(function: F) -> F:

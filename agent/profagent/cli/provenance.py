@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from profagent.ingest.changes import KeptLoss
-    from profagent.store.queries import LedgerRow, Scope, UnknownFigures
+    from profagent.store.queries import Scope
 
 
 def ledger_lines(ledger: Mapping[str, Mapping[str, int]]) -> list[str]:
@@ -87,19 +87,6 @@ def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
     return [sampling_line(sampling), *([] if kept is None else [kept])]
 
 
-def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any]:
-    """Where a JOB's figures come from, and what is missing."""
-    session = scope.session.session
-    return describe_provenance(
-        scope,
-        ledger_of(connection, scope),
-        sampling_of(connection, session, scope.job.job),
-        kept_losses_of(connection, session),
-        implausible_of(connection, session, scope.job.job),
-        unknown_figures(connection, scope),
-    )
-
-
 UNVERIFIED = (
     "file names, columns and choices follow the vendor's manual of 2025-09; not compared with the vendor's tool",
     "times of aicore records are ticks x 100 / MHz, the runtime library's formula; no board's tick was measured",
@@ -108,21 +95,17 @@ UNVERIFIED = (
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
-def describe_provenance(
-    scope: Scope,
-    ledger: Iterable[LedgerRow],
-    sampling: Mapping[str, Any],
-    kept_losses: Sequence[Mapping[str, Any]] = (),
-    implausible: Sequence[str] = (),
-    unknown: Sequence[UnknownFigures] = (),
-) -> dict[str, Any]:
+def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any]:
     """The session, its JOB, how well that was sampled, what is missing, and what is not verified, as values for JSON.
 
-    `kept_losses` are all of the session: what the board lost while nobody listened may concern any of its JOBs.
-    `implausible` says what cannot be of its counters, `unknown` which inferences are left out of the figures.
+    Kept losses are all of the session: what the board lost while nobody listened may concern any of its JOBs.
     """
     session, job = scope
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
+    # Both grades are there, so that an empty `loss` says that nothing is missing.
+    ledger: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
+    for row in ledger_of(connection, scope):
+        ledger[row.grade][row.reason] = row.occurrences
     return {
         "profagent": __version__,
         "session": session.session,
@@ -138,12 +121,12 @@ def describe_provenance(
         "counter_map": session.counter_map,
         "counter_map_digest": session.counter_map_digest,
         "likely_counters": likely,
-        "sampling": dict(sampling),
-        "ledger": ledger_counts(ledger),
-        "kept_losses": list(kept_losses),
-        "implausible": list(implausible),
-        "not_final": [each._asdict() for each in unknown],
-        "pmu": pmu_remark(session.counter_map, likely),
+        "sampling": sampling_of(connection, session.session, job.job),
+        "ledger": ledger,
+        "kept_losses": kept_losses_of(connection, session.session),
+        "implausible": implausible_of(connection, session.session, job.job),
+        "not_final": [each._asdict() for each in unknown_figures(connection, scope)],
+        "pmu": _pmu_remark(session.counter_map, likely),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
     }
 
@@ -168,14 +151,6 @@ def not_final_lines(not_final: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield f"not final: {each['inferences']:,} inference{plural} ({each['figures']}): {each['why']}"
 
 
-def ledger_counts(ledger: Iterable[LedgerRow]) -> dict[str, dict[str, int]]:
-    """Counts by grade and reason; both grades are there, so that an empty `loss` says that nothing is missing."""
-    counts: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
-    for row in ledger:
-        counts[row.grade][row.reason] = row.occurrences
-    return counts
-
-
 def likely_counters(provenance: Iterable[Mapping[str, Any]]) -> list[str]:
     """The counters that some JOB's map is not certain of."""
     return sorted({name for job in provenance for name in job.get("likely_counters", ())})
@@ -186,7 +161,7 @@ def doubt_line(likely: Sequence[str]) -> str:
     return f"the counter map is not certain of {', '.join(likely)}: a ? marks what rests on it"
 
 
-def pmu_remark(counter_map: str | None, likely: Sequence[str] = ()) -> str:
+def _pmu_remark(counter_map: str | None, likely: Sequence[str]) -> str:
     """What the PMU columns stand on."""
     if counter_map is None:
         return (

@@ -1,12 +1,16 @@
-"""A table as aligned text; wide characters take two columns of a terminal."""
+"""A table as aligned text, where wide characters take two columns of a terminal; as CSV and as JSON."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 # What a value is when it is not known, and what stands for the total layer's own (manual, 'AA Core').
@@ -31,29 +35,17 @@ _TIMES = (
     Column("Total Time Ratio(%)", _RATIO),
     Column("Total Time(us)", _TIME),
     Column("Count"),
-    Column("Avg(us)", _TIME),
-    Column("Max(us)", _TIME),
-    Column("Min(us)", _TIME),
+    *(Column(title, _TIME) for title in ("Avg(us)", "Max(us)", "Min(us)")),
+)
+_RATIOS = (
+    *("Time Ratio", "Mac Busy Ratio", "Mac Ppen Ratio", "Vec Busy Ratio", "Vec Ppen Ratio", "Dstr Ratio"),
+    *("Dtrans Ratio", "DLD Ratio", "WLD Ratio", "Memory Bound"),
 )
 OP_SUMMARY = (
-    Column("Layer Id"),
-    Column("Ori Layer Name"),
-    Column("Layer Name"),
-    Column("Layer Type"),
+    *map(Column, ("Layer Id", "Ori Layer Name", "Layer Name", "Layer Type")),
     Column("Time(us)", _TIME),
-    Column("Time Ratio", _RATIO),
-    Column("Mac Busy Ratio", _RATIO),
-    Column("Mac Ppen Ratio", _RATIO),
-    Column("Vec Busy Ratio", _RATIO),
-    Column("Vec Ppen Ratio", _RATIO),
-    Column("Dstr Ratio", _RATIO),
-    Column("Dtrans Ratio", _RATIO),
-    Column("DLD Ratio", _RATIO),
-    Column("WLD Ratio", _RATIO),
-    Column("Memory Bound", _RATIO),
-    Column("DDR Read(byte)", 0),
-    Column("DDR Write(byte)", 0),
-    Column("DDR Total(byte)", 0),
+    *(Column(title, _RATIO) for title in _RATIOS),
+    *(Column(title, 0) for title in ("DDR Read(byte)", "DDR Write(byte)", "DDR Total(byte)")),
 )
 OP_STATISTIC = (Column("Task ID"), Column("Stream ID"), Column("OP Name"), Column("Task Type"), *_TIMES)
 ACL_STATISTIC = (Column("Process ID"), Column("Thread ID"), Column("Type"), Column("Name"), *_TIMES)
@@ -174,3 +166,58 @@ def _line(cells: Sequence[str], widths: Sequence[int], to_right: Sequence[bool])
         for cell, width, right in zip(cells, widths, to_right, strict=True)
     )
     return GAP.join(padded).rstrip()
+
+
+SheetFormat = Literal["csv", "json"]
+ROWS_PER_PIECE = 500
+# The csv module leaves a bare \r unquoted where lines end in \n, and readers take it for the end of a line.
+NEEDS_QUOTES = re.compile(r'[,"\r\n]')
+
+
+def sheet_pieces(
+    columns: Sequence[Column], rows: Iterable[Sequence[Cell]], sheet_format: SheetFormat
+) -> Iterator[bytes]:
+    r"""A table as UTF-8: CSV with lines that end in `\n`, or a JSON array of objects, keys in the columns' order."""
+    return (_csv_pieces if sheet_format == "csv" else _json_pieces)(columns, rows)
+
+
+def as_object(columns: Sequence[Column], row: Sequence[Cell]) -> dict[str, Cell]:
+    """A row by its columns' titles; numbers stay numbers, rounded; what is not known is `N/A`."""
+    return {column.title: _json_cell(column, value) for column, value in zip(columns, row, strict=True)}
+
+
+def _json_cell(column: Column, value: Cell) -> Cell:
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, str) or column.decimals is None:
+        return value
+    return round(value, column.decimals or None)
+
+
+def _csv_pieces(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> Iterator[bytes]:
+    heading = _csv_line(column.title for column in columns)
+    remaining = iter(rows)
+    while chunk := list(islice(remaining, ROWS_PER_PIECE)):
+        lines = [_csv_line(map(cell_text, columns, row)) for row in chunk]
+        yield (heading + "".join(lines)).encode()
+        heading = ""
+    yield heading.encode()
+
+
+def _csv_line(texts: Iterable[str]) -> str:
+    return ",".join(_quoted(text) if NEEDS_QUOTES.search(text) else text for text in texts) + "\n"
+
+
+def _quoted(text: str) -> str:
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _json_pieces(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> Iterator[bytes]:
+    encode = msgspec.json.Encoder().encode
+    remaining = iter(rows)
+    before = b"[\n"
+    while chunk := [encode(as_object(columns, row)) for row in islice(remaining, ROWS_PER_PIECE)]:
+        yield before + b",\n".join(chunk)
+        before = b",\n"
+    yield b"\n]\n" if before == b",\n" else b"[]\n"

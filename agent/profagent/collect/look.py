@@ -11,8 +11,8 @@ from profagent.collect.explain import Aftermath
 from profagent.collect.place import Place
 from profagent.collect.program import LARGEST_BYTES, read_main, runs_on
 from profagent.collect.run_steps import facts_after, jobs_in, looked, made_output, program_bytes, settled
+from profagent.doctor.board import plain_path
 from profagent.doctor.finding import Mark
-from profagent.doctor.roots import plain_path
 from profagent.errors import ProfagentError, UsageError
 from profagent.link.messages import Profiling
 

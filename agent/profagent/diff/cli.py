@@ -13,13 +13,12 @@ from profagent.cli import options
 from profagent.diff.comparing import Floor
 from profagent.diff.conditions import parse_condition
 from profagent.diff.diff import DiffOptions, Operand, diff
-from profagent.diff.exported_run import exported_files
-from profagent.diff.junit import junit_xml
-from profagent.diff.report import diff_document, junit_cases, report_lines
+from profagent.diff.report import diff_document, junit_cases, junit_xml, report_lines
+from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.importing.targets import named_target
-from profagent.sessions.baselines import Baselines
+from profagent.sessions.baseline import baseline_session
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -119,8 +118,8 @@ def _is_in_workspace(text: str) -> bool:
 def _operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
     """What one word names. Raises UsageError, StoreError."""
     if text.startswith(BASELINE):
-        baseline = Baselines(workspace).get(text.removeprefix(BASELINE))
-        return Operand(text, workspace.readable_database(), baseline.session)
+        session = baseline_session(workspace, text.removeprefix(BASELINE))
+        return Operand(text, workspace.readable_database(), session)
     tables = exported_files(Path(text))
     if tables:
         return Operand(text, tables=tables)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from profagent.diff.alignment import align
-from profagent.diff.counters_moved import counters_moved
-from profagent.diff.dependence import different_rows, in_blocks, inflation, wander
-from profagent.diff.permutation import FEWEST_ROWS, permutation_test
-from profagent.stats.figures import MAD_TO_SIGMA, Figures, figures_of, mad
+from profagent.diff.significance import differences, different_rows
+from profagent.formats.countermap import COUNTER_NAMES
+from profagent.stats.gathering import Figures, figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,22 +18,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.diff.alignment import Match
-    from profagent.diff.counters_moved import Moved
-    from profagent.diff.model_runs import ModelRun
-
-__all__ = ["ALPHA", "Change", "Floor", "ModelDiff", "Scope", "compare", "compare_calls"]
+    from profagent.diff.runs import ModelRun
 
 Scope = Literal["total", "model", "layer", "type", "api"]
 # The chance that a comparison of two runs without a change tells of any.
 ALPHA = 0.03
-# A change that is so many standard errors above the critical one is found in 80 % of comparisons.
-POWER_SIGMA = 0.84
-# Successive inferences are averaged as long as so many averages are left.
-FEWEST_BLOCKS = 10
 # Layers with records in fewer of the inferences are not tested.
 LEAST_KNOWN = 0.5
 # So many equal values in each run are no chance: the unit has no noise there.
 FEWEST_CONSTANT = 5
+# Counters explain a change that was found: they are tested among those of one layer only, and must move by so many
+# hundredths of the layer's time, or so much of their bytes.
+COUNTER_ALPHA = 0.01
+LEAST_MOVE = 0.02
 
 
 class Floor(NamedTuple):
@@ -42,6 +38,14 @@ class Floor(NamedTuple):
 
     percent: float = 1.0
     absolute: float = 0.1
+
+
+class Moved(NamedTuple):
+    """A counter and its means: a ratio of the layer's time, or bytes."""
+
+    counter: str
+    base: float
+    new: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +70,16 @@ class Change:
         """The difference in % of the base's median."""
         return self.difference / self.base.median * 100 if self.base.median else None
 
-    def exceeds(self, floor: Floor) -> bool:
-        """Whether it is above the noise and the floor."""
-        if self.p is None or self.p > ALPHA or abs(self.difference) < floor.absolute:
-            return False
-        return self.percent is None or abs(self.percent) >= floor.percent
+    def judged(self, floor: Floor) -> Change:
+        """The change, significant where it is above the noise and the floor."""
+        is_noise = self.p is None or self.p > ALPHA or abs(self.difference) < floor.absolute
+        is_small = self.percent is not None and abs(self.percent) < floor.percent
+        return replace(self, is_significant=not (is_noise or is_small))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDiff:
-    """A model in both runs; `changes` has one of each match with both sides, in their order.
-
-    `smallest_seen` is the smallest change of a usual layer, in %, that could have been found; None where none could.
-    """
+    """A model in both runs; `changes` has one of each match with both sides, in their order."""
 
     name: str
     base: ModelRun
@@ -87,12 +88,11 @@ class ModelDiff:
     total: Change
     changes: dict[int, Change]
     types: list[Change]
-    smallest_seen: float | None
 
 
 def compare(pairs: Sequence[tuple[ModelRun, ModelRun]], floor: Floor) -> list[ModelDiff]:
     """Compare models pairwise; the chance of any false alarm in all of it is held below ALPHA."""
-    return [_diff(_Compared(base, new), base, new, len(pairs), floor) for base, new in pairs]
+    return [_compared(base, new, len(pairs), floor) for base, new in pairs]
 
 
 def compare_calls(
@@ -102,124 +102,76 @@ def compare_calls(
     names = sorted(name for name in base.keys() & new.keys() if len(base[name]) and len(new[name]))
     changes = []
     for name in names:
-        one, other = base[name][:, np.newaxis], new[name][:, np.newaxis]
-        p = None
-        if min(len(one), len(other)) >= FEWEST_ROWS:
-            size = inflation(one) / len(one) + inflation(other) / len(other)
-            tested = permutation_test(one, other, size / (1 / len(one) + 1 / len(other)), ALPHA)
-            p = min(1.0, float(tested.p[0]) * len(names))
-        change = Change("api", name, figures_of(base[name]), figures_of(new[name]), p)
-        changes.append(replace(change, is_significant=change.exceeds(floor)))
+        tested = differences(base[name][:, np.newaxis], new[name][:, np.newaxis])
+        p = None if tested is None else min(1.0, float(tested[0]) * len(names))
+        changes.append(Change("api", name, figures_of(base[name]), figures_of(new[name]), p).judged(floor))
     return changes
 
 
-class _Compared:
-    """One model of both runs: the things that are compared as columns, and the test of all of them."""
-
-    def __init__(self, base: ModelRun, new: ModelRun) -> None:
-        self._base, self._new = base, new
-        self.matches = align(base.layers, new.layers)
-        self.paired = [at for at, match in enumerate(self.matches) if match.base and match.new]
-        self.types = sorted({layer.type for layer in base.layers} & {layer.type for layer in new.layers})
-        self._columns = [self._of(run, side) for side, run in enumerate((base, new))]
-        rows = [different_rows(run.times) for run in (base, new)]
-        self._sizes = [len(each) for each in rows]
-        one, other = (_filled(columns[row]) for columns, row in zip(self._columns, rows, strict=True))
-        self.tested = None
-        if min(self._sizes) >= FEWEST_ROWS:
-            length = _block_length(one, other)
-            one, other = in_blocks(one, length), in_blocks(other, length)
-            stretch = _stretch(one, other)
-            self._size = stretch * (1 / len(one) + 1 / len(other)) / length
-            self.tested = permutation_test(one, other, stretch, ALPHA)
-
-    def p(self, column: int) -> float | None:
-        """The column's, adjusted for all of the model's; None where it cannot be told."""
-        base, new = (_known(columns[:, column]) for columns in self._columns)
-        if min(len(base), len(new)) >= FEWEST_CONSTANT and not np.ptp(base) and not np.ptp(new):
-            return float(base[0] == new[0])
-        if self.tested is None or min(len(base) / len(self._base.times), len(new) / len(self._new.times)) < LEAST_KNOWN:
-            return None
-        return float(self.tested.p[column])
-
-    def figures(self, column: int) -> tuple[Figures, Figures]:
-        """Of all inferences, those that repeat others too."""
-        base, new = (figures_of(_known(columns[:, column])) for columns in self._columns)
-        return base, new
-
-    def moved(self, at: int) -> tuple[Moved, ...]:
-        """Which counters of a match moved; of fused and split layers none is told."""
-        match = self.matches[at]
-        if len(match.base) > 1 or len(match.new) > 1:
-            return ()
-        base, new = self._base.counters.get(match.base[0]), self._new.counters.get(match.new[0])
-        return () if base is None or new is None else counters_moved(base, new)
-
-    def smallest_seen(self) -> float | None:
-        """In % of its time, the median over the layers; None where no change can be told."""
-        if self.tested is None:
-            return None if self.p(0) is None else 0.0
-        found = []
-        for column in range(1, 1 + len(self.paired)):
-            base, new = (_known(columns[:, column]) for columns in self._columns)
-            if len(base) and len(new) and np.median(base):
-                sigma = MAD_TO_SIGMA * (mad(base) + mad(new)) / 2
-                least = (self.tested.critical + POWER_SIGMA) * sigma * float(self._size[column]) ** 0.5
-                found.append(least / float(np.median(base)) * 100)
-        return float(np.median(found)) if found else None
-
-    def _of(self, run: ModelRun, side: int) -> NDArray[np.float64]:
-        """The run's total, layers that have a match, and types, as columns; NaN where an inference lacks a record."""
-        places = [(match.base, match.new)[side] for match in (self.matches[at] for at in self.paired)]
-        types = [[place for place, layer in enumerate(run.layers) if layer.type == name] for name in self.types]
-        return np.stack([run.totals(), *(run.times[:, list(each)].sum(axis=1) for each in (*places, *types))], axis=1)
+def counters_moved(base: NDArray[np.float64], new: NDArray[np.float64]) -> tuple[Moved, ...]:
+    """Those that moved, of two layers' counters, shape (records, counters), NaN where not known; largest first."""
+    known: NDArray[np.bool_] = ~np.isnan(np.concatenate([base, new])).any(axis=0)
+    one, other = (values[:, known][different_rows(values[:, known])] for values in (base, new))
+    tested = differences(one, other) if known.any() else None
+    if tested is None:
+        return ()
+    names = [name for name, is_known in zip(COUNTER_NAMES, known.tolist(), strict=True) if is_known]
+    means = zip(names, one.mean(axis=0).tolist(), other.mean(axis=0).tolist(), strict=True)
+    found = [Moved(*each) for each, p in zip(means, tested, strict=True) if p <= COUNTER_ALPHA]
+    return tuple(sorted(filter(_is_far, found), key=lambda moved: -abs(moved.new - moved.base) / max(moved[1:])))
 
 
-def _diff(compared: _Compared, base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> ModelDiff:
-    names = [" | ".join(new.layers[place].name for place in compared.matches[at].new) for at in compared.paired]
-    scopes: list[tuple[Scope, str]] = [
-        ("model", new.name),
-        *(("layer", name) for name in names),
-        *(("type", name) for name in compared.types),
-    ]
+def _is_far(moved: Moved) -> bool:
+    least = LEAST_MOVE * (moved.base if moved.counter.endswith("_bytes") else 1.0)
+    return abs(moved.new - moved.base) > least
+
+
+def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> ModelDiff:
+    """All things of a model as columns: the total, layers that have a match, and types."""
+    matches = align(base.layers, new.layers)
+    paired = [at for at, match in enumerate(matches) if match.base and match.new]
+    types = sorted({layer.type for layer in base.layers} & {layer.type for layer in new.layers})
+    ones = _columns(base, [matches[at].base for at in paired], types)
+    others = _columns(new, [matches[at].new for at in paired], types)
+    rows = ones[different_rows(base.times)], others[different_rows(new.times)]
+    tested = differences(*rows, has_total=True)
+    names = [" | ".join(new.layers[place].name for place in matches[at].new) for at in paired]
+    scopes: list[tuple[Scope, str]] = [("model", new.name), *(("layer", name) for name in names)]
+    scopes += [("type", name) for name in types]
     changes = []
     for column, (scope, name) in enumerate(scopes):
-        p = compared.p(column)
-        change = Change(scope, name, *compared.figures(column), None if p is None else min(1.0, p * comparisons))
-        if change.exceeds(floor):
-            moved = compared.moved(compared.paired[column - 1]) if scope == "layer" else ()
-            change = replace(change, is_significant=True, moved=moved)
+        one, other = ones[:, column], others[:, column]
+        p = _p(one, other, None if tested is None else float(tested[column]))
+        figures = figures_of(_known(one)), figures_of(_known(other))
+        change = Change(scope, name, *figures, None if p is None else min(1.0, p * comparisons)).judged(floor)
+        if change.is_significant and scope == "layer":
+            change = replace(change, moved=_moved(base, new, matches[paired[column - 1]]))
         changes.append(change)
-    layers = dict(zip(compared.paired, changes[1 : 1 + len(names)], strict=True))
-    types, seen = changes[1 + len(names) :], compared.smallest_seen()
-    return ModelDiff(new.name, base, new, compared.matches, changes[0], layers, types, seen)
+    layers = dict(zip(paired, changes[1 : 1 + len(names)], strict=True))
+    return ModelDiff(new.name, base, new, matches, changes[0], layers, changes[1 + len(names) :])
 
 
-def _block_length(base: NDArray[np.float64], new: NDArray[np.float64]) -> int:
-    """How many successive inferences to average so that neighbours are hardly alike any more."""
-    wanted = max(float(inflation(columns).min()) for columns in (base, new))
-    return max(1, min(round(wanted), min(len(base), len(new)) // FEWEST_BLOCKS))
+def _columns(run: ModelRun, layers: Sequence[tuple[int, ...]], types: Sequence[str]) -> NDArray[np.float64]:
+    """Of each inference; NaN where it lacks a record."""
+    of_types = [[place for place, layer in enumerate(run.layers) if layer.type == name] for name in types]
+    places = (*layers, *of_types)
+    return np.stack([run.totals(), *(run.times[:, list(each)].sum(axis=1) for each in places)], axis=1)
 
 
-def _stretch(base: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By how much the variance of each difference is larger than that of independent rows.
-
-    Rows may still be alike, and each run may be off as a whole, which is the first column.
-    """
-    independent = 1 / len(base) + 1 / len(new)
-    alike = (inflation(base) / len(base) + inflation(new) / len(new)) / independent
-    spread = np.array([(mad(one) + mad(other)) / 2 for one, other in zip(base.T, new.T, strict=True)]) * MAD_TO_SIGMA
-    off = (wander(base[:, 0]) + wander(new[:, 0])) * np.median(base, axis=0) ** 2
-    own = np.where(spread > 0, spread, np.inf)
-    stretch: NDArray[np.float64] = alike + off / own**2 / independent
-    return stretch
+def _p(one: NDArray[np.float64], other: NDArray[np.float64], tested: float | None) -> float | None:
+    """A column's; None where it cannot be told."""
+    base, new = _known(one), _known(other)
+    if min(len(base), len(new)) >= FEWEST_CONSTANT and not np.ptp(base) and not np.ptp(new):
+        return float(base[0] == new[0])
+    return None if min(len(base) / len(one), len(new) / len(other)) < LEAST_KNOWN else tested
 
 
-def _filled(columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The columns with their medians where a value is missing."""
-    missing = np.isnan(columns)
-    medians = np.nanmedian(np.where(missing.all(axis=0), 0.0, columns), axis=0)
-    return np.where(missing, medians, columns)
+def _moved(base: ModelRun, new: ModelRun, match: Match) -> tuple[Moved, ...]:
+    """Which counters of a match moved; of fused and split layers none is told."""
+    if len(match.base) > 1 or len(match.new) > 1:
+        return ()
+    one, other = base.counters.get(match.base[0]), new.counters.get(match.new[0])
+    return () if one is None or other is None else counters_moved(one, other)
 
 
 def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,95 +9,20 @@ import numpy as np
 
 from profagent.cli.provenance import provenance_of
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
-from profagent.diff.exported_run import read_exported
-from profagent.diff.model_runs import ModelRun, joined_runs, model_runs, on_unit
+from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit, read_exported
 from profagent.errors import UsageError
-from profagent.stats.figures import Figures
-from profagent.stats.gathering import UNITS
+from profagent.stats.gathering import UNITS, Figures
 from profagent.stats.stats import records_of
 from profagent.store.queries import Scope, find_session, jobs_of, open_readers
 from profagent.store.series import READERS, call_series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from profagent.diff.conditions import Condition
-    from profagent.diff.model_runs import ModelRun
-
-
-Known = frozenset[str]
-
-
-class Facts(NamedTuple):
-    """What is known of a run, each a set of the values that its JOBs have; empty where nothing is known."""
-
-    figures: Known
-    board: Known
-    frequency: Known
-    interval: Known
-    sdk: Known
-    counter_map: Known
-    losses: int
-
-    @property
-    def is_simulated(self) -> bool:
-        """Whether any of its figures are invented."""
-        return "simulated" in self.figures
-
-
-def facts_of(provenance: Sequence[Mapping[str, Any]]) -> Facts:
-    """The facts in the provenance of a run's JOBs."""
-    return Facts(
-        _known("simulated" if job["simulated"] else "measured" for job in provenance),
-        _known(job["hostname"] or job["board"] for job in provenance if job["board"] != "import"),
-        _known(f"{job['frequency_mhz']} MHz" for job in provenance if job["frequency_mhz"]),
-        _known(job["sampling"]["interval"] for job in provenance if job["sampling"]["interval"] is not None),
-        _known(job["sdk_version"] for job in provenance if job["sdk_version"]),
-        _known(job["counter_map"] or "none" for job in provenance),
-        sum(sum(job["ledger"]["loss"].values()) for job in provenance),
-    )
-
-
-def unfair(base: Facts, new: Facts, models: Iterable[tuple[ModelRun, ModelRun]]) -> list[str]:
-    """A line for each thing that differs or is missing."""
-    return [*_different(base, new), *_incomplete(base, new), *_pictures(models)]
-
-
-def _different(base: Facts, new: Facts) -> Iterator[str]:
-    for name in ("figures", "board", "frequency", "interval", "sdk", "counter_map"):
-        one, other = getattr(base, name), getattr(new, name)
-        if one and other and one != other:
-            yield f"{name.replace('_', ' ')}: {_text(one)} in BASE, {_text(other)} in NEW"
-
-
-def _incomplete(base: Facts, new: Facts) -> Iterator[str]:
-    for name, facts in (("BASE", base), ("NEW", new)):
-        if facts.losses:
-            yield f"{name} is incomplete: its ledger has losses of {facts.losses:,}"
-        missing = [field for field in ("figures", "frequency", "interval") if not getattr(facts, field)]
-        if missing:
-            yield f"{name} does not tell: {', '.join(missing)}"
-
-
-def _pictures(models: Iterable[tuple[ModelRun, ModelRun]]) -> Iterator[str]:
-    for base, new in models:
-        if base.pictures and new.pictures and base.pictures != new.pictures:
-            yield f"batch and pictures of {new.name}: {_pairs(base)} in BASE, {_pairs(new)} in NEW"
-
-
-def _pairs(run: ModelRun) -> str:
-    return ", ".join(f"{batch} and {pictures}" for batch, pictures in sorted(run.pictures))
-
-
-def _known(values: Iterable[Any]) -> Known:
-    return frozenset(map(str, values))
-
-
-def _text(values: Known) -> str:
-    return ", ".join(sorted(values))
 
 
 class Operand(NamedTuple):
@@ -126,7 +51,16 @@ class Run:
     models: list[ModelRun]
     calls: Mapping[str, NDArray[np.float64]]
     provenance: list[dict[str, Any]]
-    facts: Facts
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any of its figures are invented."""
+        return any(job["simulated"] for job in self.provenance)
+
+    @property
+    def losses(self) -> int:
+        """What its ledger has."""
+        return sum(sum(job["ledger"]["loss"].values()) for job in self.provenance)
 
 
 class Outcome(NamedTuple):
@@ -153,7 +87,7 @@ class Diff:
     @property
     def is_complete(self) -> bool:
         """Whether nothing that existed is missing in either run."""
-        return not (self.base.facts.losses or self.new.facts.losses)
+        return not (self.base.losses or self.new.losses)
 
     @property
     def can_tell(self) -> bool:
@@ -164,6 +98,43 @@ class Diff:
     def is_decided(self) -> bool:
         """Whether it can be told of every condition if it holds."""
         return not any(outcome.untold for outcome in self.outcomes)
+
+
+# What makes runs hard to compare where they differ; what of it should be known is named below.
+_FACTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "figures": lambda job: "simulated" if job["simulated"] else "measured",
+    "board": lambda job: None if job["board"] == "import" else job["hostname"] or job["board"],
+    "frequency": lambda job: f"{job['frequency_mhz']} MHz" if job["frequency_mhz"] else None,
+    "interval": lambda job: job["sampling"]["interval"],
+    "sdk": lambda job: job["sdk_version"] or None,
+    "counter map": lambda job: job["counter_map"] or "none",
+}
+_WANTED = ("figures", "frequency", "interval")
+
+
+def unfair(base: Run, new: Run, models: Iterable[tuple[ModelRun, ModelRun]]) -> Iterator[str]:
+    """A line for each thing that differs or is missing."""
+    ones, others = _facts(base), _facts(new)
+    for name in _FACTS:
+        if ones[name] and others[name] and ones[name] != others[name]:
+            yield f"{name}: {', '.join(ones[name])} in BASE, {', '.join(others[name])} in NEW"
+    for side, run, facts in (("BASE", base, ones), ("NEW", new, others)):
+        if run.losses:
+            yield f"{side} is incomplete: its ledger has losses of {run.losses:,}"
+        if missing := [name for name in _WANTED if not facts[name]]:
+            yield f"{side} does not tell: {', '.join(missing)}"
+    for one, other in models:
+        if one.pictures and other.pictures and one.pictures != other.pictures:
+            texts = [", ".join(f"{batch} and {count}" for batch, count in sorted(run.pictures)) for run in (one, other)]
+            yield f"batch and pictures of {other.name}: {texts[0]} in BASE, {texts[1]} in NEW"
+
+
+def _facts(run: Run) -> dict[str, list[str]]:
+    """The values that the run's JOBs have; none where nothing is known."""
+    return {
+        name: sorted({str(value) for job in run.provenance if (value := fact(job)) is not None})
+        for name, fact in _FACTS.items()
+    }
 
 
 def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
@@ -184,10 +155,14 @@ def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
     wants_calls = any(condition.scope == "api" for condition in options.conditions)
     calls = compare_calls(one.calls, other.calls, options.floor) if wants_calls else []
     total = _total(models)
-    changes = [total, *calls, *(change for model in models for change in _changes(model))]
+    changes = [
+        total,
+        *calls,
+        *(change for model in models for change in (model.total, *model.changes.values(), *model.types)),
+    ]
     outcomes = [_outcome(condition, changes) for condition in options.conditions]
     only = [*_only("BASE", one, pairs), *_only("NEW", other, pairs)]
-    remarks += unfair(one.facts, other.facts, pairs)
+    remarks += unfair(one, other, pairs)
     return Diff(one, other, models, calls, total, only, remarks, outcomes)
 
 
@@ -203,14 +178,10 @@ def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
     return Outcome(condition, failing, untold)
 
 
-def _changes(model: ModelDiff) -> Iterable[Change]:
-    return (model.total, *model.changes.values(), *model.types)
-
-
 def _read(operand: Operand, skip: int | None) -> Run:
     if operand.database is None:
         models, provenance = read_exported(operand.tables, skip)
-        return Run(operand.called, joined_runs(models), {}, provenance, facts_of(provenance))
+        return Run(operand.called, joined_runs(models), {}, provenance)
     with open_readers(operand.database, READERS) as readers:
         connection = readers[0]
         session = find_session(connection, operand.session)
@@ -230,20 +201,17 @@ def _read(operand: Operand, skip: int | None) -> Run:
             for (name, _), durations, _ in call_series(connection, scope):
                 calls.setdefault(name, []).append(durations)
     joined = {name: np.concatenate(parts) for name, parts in calls.items()}
-    return Run(operand.called, models, joined, provenance, facts_of(provenance))
+    return Run(operand.called, models, joined, provenance)
 
 
 def _run_pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[ModelRun, ModelRun]]:
     """Models of one name, of each the layers with the most inferences; else the only ones that there are."""
-    ones, others = _largest(base), _largest(new)
+    ones, others = (
+        {model.name: model for model in sorted(run, key=lambda each: len(each.times))} for run in (base, new)
+    )
     if len(ones) == len(others) == 1:
         return list(zip(ones.values(), others.values(), strict=True))
     return [(ones[name], others[name]) for name in ones if name in others]
-
-
-def _largest(models: Sequence[ModelRun]) -> dict[str, ModelRun]:
-    ordered = sorted(models, key=lambda model: len(model.times))
-    return {model.name: model for model in ordered}
 
 
 def _only(side: str, run: Run, pairs: Sequence[tuple[ModelRun, ModelRun]]) -> list[tuple[str, str]]:

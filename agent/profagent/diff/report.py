@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 from profagent.cli.provenance import doubt_line, likely_counters, sampling_line
 from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, markdown, printable, table_lines
@@ -10,10 +11,9 @@ from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, markdown, prin
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from profagent.diff.alignment import LayerName, Match
-    from profagent.diff.comparing import Change, ModelDiff
+    from profagent.diff.alignment import Match
+    from profagent.diff.comparing import Change, ModelDiff, Moved
     from profagent.diff.conditions import Condition
-    from profagent.diff.counters_moved import Moved
     from profagent.diff.diff import Diff, Run
 
 
@@ -26,43 +26,42 @@ COLUMNS = (
     Column("change(%)", 2),
     Column("p", 4),
 )
+OTHER_KINDS = ("moved", "renamed", "fused", "split", "inserted", "removed")
+SIMULATED = "*** simulated: figures are invented ***"
 
 
-def verdict(models: Sequence[ModelDiff], *, can_tell: bool) -> str:
+def _verdict(found: Diff) -> str:
     """The answer in a line."""
-    if not can_tell:
-        return "cannot tell: there are too few different inferences to tell a change from noise"
-    found = [change for model in models for change in model.changes.values() if change.is_significant]
-    slower = sum(change.difference > 0 for change in found)
-    parts = [f"{count} {word}" for count, word in ((slower, "slower"), (len(found) - slower, "faster")) if count]
-    kinds: list[str] = [match.kind for model in models for match in model.matches]
-    others = [
-        f"{kinds.count(kind)} {kind}"
-        for kind in ("moved", "renamed", "fused", "split", "inserted", "removed")
-        if kind in kinds
-    ]
-    totals = [f"{model.name} {change_text(model.total)}" for model in models if model.total.is_significant]
+    failed = "FAILED: " if any(outcome.failing for outcome in found.outcomes) else ""
+    if not found.can_tell:
+        return f"{failed}cannot tell: there are too few different inferences to tell a change from noise"
+    changes = [change for model in found.models for change in model.changes.values() if change.is_significant]
+    slower = sum(change.difference > 0 for change in changes)
+    parts = [f"{count} {word}" for count, word in ((slower, "slower"), (len(changes) - slower, "faster")) if count]
+    kinds: list[str] = [match.kind for model in found.models for match in model.matches]
+    others = [f"{kinds.count(kind)} {kind}" for kind in OTHER_KINDS if kind in kinds]
+    totals = [f"{model.name} {_change_text(model.total)}" for model in found.models if model.total.is_significant]
     layers = f"layers: {', '.join(parts)}" if parts else "no layer is slower or faster by more than the noise"
-    return "; ".join([layers, *([", ".join(others)] if others else []), *totals])
+    return failed + "; ".join([layers, *([", ".join(others)] if others else []), *totals])
 
 
-def outcome_line(condition: Condition, failing: Sequence[Change], untold: str) -> str:
+def _outcome_line(condition: Condition, failing: Sequence[Change], untold: str) -> str:
     """`FAILED layer.median>+5%: conv1 +6.1 % (20.0 → 21.2 us)`, or that it does not hold, or why nobody can tell."""
     if untold:
         return f"cannot tell {condition.text}: {untold}"
     if not failing:
         return f"passed {condition.text}"
-    found = ", ".join(f"{change.name} {change_text(change)}" for change in failing)
+    found = ", ".join(f"{change.name} {_change_text(change)}" for change in failing)
     return f"FAILED {condition.text}: {found}"
 
 
-def change_text(change: Change) -> str:
+def _change_text(change: Change) -> str:
     """`+6.1 % (20.0 → 21.2 us)`, of the medians."""
     share = UNKNOWN if change.percent is None else f"{change.percent:+.1f} %"
     return f"{share} ({change.base.median:.1f} → {change.new.median:.1f} us)"
 
 
-def model_lines(model: ModelDiff) -> Iterator[str]:
+def _model_lines(model: ModelDiff) -> Iterator[str]:
     """What a model's comparison stands on."""
     numbers = " and ".join(
         f"{_counted(len(run.times), 'inference')} of {_counted(len(run.layers), 'layer')}"
@@ -70,18 +69,17 @@ def model_lines(model: ModelDiff) -> Iterator[str]:
         for run in (model.base, model.new)
     )
     name = model.name if model.base.name == model.name else f"{model.base.name} → {model.name}"
-    yield f"{name}: {numbers}; {change_text(model.total)}{_note(model.total)}"
-    if model.smallest_seen is None:
+    is_noise = not model.total.is_significant and model.total.p is not None
+    yield f"{name}: {numbers}; {_change_text(model.total)}{', within noise or floor' if is_noise else ''}"
+    if model.total.p is None:
         yield "no change can be told: a run has fewer than 5 different inferences"
-    else:
-        yield f"smallest change of a usual layer that could have been seen: {model.smallest_seen:.1f} %"
 
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def layer_rows(model: ModelDiff, likely: Collection[str] = ()) -> list[tuple[Cell, ...]]:
+def _layer_rows(model: ModelDiff, likely: Collection[str] = ()) -> list[tuple[Cell, ...]]:
     """Rows of COLUMNS: layers that are slower, faster or others, in their order; `likely` counters are marked."""
     rows: list[tuple[Cell, ...]] = []
     for at, match in enumerate(model.matches):
@@ -94,8 +92,7 @@ def layer_rows(model: ModelDiff, likely: Collection[str] = ()) -> list[tuple[Cel
     return rows
 
 
-def markdown_table(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """The rows as a table of Markdown."""
+def _markdown_table(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
     yield f"| {' | '.join(column.title for column in COLUMNS)} |"
     yield f"|{'|'.join('---' if column.decimals is None else '---:' for column in COLUMNS)}|"
     for row in rows:
@@ -103,12 +100,7 @@ def markdown_table(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def text_table(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """The rows as aligned text."""
-    return table_lines(COLUMNS, rows)
-
-
-def moved_text(moved: Moved, likely: Collection[str] = ()) -> str:
+def _moved_text(moved: Moved, likely: Collection[str] = ()) -> str:
     """`dld 41 % → 48 %`, or bytes; a `?` after one that is not certain."""
     mark = "?" if moved.counter in likely else ""
     if moved.counter.endswith("_bytes"):
@@ -120,7 +112,7 @@ def _what(match: Match, change: Change, likely: Collection[str]) -> str:
     words: list[str] = [] if match.kind == "same" else [match.kind]
     if change.is_significant:
         words.append("slower" if change.difference > 0 else "faster")
-    return ", ".join([*words, *(moved_text(moved, likely) for moved in change.moved)])
+    return ", ".join([*words, *(_moved_text(moved, likely) for moved in change.moved)])
 
 
 def _alone(model: ModelDiff, match: Match) -> tuple[Cell, ...]:
@@ -133,52 +125,29 @@ def _alone(model: ModelDiff, match: Match) -> tuple[Cell, ...]:
 
 
 def _names(model: ModelDiff, match: Match) -> str:
-    base, new = (_joined(run.layers, places) for run, places in ((model.base, match.base), (model.new, match.new)))
+    sides = ((model.base, match.base), (model.new, match.new))
+    base, new = (" | ".join(run.layers[place].name for place in places) for run, places in sides)
     return new if base == new else f"{base} → {new}"
-
-
-def _joined(layers: Sequence[LayerName], places: Sequence[int]) -> str:
-    return " | ".join(layers[place].name for place in places)
-
-
-def _note(change: Change) -> str:
-    return "" if change.is_significant or change.p is None else ", within noise or floor"
-
-
-SIMULATED = "*** simulated: figures are invented ***"
 
 
 def report_lines(found: Diff, *, as_markdown: bool) -> Iterator[str]:
     """The verdict first, then conditions, what makes the runs hard to compare, and each model's layers."""
-    if as_markdown:
-        yield f"**{markdown(_verdict(found))}**"
-        yield ""
-    else:
-        yield printable(_verdict(found))
-    shown = _bullet if as_markdown else printable
+    shown = (lambda line: f"- {markdown(line)}") if as_markdown else printable
+    yield from (f"**{markdown(_verdict(found))}**", "") if as_markdown else (printable(_verdict(found)),)
     yield from map(shown, _remarks(found))
     for model in found.models:
         yield ""
-        yield from map(shown, model_lines(model))
-        if rows := layer_rows(model, _likely(found)):
+        yield from map(shown, _model_lines(model))
+        if rows := _layer_rows(model, _likely(found)):
             yield ""
-            yield from markdown_table(rows) if as_markdown else text_table(rows)
-
-
-def _bullet(line: str) -> str:
-    return f"- {markdown(line)}"
-
-
-def _verdict(found: Diff) -> str:
-    failed = "FAILED: " if any(outcome.failing for outcome in found.outcomes) else ""
-    return failed + verdict(found.models, can_tell=found.can_tell)
+            yield from _markdown_table(rows) if as_markdown else table_lines(COLUMNS, rows)
 
 
 def _remarks(found: Diff) -> Iterator[str]:
     for outcome in found.outcomes:
-        yield outcome_line(*outcome)
+        yield _outcome_line(*outcome)
     for side, run in (("BASE", found.base), ("NEW", found.new)):
-        mark = f"  {SIMULATED}" if run.facts.is_simulated else ""
+        mark = f"  {SIMULATED}" if run.is_simulated else ""
         sampling = "; ".join(f"{job['job']}: {sampling_line(job['sampling'])}" for job in run.provenance)
         yield f"{side} is {run.called}{mark}{': ' if sampling else ''}{sampling}"
     yield from (f"unfair: {line}" for line in found.unfair)
@@ -194,14 +163,31 @@ def _likely(found: Diff) -> list[str]:
 def junit_cases(found: Diff) -> list[tuple[str, str | None]]:
     """A test case for each condition, and one for the data: its name, and why it failed or None."""
     cases = [
-        (each.condition.text, outcome_line(*each) if each.failing or each.untold else None) for each in found.outcomes
+        (each.condition.text, _outcome_line(*each) if each.failing or each.untold else None) for each in found.outcomes
     ]
-    losses = ", ".join(
-        f"{side} has losses of {run.facts.losses:,}"
-        for side, run in (("BASE", found.base), ("NEW", found.new))
-        if run.facts.losses
-    )
+    sides = (("BASE", found.base), ("NEW", found.new))
+    losses = ", ".join(f"{side} has losses of {run.losses:,}" for side, run in sides if run.losses)
     return [*cases, ("the data is complete", losses or None)]
+
+
+def junit_xml(name: str, cases: Sequence[tuple[str, str | None]], text: str) -> bytes:
+    """XML of a suite's test cases, each a name and its failure (None: it passed); `text` is what was printed."""
+    failures = sum(failure is not None for _, failure in cases)
+    suite = ET.Element("testsuite", name=name, tests=str(len(cases)), failures=str(failures), errors="0", skipped="0")
+    for case_name, failure in cases:
+        case = ET.SubElement(suite, "testcase", classname=name, name=_allowed(case_name))
+        if failure is not None:
+            ET.SubElement(case, "failure", message=_allowed(failure))
+    ET.SubElement(suite, "system-out").text = _allowed(text)
+    suites = ET.Element("testsuites")
+    suites.append(suite)
+    written: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return written
+
+
+def _allowed(text: str) -> str:
+    """The text without what XML 1.0 has no way to write."""
+    return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def diff_document(found: Diff) -> dict[str, Any]:
@@ -231,7 +217,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    return {"called": run.called, "simulated": run.facts.is_simulated, "jobs": run.provenance}
+    return {"called": run.called, "simulated": run.is_simulated, "jobs": run.provenance}
 
 
 def _model(model: ModelDiff) -> dict[str, Any]:
@@ -239,7 +225,6 @@ def _model(model: ModelDiff) -> dict[str, Any]:
         "model": model.name,
         "base_inferences": len(model.base.times),
         "new_inferences": len(model.new.times),
-        "smallest_seen_percent": model.smallest_seen,
         "total": _change(model.total),
         "layers": [
             {

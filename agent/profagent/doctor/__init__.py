@@ -1,1 +1,1 @@
-"""Checks of `profagent doctor`: facts in, findings out. Nothing here opens or asks anything."""
+"""Checks of `profagent doctor`: facts in, findings out. Only `examining` and `facts` read files or ask a board."""

@@ -14,8 +14,7 @@ from profagent.boards.reaching import via
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
 from profagent.doctor.examining import DoctorOptions, examine
-from profagent.doctor.finding import Mark
-from profagent.doctor.findings_text import section_fields, section_lines
+from profagent.doctor.finding import Mark, section_fields, section_lines
 from profagent.errors import UsageError
 from profagent.store.workspace import Workspace
 

@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import socket
 import sqlite3
 import tempfile
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from profagent import __version__
 from profagent.boards.tunnel import reached
-from profagent.doctor import network
-from profagent.doctor.acl_json import acl_json_section
-from profagent.doctor.checks import (
-    CheckedCounters,
-    WorkspaceFacts,
-    certificate_dates,
-    clock,
-    counters_section,
-    workspace_checks,
-)
-from profagent.doctor.finding import Section, bad, unknown
-from profagent.doctor.job_examining import acl_json_file, job_facts, job_sections
-from profagent.doctor.network import Resolved
-from profagent.doctor.npu import npu_checks
-from profagent.doctor.roots import roots_checks
+from profagent.doctor import host
+from profagent.doctor.acl_json import LARGEST_BYTES, acl_json_section
+from profagent.doctor.board import npu_checks, roots_checks
+from profagent.doctor.facts import job_facts
+from profagent.doctor.finding import Section, bad, good, unknown
+from profagent.doctor.job import job_checks
 from profagent.errors import ProfagentError, StoreError, UnreachableError, UsageError
 from profagent.formats.names import display_text
 from profagent.formats.plausible import CounterRows, Tally, checked, merged
@@ -49,132 +40,30 @@ from profagent.store.database import made_anew
 from profagent.store.queries import open_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from profagent.boards.tunnel import OverSsh
     from profagent.doctor.finding import Finding
-    from profagent.formats.countermap import CounterMap
     from profagent.link.boards_file import BoardEntry
     from profagent.link.channel import Channel
     from profagent.link.credentials import Access
     from profagent.link.messages import Board
-    from profagent.store.counter_maps import CounterMaps
     from profagent.store.workspace import Workspace
 
-
-# Inferences that are looked at, evenly spread, and how much of each.
+# Inferences whose counters are looked at, evenly spread, and how much of each.
 INFERENCES = 200
 MOST_RECORDS = 65_536
-
-
-def job_counters(directory: Path, maps: CounterMaps) -> Section:
-    """A finding for each check, with its numbers. Raises UsageError for no JOB."""
-    job, about = JobRecords(directory), display_text(str(directory))
-    counter_map = maps.of(simulated=job.is_simulated)
-    if counter_map is None:
-        return counters_section(about, None)
-    logs = job.inferences
-    chosen = logs[:: max(1, -(-len(logs) // INFERENCES))]
-    tallies: dict[str, Tally] = {}
-    for path, _ in chosen:
-        for name, found in _checked(job, path, counter_map, maps.peak_bytes_per_s).items():
-            tallies[name] = merged(tallies.get(name, Tally()), found)
-    name = display_text(counter_map.name)
-    return counters_section(about, CheckedCounters(name, tallies, len(chosen), len(logs), maps.peak_bytes_per_s))
-
-
-def _checked(job: JobRecords, path: str, counter_map: CounterMap, peak: float) -> Mapping[str, Tally]:
-    data = job.read(path, MOST_RECORDS * AICORE_DTYPE.itemsize) or b""
-    records = view_records(data, AICORE_DTYPE)
-    if not len(records):
-        return {}
-    rows = CounterRows(first_place(path, 0), records["ticks"].astype("i8"), counter_map.apply(records))
-    return checked([rows], job.frequency_mhz, peak)
-
-
+# As the daemon looks for it: beside the JOB, and one level above.
+USUAL_NAMES = ("acl.json", "src/acl.json")
 RESOLVE_S = 10.0
+# How long another board is waited for, of which no more is asked than who it is.
+ASK_S = 10.0
+# An hour of a large model at 15 inferences a second, its rows included, takes some gigabytes; this is its beginning.
+LEAST_FREE_BYTES = 1_000_000_000
 # A large database is not looked at to its end.
 LONGEST_CHECK_S = 10.0
 STEPS_BETWEEN_LOOKS = 10_000
-MOST_ERRORS = 10
-DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-
-
-async def resolved(address: str) -> Resolved:
-    """What the host of `HOST:PORT` leads to."""
-    host = host_of(address)
-    look_up = asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    try:
-        async with asyncio.timeout(RESOLVE_S):
-            found = await look_up
-    except TimeoutError:
-        return Resolved(host, error=f"no answer from the name server for {RESOLVE_S:.0f} s")
-    except (OSError, UnicodeError) as error:
-        return Resolved(host, error=getattr(error, "strerror", None) or str(error))
-    return Resolved(host, tuple(dict.fromkeys(str(each[4][0]) for each in found)))
-
-
-def workspace_facts(workspace: Workspace) -> WorkspaceFacts:
-    """The workspace as it is; nothing in it is changed."""
-    root = workspace.root.absolute()
-    stands = next(above for above in (root, *root.parents) if above.exists())
-    usage = shutil.disk_usage(stands)
-    database_error, is_checked = _database_error(workspace.database)
-    return WorkspaceFacts(
-        root=str(root),
-        exists=stands == root,
-        error=_why_not_writable(stands),
-        database=str(workspace.database) if workspace.database.exists() else "",
-        database_error=str(database_error or ""),
-        database_hint=database_error.hint if database_error else "",
-        is_checked=is_checked,
-        free_bytes=usage.free,
-        total_bytes=usage.total,
-    )
-
-
-def host_credentials(access: Access) -> Credentials | None:
-    """The keys of this host: those that are named, else the usual ones if they are there. Raises UsageError."""
-    if access.keys is not None:
-        return Credentials.read(access.keys)
-    return Credentials.read(default_keys()) if (default_keys() / CERT).exists() else None
-
-
-def _why_not_writable(directory: Path) -> str:
-    """By making a file that has no name, which asks quotas and read-only file systems as well."""
-    if not directory.is_dir():
-        return f"{directory} is no directory"
-    try:
-        with tempfile.TemporaryFile(dir=directory):
-            return ""
-    except OSError as error:
-        return f"{directory}: {os.strerror(error.errno or 0)}"
-
-
-def _database_error(database: Path) -> tuple[StoreError | None, bool]:
-    """What is wrong with a database, and whether all of it was looked at."""
-    if not database.exists():
-        return None, True
-    until = time.monotonic() + LONGEST_CHECK_S
-    try:
-        with open_reader(database) as connection:
-            connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
-            found = connection.execute(f"PRAGMA quick_check({MOST_ERRORS})").fetchone()[0]
-    except StoreError as error:
-        code = getattr(error.__cause__, "sqlite_errorcode", 0)
-        if code == sqlite3.SQLITE_INTERRUPT:
-            return None, False
-        return (_damaged(database, str(error.__cause__)) if code in DAMAGED else error), True
-    return (None if found == "ok" else _damaged(database, found.splitlines()[-1])), True
-
-
-def _damaged(database: Path, why: str) -> StoreError:
-    return StoreError(f"{database} is damaged: {why}", hint=made_anew(database))
-
-
-# How long another board is waited for, of which no more is asked than who it is.
-ASK_S = 10.0
 _RENEW_HOST = "have another one issued: profagent keys revoke NAME; profagent keys issue host NAME"
 _RENEW_BOARD = (
     "issue another one, and copy its folder to the board: profagent keys revoke NAME;"
@@ -195,65 +84,151 @@ class DoctorOptions:
     acl_json: Path | None = None
     maps: CounterMaps = BUILT_IN
 
-    @property
-    def with_host(self) -> bool:
-        """Whether this host is looked at."""
-        return self.board is not None or (self.job is None and self.acl_json is None)
-
 
 async def examine(options: DoctorOptions, tell: Callable[[str], None], stop: asyncio.Event) -> list[Section]:
     """What is found, in sections. Raises UsageError for what cannot be a JOB, a file or a way to a board."""
     sections: list[Section] = []
     answered = ""
     if options.board is not None:
-        board_sections, answered = await _board_sections(options, options.board, tell, stop)
-        sections += board_sections
-    if options.with_host:
+        sections, answered = await _board_sections(options, options.board, tell, stop)
+    if options.board is not None or (options.job is None and options.acl_json is None):
         sections.insert(0, await _host_section(options, answered))
     if options.job is not None:
-        sections += await asyncio.to_thread(job_sections, options.job)
-        sections.append(await asyncio.to_thread(job_facts, options.job))
-        sections.append(await asyncio.to_thread(job_counters, options.job, options.maps))
+        sections += await asyncio.to_thread(job_sections, options.job, options.maps)
     if options.acl_json is not None and str(options.acl_json.resolve()) not in {each.about for each in sections}:
         sections.append(acl_json_file(options.acl_json))
     return sections
 
 
+def job_sections(directory: Path, maps: CounterMaps) -> list[Section]:
+    """What is found in a JOB, in each acl.json in a usual place, of facts and of counters. UsageError for no JOB."""
+    job = JobRecords(directory)
+    files: dict[str, int] = {}
+    for path in job.paths:
+        with suppress(OSError):  # it may just have gone: the JOB may be at work
+            files[path] = (directory / path).stat().st_size
+    mark = " [simulated]" if job.is_simulated else ""
+    found = Section(f"{display_text(str(directory))}{mark}", tuple(job_checks(job, files)))
+    above = directory.resolve().parent
+    usual = [folder / name for folder in (above, above.parent) for name in USUAL_NAMES if (folder / name).is_file()]
+    return [found, *map(acl_json_file, usual), job_facts(directory), _counters(job, display_text(str(directory)), maps)]
+
+
+def acl_json_file(path: Path) -> Section:
+    """What is found in an acl.json of this machine. Raises UsageError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        hint = "name an acl.json that is on this host"
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
+    return acl_json_section(display_text(str(path)), data)
+
+
+def _counters(job: JobRecords, about: str, maps: CounterMaps) -> Section:
+    """A finding for each check that counters cannot fail, with its numbers."""
+    counter_map = maps.of(simulated=job.is_simulated)
+    if counter_map is None:
+        why = "no counter map alone fits: PMU columns are N/A, and there is nothing to check"
+        return Section(f"{about}: counters", (unknown("counters", why, "name one with --counter-map FILE"),))
+    logs = job.inferences
+    chosen = logs[:: max(1, -(-len(logs) // INFERENCES))]
+    tallies: dict[str, Tally] = {}
+    for path, _ in chosen:
+        records = view_records(job.read(path, MOST_RECORDS * AICORE_DTYPE.itemsize) or b"", AICORE_DTYPE)
+        rows = CounterRows(first_place(path, 0), records["ticks"].astype("i8"), counter_map.apply(records))
+        for name, found in checked([rows], job.frequency_mhz, maps.peak_bytes_per_s).items() if len(records) else ():
+            tallies[name] = merged(tallies.get(name, Tally()), found)
+    looked = f"{len(chosen)} of {len(logs)} inferences looked at"
+    findings = tuple(host.counter_findings(tallies, looked, maps.peak_bytes_per_s))
+    return Section(f"{about}: counters by the map {display_text(counter_map.name)}", findings)
+
+
 async def _host_section(options: DoctorOptions, answered: str) -> Section:
-    findings = list(workspace_checks(await asyncio.to_thread(workspace_facts, options.workspace)))
+    findings = await asyncio.to_thread(lambda: list(workspace_checks(options.workspace)))
     findings += _own_certificates(options.access)
-    boards = await _known_boards(options, answered)
-    findings += network.identities(boards) if boards else ()
+    findings += host.identities(await _known_boards(options, answered))
     return Section("this host", tuple(findings))
 
 
-def _own_certificates(access: Access) -> Iterator[Finding]:
+def workspace_checks(workspace: Workspace) -> Iterator[Finding]:
+    """It can be written, its database is of this version and whole, and there is room; nothing in it is changed."""
+    root, database = workspace.root.absolute(), workspace.database
+    stands = next(above for above in (root, *root.parents) if above.exists())
+    elsewhere = "or name another one: --workspace DIR"
+    if why := _why_not_writable(stands):
+        yield bad("workspace", f"{root}: {why}", f"ls -ld {shlex.quote(str(root))}; {elsewhere}")
+        return
+    yield good("workspace", f"{root} can be {'written' if stands == root else 'made'}")
+    if database.exists():
+        yield _database(database)
+    usage = shutil.disk_usage(stands)
+    told = f"{usage.free / 1e9:,.1f} of {usage.total / 1e9:,.1f} GB are free for {root}"
+    if usage.free < LEAST_FREE_BYTES:
+        yield bad("host-space", told, f"make room, {elsewhere}")
+    else:
+        yield good("host-space", told)
+
+
+def _why_not_writable(directory: Path) -> str:
+    """By making a file that has no name, which asks quotas and read-only file systems as well."""
+    if not directory.is_dir():
+        return f"{directory} is no directory"
     try:
-        credentials = host_credentials(access)
+        with tempfile.TemporaryFile(dir=directory):
+            return ""
+    except OSError as error:
+        return f"{directory}: {os.strerror(error.errno or 0)}"
+
+
+def _database(database: Path) -> Finding:
+    until = time.monotonic() + LONGEST_CHECK_S
+    try:
+        with open_reader(database) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
+            found: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0].splitlines()[-1]
+    except StoreError as error:
+        code = getattr(error.__cause__, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_INTERRUPT:
+            told = f"{database} can be read; it is large, and was not checked to the end"
+            return unknown("database", told)
+        if code not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return bad("database", str(error), error.hint)
+        found = str(error.__cause__)
+    if found != "ok":
+        return bad("database", f"{database} is damaged: {found}", made_anew(database))
+    return good("database", f"{database} can be read, and its pages fit each other")
+
+
+def _own_certificates(access: Access) -> Iterator[Finding]:
+    keys = access.keys or default_keys()
+    if access.keys is None and not (keys / CERT).exists():
+        return
+    try:
+        credentials = Credentials.read(keys)
     except UsageError as error:
         yield bad("certificate", str(error), error.hint)
         return
-    if credentials is not None:
-        now = datetime.now(UTC)
-        yield from certificate_dates("this host's", credentials.own, now, None, _RENEW_HOST)
-        yield from certificate_dates("the CA's", credentials.authority, now, None, _RENEW_CA)
+    now = datetime.now(UTC)
+    yield host.certificate_dates("this host's", credentials.own, now, None, _RENEW_HOST)
+    yield host.certificate_dates("the CA's", credentials.authority, now, None, _RENEW_CA)
 
 
-async def _known_boards(options: DoctorOptions, answered: str) -> list[network.Known]:
+async def _known_boards(options: DoctorOptions, answered: str) -> list[host.Known]:
     """The boards of boards.toml with who answers for them, and the one that was named."""
     entries = BoardsFile().entries().values()
     asked = [_known_board(options.access, entry) for entry in entries if entry.name != options.board]
     boards = list(await asyncio.gather(*asked))
     if options.board is not None:
         named = options.access.named(options.board)
-        boards.append(network.Known(options.board, named.address, named.uuid, answered))
+        boards.append(host.Known(options.board, named.address, named.uuid, answered))
     return boards
 
 
-async def _known_board(access: Access, board: BoardEntry) -> network.Known:
+async def _known_board(access: Access, board: BoardEntry) -> host.Known:
     address = full_address(board.address)
     if board.is_behind_ssh:
-        return network.Known(board.name, f"{address} of {board.ssh}", board.uuid)
+        return host.Known(board.name, f"{address} of {board.ssh}", board.uuid)
     # By its address: who answers there is wanted, whoever should.
     anybody = replace(access, known={})
     try:
@@ -261,7 +236,7 @@ async def _known_board(access: Access, board: BoardEntry) -> network.Known:
             answered = (await channel.describe()).identity
     except (UnreachableError, TimeoutError):
         answered = ""
-    return network.Known(board.name, address, board.uuid, answered)
+    return host.Known(board.name, address, board.uuid, answered)
 
 
 async def _board_sections(
@@ -271,29 +246,26 @@ async def _board_sections(
     address = options.access.named(board).address
     about = f"board {board}" if board == address else f"board {board} at {address}"
     findings: list[Finding] = []
-    is_direct = options.over is None and not BoardsFile().behind_ssh([board])
-    if is_direct and not address.startswith("unix:"):
-        findings.append(network.name_resolution(await resolved(address)))
+    if options.over is None and not BoardsFile().behind_ssh([board]) and not address.startswith("unix:"):
+        findings.append(await _name_resolution(host_of(address)))
     try:
         async with AsyncExitStack() as stack:
             access = await stack.enter_async_context(reached([board], options.access, options.over, tell, stop))
             channel = await stack.enter_async_context(connected(board, access))
             description = await channel.describe()
-            findings.append(network.link(address, "", ""))
+            findings.append(good("link", f"profagentd answers at {address}"))
             more, examination = await _asked(channel, description)
     except UsageError:
         raise
     except ProfagentError as error:
-        findings.append(network.link(address, str(error), error.hint))
-        return [Section(about, tuple(findings))], ""
-    roots = description.roots
+        return [Section(about, (*findings, bad("link", str(error), error.hint)))], ""
     files = [
         acl_json_section(
             f"{file.path} on {board}",
             file.data,
             size=file.size,
             output=file.output,
-            roots=roots,
+            roots=description.roots,
             daemon=examination.daemon,
         )
         for file in examination.acl_json
@@ -302,13 +274,27 @@ async def _board_sections(
     return [Section(f"{about}{mark}", (*findings, *more)), *files], description.identity
 
 
+async def _name_resolution(name: str) -> Finding:
+    """The board's name must lead to an address."""
+    remedy = f"getent hosts {name}; or name the board by its IP address: profagent boards add NAME ADDRESS"
+    try:
+        async with asyncio.timeout(RESOLVE_S):
+            found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        return bad("name", f"{name}: no answer from the name server for {RESOLVE_S:.0f} s", remedy)
+    except (OSError, UnicodeError) as error:
+        return bad("name", f"{name}: {getattr(error, 'strerror', None) or error}", remedy)
+    addresses = ", ".join(dict.fromkeys(str(each[4][0]) for each in found))
+    return good("name", f"{name} is {addresses}" if addresses != name else f"{name} is an address")
+
+
 async def _asked(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
     has_more = board.protocol[0] == PROTOCOL[0]
     examination = await channel.examine() if has_more else Examination()
-    findings = [network.daemon_version(board, __version__), network.listener(board, examination.daemon)]
+    findings = [host.daemon_version(board), host.listener(board, examination.daemon)]
     difference = await clock_difference(channel, lambda: time.time_ns() // 1000)
     offset_us = difference.offset_us if difference else None
-    findings.append(clock(offset_us, difference.round_trip_us // 2 if difference else 0, board.clocks.wall_us))
+    findings.append(host.clock(offset_us, difference.round_trip_us // 2 if difference else 0, board.clocks.wall_us))
     if not has_more:
         return findings, examination
     findings += npu_checks(examination, simulated=board.simulated)
@@ -329,9 +315,8 @@ def _board_certificates(examination: Examination, offset_us: int | None) -> Iter
         ("the board's", examination.tls_cert, _RENEW_BOARD),
         ("the board's authority's", examination.tls_ca, _RENEW_CA),
     ):
-        if not pem:
-            continue
-        try:
-            yield from certificate_dates(whose, Certificate.read(pem, whose), now, shown, renew)
-        except UsageError as error:
-            yield bad("certificate", str(error), error.hint)
+        if pem:
+            try:
+                yield host.certificate_dates(whose, Certificate.read(pem, whose), now, shown, renew)
+            except UsageError as error:
+                yield bad("certificate", str(error), error.hint)

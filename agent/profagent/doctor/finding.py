@@ -1,11 +1,19 @@
-"""What a check has found."""
+"""What checks have found, and how that is shown to people and to programs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-__all__ = ["Finding", "Mark", "Section", "bad", "good", "unknown"]
+from profagent.cli.table import printable
+from profagent.formats.names import display_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The longest name of a check, but for those of counters.
+WIDTH = 12
 
 
 class Mark(StrEnum):
@@ -33,11 +41,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What was found about a board, a JOB or a file; `corrected` is what a file should say, if it does not."""
+    """What was found about a board, a JOB or a file."""
 
     about: str
     findings: tuple[Finding, ...]
-    corrected: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -58,3 +65,28 @@ def bad(check: str, evidence: str, remedy: str) -> Finding:
 def unknown(check: str, evidence: str, remedy: str = "") -> Finding:
     """It cannot be known."""
     return Finding(check, Mark.UNKNOWN, evidence, remedy)
+
+
+def section_fields(section: Section) -> dict[str, object]:
+    """As JSON has it; whatever a board or a file said is text."""
+    return {
+        "about": display_text(section.about),
+        "findings": [
+            {name: display_text(value) for name, value in asdict(finding).items()} for finding in section.findings
+        ],
+    }
+
+
+def section_lines(section: Section) -> Iterator[str]:
+    """What it is about, and a line or two a finding."""
+    yield printable(section.about)
+    width = max((len(finding.check) for finding in section.findings), default=0)
+    for finding in section.findings:
+        yield from finding_lines(finding, max(width, WIDTH))
+
+
+def finding_lines(finding: Finding, width: int = WIDTH) -> Iterator[str]:
+    """The finding, and below it what mends it."""
+    yield printable(f"  {finding.mark.sign} {finding.check:{width}}  {finding.evidence}")
+    if finding.remedy:
+        yield printable(f"    {'':{width}}→ {finding.remedy}")

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from profagent.doctor.finding import bad, good, unknown
+from profagent.errors import FormatError
+from profagent.formats.done import parse_done
 from profagent.formats.durations import ticks_to_us
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.records import AICORE_DTYPE, view_records
+from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
+from profagent.ingest.joins import small_file
+from profagent.ingest.states import DONE_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,44 +23,24 @@ if TYPE_CHECKING:
     from profagent.doctor.finding import Finding
     from profagent.formats.done import Done
     from profagent.formats.names import LogName
+    from profagent.formats.records import Records
+    from profagent.ingest.job_records import JobRecords
 
 # How far the sum of an inference's layers may be over the time that its `.done` gives it.
-MOST_RATIO, SLACK_US = 1.02, 2.0
+MOST_SHARE, SLACK_US = 1.02, 2.0
 # Below that share the NPU idled, or ticks are longer than is believed.
-LEAST_RATIO = 0.25
+LEAST_SHARE = 0.25
+# Inferences that are looked at, evenly spread, and the largest log of one.
+INFERENCES = 200
+LARGEST_LOG_BYTES = 16 << 20
+# Of one inference whose numbering is looked at.
+MOST_NETS, MOST_RECORDS = 8, 10_000
 _BUILD = "build the model with atc … --online_model_type=2, and load it after profiling is on"
 _NO_METRICS = '"aic_metrics" of acl.json is missing or not exactly "ArithmeticUtilization"'
 _SETTINGS = (
     'write in acl.json: "aic_metrics": "ArithmeticUtilization", "aicpu": "on", "acl_api": "on";'
     " `profagent doctor --acl-json FILE` looks at it"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One inference: the sum of its layers by their ticks, and the time between start and end of its `.done`.
-
-    `may_have_cpu_part`: some of that time may be the CPU's.
-    """
-
-    path: str
-    layers_us: float
-    window_us: int
-    may_have_cpu_part: bool
-
-
-def measure(path: str, data: bytes, done: Done, frequency_mhz: int, *, has_cpu_part: bool) -> Measured | None:
-    """An aicore log against its `.done`; None where that announces more than there is, or nothing.
-
-    Of a model that was loaded again the `.done` is about the last part of the file alone (format page 2.2). Between
-    several nets the CPU may have been at work, recorded or not.
-    """
-    if not 0 < done.file_len <= len(data):
-        return None
-    records = view_records(data[-done.file_len :], AICORE_DTYPE)
-    layers_us = ticks_to_us(int(records["ticks"].sum(dtype="u8")), frequency_mhz)
-    may_have_cpu_part = has_cpu_part or bool((records["net"] != records["net"][:1]).any())
-    return Measured(path, layers_us, done.end_us - done.start_us, may_have_cpu_part)
 
 
 def job_data(files: Mapping[str, int]) -> Iterator[Finding]:
@@ -99,57 +85,121 @@ def why_no_layers(files: Mapping[str, int]) -> tuple[str, str]:
     )
 
 
-def job_clock(frequency_mhz: int | None, error: str) -> Finding:
-    """The NPU's clock, without which ticks are no times."""
+def job_checks(job: JobRecords, files: Mapping[str, int]) -> Iterator[Finding]:
+    """All checks of a JOB: what is there, the NPU's clock, and ticks beside times."""
+    yield from job_data(files)
+    frequency_mhz = job.frequency_mhz
     if frequency_mhz is None:
-        return bad(
-            "job-clock", error or "there is no info.json.0", "copy the JOB directory whole: info.json.0 is in it"
-        )
-    return good("job-clock", f"{frequency_mhz} MHz, from info.json.0")
+        why = "there is no info.json.0 that tells the NPU's clock"
+        yield bad("job-clock", why, "copy the JOB directory whole: info.json.0 is in it")
+        return
+    yield good("job-clock", f"{frequency_mhz} MHz, from info.json.0")
+    yield job_ticks(list(inferences_of(job)), frequency_mhz)
 
 
-def job_ticks(measured: Sequence[Measured], logs: int) -> Finding:
-    """The layers of an inference take no longer than it did, and most of it; `logs` is how many there are to look at.
+def job_ticks(inferences: Sequence[Inference], frequency_mhz: int) -> Finding:
+    """The layers of an inference take no longer than it did, and most of it.
 
     Where they take little of it nothing is told: the NPU may have idled. That a tick is 100 cycles of the NPU's clock
     was never tried on a board (format page 3.1).
     """
     check = "job-ticks"
-    if not measured:
-        return unknown(check, "no layers with a .done that can be compared")
-    looked = f"{len(measured)} of {logs} inferences looked at"
-    odd = [(each, why) for each in measured if (why := _misfit(each))]
+    times = [(ticks_to_us(each.ticks, frequency_mhz), each) for each in inferences]
+    odd = [_compared(us, each) for us, each in times if us > each.window_us * MOST_SHARE + SLACK_US]
     if odd:
         return bad(
             check,
-            f"{_compared(*odd[0])}; {len(odd)} are so, {looked}",
+            f"{odd[0]}: the layers are too long; {len(odd)} of {len(times)} inferences are so",
             "do not trust times of layers from this board, and report this line with the SDK's version; a tick of 100"
             " cycles is unverified",
         )
-    if short := [each for each in measured if _is_short(each)]:
+    short = [(us, each) for us, each in times if us < each.window_us * LEAST_SHARE and not each.may_have_cpu_part]
+    if short:
         why = "the NPU idled, or a tick is longer than 100 cycles"
-        return unknown(check, f"{_compared(short[0], why)}; {len(short)} are so, {looked}")
-    ratios = [each.layers_us / each.window_us for each in measured if each.window_us]
+        return unknown(check, f"{_compared(*short[0])}: {why}; {len(short)} of {len(times)} inferences are so")
+    ratios = [us / each.window_us for us, each in times if each.window_us > 0]
     if not ratios:
-        return unknown(check, f"no inference that took a microsecond; {looked}")
-    return good(check, f"layers take {min(ratios):.0%} to {max(ratios):.0%} of their inference; {looked}")
+        return unknown(check, "no layers with a .done that can be compared")
+    return good(check, f"layers take {min(ratios):.0%} to {max(ratios):.0%} of their inference; {len(times)} looked at")
 
 
-def _compared(each: Measured, why: str) -> str:
+def _compared(layers_us: float, each: Inference) -> str:
     return (
-        f"{display_text(each.path)}: layers take {each.layers_us:,.1f} us by their ticks, the inference took"
-        f" {each.window_us:,} us by its .done: {why}"
+        f"{display_text(each.path)}: layers take {layers_us:,.1f} us by their ticks, the inference took"
+        f" {each.window_us:,} us by its .done"
     )
 
 
-def _misfit(each: Measured) -> str:
-    if each.window_us < 0:
-        return "it ended before it began"
-    return "the layers are too long" if each.layers_us > each.window_us * MOST_RATIO + SLACK_US else ""
+class Net(NamedTuple):
+    """A net in one inference: its sequence numbers in the order of the file, and its runs of layers.
+
+    `sizes` has the pictures of each batch run; the net may be gone through `max_loop` times.
+    """
+
+    sequence: tuple[int, ...]
+    is_batch: tuple[bool, ...]
+    sizes: tuple[int, ...]
+    max_loop: int = 1
 
 
-def _is_short(each: Measured) -> bool:
-    return each.layers_us < each.window_us * LEAST_RATIO and not each.may_have_cpu_part
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """Its ticks in all, and its time on the NPU by its `.done` and CPU records; of some a CPU part may be missing."""
+
+    path: str
+    ticks: int
+    window_us: int
+    may_have_cpu_part: bool = False
+    nets: tuple[Net, ...] = ()
+
+
+def inferences_of(job: JobRecords) -> Iterator[Inference]:
+    """Those that have a `.done`: of a model that was loaded again the part that it is about, the last."""
+    logs = job.inferences
+    for path, name in logs[:: max(1, -(-len(logs) // INFERENCES))]:
+        try:
+            done = parse_done(small_file(job, path + DONE_SUFFIX) or b"", LogKind.AICORE, path)
+        except FormatError:
+            continue
+        data = job.read(path, LARGEST_LOG_BYTES + 1) or b""
+        if 0 < done.file_len <= len(data) <= LARGEST_LOG_BYTES:
+            records = view_records(data[-done.file_len :], AICORE_DTYPE)
+            cpu_us = _cpu_us(job, path, done)
+            # Between several nets the CPU may have been at work, recorded or not.
+            is_unsure = not cpu_us and len(np.unique(records["net"])) > 1
+            ticks = int(records["ticks"].sum(dtype="u8"))
+            window_us = done.end_us - done.start_us - cpu_us
+            yield Inference(path, ticks, window_us, is_unsure, tuple(_nets(job, name, done, records)))
+
+
+def _nets(job: JobRecords, name: LogName, done: Done, records: Records) -> Iterator[Net]:
+    """Those whose layers are known."""
+    join, sizes = job.join(name), _batch_sizes(name, done)
+    for net in np.unique(records["net"])[:MOST_NETS].tolist():
+        shape = None if join is None else join.shape(net)
+        if shape is not None and sizes and len(shape.is_batch) * sum(sizes) <= MOST_RECORDS:
+            sequence = records["sequence"][records["net"] == net].tolist()
+            yield Net(tuple(sequence), shape.is_batch, sizes, shape.max_loop)
+
+
+def _batch_sizes(name: LogName, done: Done) -> tuple[int, ...]:
+    """Pictures in each batch run; empty where they are not known, or too many."""
+    batch, pictures = name.batch_num or 0, name.input_pic_num or 0
+    if done.online_batch_num:
+        return done.online_batch_num
+    if not 0 < batch <= MOST_RECORDS or pictures > MOST_RECORDS:
+        return ()
+    full, rest = divmod(pictures, batch)
+    return (batch,) * full + ((rest,) if rest else ())
+
+
+def _cpu_us(job: JobRecords, path: str, done: Done) -> int:
+    cpu_log = job.cpu_log(path)
+    if cpu_log is None:
+        return 0
+    records = view_records(job.read(cpu_log, LARGEST_LOG_BYTES) or b"", AICPU_DTYPE)
+    spans = set(zip(records["segment_start_us"].tolist(), records["segment_end_us"].tolist(), strict=True))
+    return sum(end - start for start, end in spans if done.start_us <= start <= end <= done.end_us)
 
 
 def _names(files: Mapping[str, int]) -> dict[str, LogName]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from profagent.cli.sheets import SheetFormat
+    from profagent.cli.table import SheetFormat
     from profagent.export.export import Exported
     from profagent.importing.targets import Target
     from profagent.store.counter_maps import CounterMaps
@@ -122,19 +122,8 @@ def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> N
         for line in lines[1:]:
             tell(f"  {line}")
     if as_json:
-        click.echo(msgspec.json.encode([_as_object(job) for job in exported]))
+        told = [{**job._asdict(), "directory": str(job.directory)} for job in exported]
+        click.echo(msgspec.json.encode(told))
         return
     for job in exported:
         click.echo(f"{job.job}{' [simulated]' if job.simulated else ''}: {len(job.files)} files in {job.directory}")
-
-
-def _as_object(job: Exported) -> dict[str, object]:
-    return {
-        "job": job.job,
-        "directory": str(job.directory),
-        "files": job.files,
-        "simulated": job.simulated,
-        "ledger": job.ledger,
-        "not_final": job.not_final,
-        "unplaced": job.unplaced,
-    }

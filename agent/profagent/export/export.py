@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import re
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from profagent.cli.provenance import provenance_of
-from profagent.cli.sheets import sheet_pieces
-from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY
-from profagent.export.layer_tables import inference_tables, mean_tables
-from profagent.export.naming import (
-    FileNames,
-    acl_name,
-    acl_statistic_name,
-    op_statistic_name,
-    op_summary_name,
-    task_time_name,
-)
-from profagent.export.positions import ByPosition
-from profagent.export.statistic import acl_statistic_rows
+from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY, sheet_pieces
+from profagent.export.tables import ByPosition, acl_statistic_rows, inference_tables, mean_tables
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
 from profagent.files import make_directory, write_atomically
 from profagent.store.clearing import require_records
@@ -41,20 +31,23 @@ from profagent.store.selection import Choice, Selection
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from profagent.cli.sheets import SheetFormat
+    from profagent.cli.table import SheetFormat
     from profagent.export.trace import TraceEvent
-    from profagent.store.selection import InferenceRow, TaskRow
-
-__all__ = ["Exported", "SummaryOptions", "export_summary", "export_timeline"]
+    from profagent.store.selection import InferenceRow
 
 METADATA_FILE = "metadata.json"
+UNKNOWN_FIELD = "NA"
+AGGREGATE = "aggregate"
+# File systems allow 255; the rest is for `.2`, `.3`… and the extension.
+LONGEST_STEM_BYTES = 240
+DIGEST_HEX = 10
+_REFUSED_CHARACTERS = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
 NO_CHOICE = Choice()
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(NamedTuple):
     """What was written for one JOB. `unplaced` counts records and calls whose place in time is not known.
 
     `not_final`: inferences whose figures are not known, by their state and reason.
@@ -69,8 +62,7 @@ class Exported:
     unplaced: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryOptions:
+class SummaryOptions(NamedTuple):
     """`aggregate`: one table for the mean of all chosen inferences of a model, and not one for each."""
 
     sheet_format: SheetFormat = "csv"
@@ -133,25 +125,22 @@ class _Output:
         self.provenance = provenance_of(connection, scope)
         self.unplaced = 0
         self._directory = directory
-        self._names = FileNames()
-        self._files: list[str] = []
+        self._files: dict[str, None] = {}
         make_directory(directory)
 
     def write(self, stem: str, extension: str, pieces: Iterable[bytes]) -> None:
         """Write one table or timeline, under a name that no other has."""
-        name = self._names.take(stem, extension)
+        name = unique_name(stem, extension, self._files)
         write_atomically(self._directory / name, pieces)
-        self._files.append(name)
+        self._files[name] = None
 
     def finish(self) -> Exported:
         """Write the metadata beside the files."""
-        metadata = {**self.provenance, "unplaced": self.unplaced, "files": self._files}
+        metadata = {**self.provenance, "unplaced": self.unplaced, "files": list(self._files)}
         text = msgspec.json.format(msgspec.json.encode(metadata), indent=2)
         write_atomically(self._directory / METADATA_FILE, [text, b"\n"])
-        session, job = self.scope
-        ledger, not_final = self.provenance["ledger"], self.provenance["not_final"]
-        files = tuple(self._files)
-        return Exported(job.name, self._directory, files, session.simulated, ledger, not_final, self.unplaced)
+        told = {name: self.provenance[name] for name in ("job", "simulated", "ledger", "not_final")}
+        return Exported(directory=self._directory, files=tuple(self._files), unplaced=self.unplaced, **told)
 
 
 def _export(
@@ -179,13 +168,14 @@ def _write_layers(
     make_tables = mean_tables if options.aggregate else inference_tables
     for tables in make_tables(connection, output.scope, selection):
         row = tables.inference
-        if tables.has_aicore:
+        if tables.op_summary:
             name = op_summary_name(row, output.scope.job.frequency_mhz, is_aggregate=options.aggregate)
             pieces = sheet_pieces(OP_SUMMARY, tables.op_summary, options.sheet_format)
             output.write(name, options.sheet_format, pieces)
-        if rows := tables.op_statistic():
+        if tables.op_statistic:
             name = op_statistic_name(row, is_aggregate=options.aggregate)
-            output.write(name, options.sheet_format, sheet_pieces(OP_STATISTIC, rows, options.sheet_format))
+            pieces = sheet_pieces(OP_STATISTIC, tables.op_statistic, options.sheet_format)
+            output.write(name, options.sheet_format, pieces)
 
 
 def _write_tasks(connection: sqlite3.Connection, selection: Selection, output: _Output, origin_us: float) -> None:
@@ -195,15 +185,8 @@ def _write_tasks(connection: sqlite3.Connection, selection: Selection, output: _
         layers = layers_of(connection, group.model)
         events = TaskEvents(group.device_id, origin_us, output.scope.job.frequency_mhz, layers)
         process = events.process(_title(output.scope, f"NPU {group.device_id}, {group.model_name}"))
-        spans = _task_spans(events, inferences, tasks)
+        spans = (event for each in inferences for event in events.of_inference(each, tasks.at(each.position)))
         _write_trace(output, task_time_name(group), [process], spans, events, origin_us)
-
-
-def _task_spans(
-    events: TaskEvents, inferences: Iterable[InferenceRow], tasks: ByPosition[TaskRow]
-) -> Iterator[TraceEvent]:
-    for inference in inferences:
-        yield from events.of_inference(inference, tasks.at(inference.position))
 
 
 def _write_calls(connection: sqlite3.Connection, output: _Output, origin_us: float) -> None:
@@ -234,3 +217,62 @@ def _write_trace(
 
 def _title(scope: Scope, text: str) -> str:
     return f"{text} (simulated)" if scope.session.simulated else text
+
+
+def task_time_name(row: InferenceRow) -> str:
+    """task_time_{device_id}.{model}.{model_id}.{batch_num}."""
+    return _with_model(f"task_time_{row.device_id}.", row.model_name, f".{row.model_id}.{row.batch_num}")
+
+
+def acl_name(device_id: int, model_name: str, model_id: int, batch_num: int) -> str:
+    """acl_{device_id}.{model}.{model_id}.{batch_num}."""
+    return _with_model(f"acl_{device_id}.", model_name, f".{model_id}.{batch_num}")
+
+
+def op_summary_name(row: InferenceRow, frequency_mhz: int | None, *, is_aggregate: bool) -> str:
+    """op_summary_{device_id}.{model}.{model_id}.{batch_num}.{pictures}.{icache_miss_rate}.{frequency}[.reload{n}].
+
+    The pictures are `{input_pic_num}.{current_pic_count}`, and `aggregate` over several inferences.
+    """
+    pictures = AGGREGATE if is_aggregate else f"{row.input_pic_num}.{row.current_pic_count}"
+    frequency = UNKNOWN_FIELD if frequency_mhz is None else frequency_mhz
+    reload = f".reload{row.stretch}" if row.stretch and not is_aggregate else ""
+    fields = f".{row.model_id}.{row.batch_num}.{pictures}.{icache_miss_rate(row)}.{frequency}{reload}"
+    return _with_model(f"op_summary_{row.device_id}.", row.model_name, fields)
+
+
+def op_statistic_name(row: InferenceRow, *, is_aggregate: bool) -> str:
+    """op_statistic_{device_id}_{model_id}_{current_pic_count}_{iter_id}, the last two `aggregate` over several."""
+    pictures = AGGREGATE if is_aggregate else f"{row.current_pic_count}_{row.iter_id}"
+    return f"op_statistic_{row.device_id}_{row.model_id}_{pictures}"
+
+
+def acl_statistic_name(device_id: int, model_id: int) -> str:
+    """acl_statistic_{device_id}_{model_id}_0: calls are not told apart by inference."""
+    return f"acl_statistic_{device_id}_{model_id}_0"
+
+
+def icache_miss_rate(row: InferenceRow) -> str:
+    """cache_miss / (cache_hit + cache_miss), from 0.0000 to 1.0000; NA where one is not known or both are 0."""
+    hit, miss = row.cache_hit, row.cache_miss
+    return UNKNOWN_FIELD if hit is None or miss is None or not hit + miss else f"{miss / (hit + miss):.4f}"
+
+
+def unique_name(stem: str, extension: str, taken: Collection[str]) -> str:
+    """The name `stem.extension`, or `stem.2.extension` and so on where it is taken."""
+    name, number = f"{stem}.{extension}", 1
+    while name in taken:
+        number += 1
+        name = f"{stem}.{number}.{extension}"
+    return name
+
+
+def _with_model(before: str, model_name: str, after: str) -> str:
+    """Put the three together; a model's name that is too long ends in `~` and a digest of the whole."""
+    # What some system refuses in a file name: exports are copied to others.
+    name = _REFUSED_CHARACTERS.sub("_", model_name).encode()
+    room = LONGEST_STEM_BYTES - len(before.encode()) - len(after.encode())
+    if len(name) <= room:
+        return f"{before}{name.decode()}{after}"
+    digest = hashlib.blake2b(name, digest_size=DIGEST_HEX // 2).hexdigest()
+    return f"{before}{name[: room - len(digest) - 1].decode(errors='ignore')}~{digest}{after}"

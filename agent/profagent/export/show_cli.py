@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
@@ -11,7 +10,6 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.provenance import provenance_lines, provenance_of
 from profagent.cli.running import terminal_columns
-from profagent.cli.sheets import as_object
 from profagent.cli.table import (
     ACL_STATISTIC,
     FREQUENCY,
@@ -20,25 +18,16 @@ from profagent.cli.table import (
     UNKNOWN,
     Cell,
     Column,
+    as_object,
     fitted_lines,
     printable,
 )
-from profagent.export.export import export_timeline
-from profagent.export.layer_tables import inference_tables
-from profagent.export.naming import icache_miss_rate
-from profagent.export.statistic import acl_statistic_rows
+from profagent.export.export import export_timeline, icache_miss_rate
+from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.importing.job_folder import write_log
 from profagent.importing.targets import choice_options, chosen_inferences, find_target, target_options, tell_unrecorded
 from profagent.store.clearing import require_records
-from profagent.store.queries import (
-    Scope,
-    call_logs,
-    calls,
-    count_inferences,
-    find_session,
-    jobs_of,
-    open_reader,
-)
+from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of, open_reader
 from profagent.store.selection import Choice, Selection
 
 if TYPE_CHECKING:
@@ -47,38 +36,32 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.store.counter_maps import CounterMaps
-    from profagent.store.queries import CallLog
     from profagent.store.selection import InferenceRow
 
-
 LAST_INFERENCE = Choice(last=1)
+# What a narrow terminal does without, first of all.
+LESS = (
+    *("Layer Id", "Ori Layer Name", "Layer Type", "Task ID", "Stream ID", "Process ID", "Thread ID"),
+    *("DDR Read(byte)", "DDR Write(byte)", "Mac Ppen Ratio", "Vec Ppen Ratio", "Dtrans Ratio", "Total Time Ratio(%)"),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownTable:
+class ShownTable(NamedTuple):
     """One table: which of the four it is, what it is about, and its rows."""
 
     kind: str
     about: dict[str, Cell]
     columns: Sequence[Column]
-    rows: list[tuple[Cell, ...]]
+    rows: Sequence[tuple[Cell, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """The tables of one JOB; `inferences` of `known_inferences` have tables of layers."""
 
     provenance: dict[str, Any]
     known_inferences: int
     inferences: int
     tables: list[ShownTable]
-
-
-# What a narrow terminal does without, first of all.
-LESS = (
-    *("Layer Id", "Ori Layer Name", "Layer Type", "Task ID", "Stream ID", "Process ID", "Thread ID"),
-    *("DDR Read(byte)", "DDR Write(byte)", "Mac Ppen Ratio", "Vec Ppen Ratio", "Dtrans Ratio", "Total Time Ratio(%)"),
-)
 
 
 def show(
@@ -120,37 +103,20 @@ def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
 
 
 def _show_job(connection: sqlite3.Connection, scope: Scope, choice: Choice) -> Shown:
-    selection = Selection(connection, scope, choice)
-    logs = call_logs(connection, scope)
-    inferences = list(selection.inferences())
-    devices = sorted({row.device_id for row in inferences} | {log.device_id for log in logs})
-    frequency = ShownTable("Frequency", {}, FREQUENCY, [(device, scope.job.frequency_mhz) for device in devices])
-    tables = [
-        *_layer_tables(connection, scope, selection),
-        *(_call_table(connection, scope, log) for log in logs),
-        frequency,
-    ]
-    return Shown(
-        provenance_of(connection, scope),
-        count_inferences(connection, scope),
-        len(inferences),
-        [table for table in tables if table.rows],
-    )
-
-
-def _layer_tables(connection: sqlite3.Connection, scope: Scope, selection: Selection) -> list[ShownTable]:
-    """Both tables of each inference, all of the first kind before those of the second."""
-    metrics, statistics = [], []
-    for tables in inference_tables(connection, scope, selection):
-        about = _about(tables.inference)
-        metrics.append(ShownTable("AA core metric", about, OP_SUMMARY, list(tables.op_summary)))
-        statistics.append(ShownTable("Op statistic", about, OP_STATISTIC, tables.op_statistic()))
-    return metrics + statistics
-
-
-def _call_table(connection: sqlite3.Connection, scope: Scope, log: CallLog) -> ShownTable:
-    about: dict[str, Cell] = {"model": log.model_name, "model id": log.model_id, "device": log.device_id}
-    return ShownTable("Acl statistic", about, ACL_STATISTIC, acl_statistic_rows(calls(connection, scope, log.log)))
+    """All op_summary tables stand before those of op_statistic, calls and the frequency."""
+    selection, logs = Selection(connection, scope, choice), call_logs(connection, scope)
+    found = list(inference_tables(connection, scope, selection))
+    tables = [ShownTable("AA core metric", _about(each.inference), OP_SUMMARY, each.op_summary) for each in found]
+    tables += [ShownTable("Op statistic", _about(each.inference), OP_STATISTIC, each.op_statistic) for each in found]
+    for log in logs:
+        about: dict[str, Cell] = {"model": log.model_name, "model id": log.model_id, "device": log.device_id}
+        rows = acl_statistic_rows(calls(connection, scope, log.log))
+        tables.append(ShownTable("Acl statistic", about, ACL_STATISTIC, rows))
+    devices = sorted({each.inference.device_id for each in found} | {log.device_id for log in logs})
+    frequency = [(device, scope.job.frequency_mhz) for device in devices]
+    tables.append(ShownTable("Frequency", {}, FREQUENCY, frequency))
+    known = count_inferences(connection, scope)
+    return Shown(provenance_of(connection, scope), known, len(found), [table for table in tables if table.rows])
 
 
 def _about(inference: InferenceRow) -> dict[str, Cell]:
@@ -196,8 +162,6 @@ def command(
     if as_json:
         click.echo(msgspec.json.encode([shown_as_document(each) for each in found]))
     else:
-        for each in found:
-            for line in shown_as_text(each, terminal_columns()):
-                click.echo(line)
+        click.echo("\n".join(line for each in found for line in shown_as_text(each, terminal_columns())))
     is_without = any(not each.known_inferences for each in found)
     return tell_unrecorded(target.database, target.session, target.job) if is_without else 0

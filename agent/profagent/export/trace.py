@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from profagent.store.queries import CallRow, LayerRow
     from profagent.store.selection import InferenceRow, TaskRow
 
-__all__ = ["CallEvents", "TaskEvents", "TraceEvent", "trace_pieces"]
 
 EVENTS_PER_PIECE = 1000
 NS_PER_US = 1000

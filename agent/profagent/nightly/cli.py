@@ -20,7 +20,7 @@ from profagent.cli.options import age_us, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_until_stopped, tell
 from profagent.diff.conditions import parse_condition
-from profagent.diff.junit import junit_xml
+from profagent.diff.report import junit_xml
 from profagent.errors import ProfagentError, UsageError
 from profagent.files import make_directory, write_atomically
 from profagent.nightly.comparing import measures
@@ -28,7 +28,7 @@ from profagent.nightly.ending import cleared_after_night, keep_night, past_board
 from profagent.nightly.run import NightRun, check_durations, locked_for_night
 from profagent.nightly.settings import example, read_settings
 from profagent.nightly.verdict import Night, exit_code_of, junit_cases, report_lines
-from profagent.sessions.clearing_choice import Rules
+from profagent.sessions.clearing import Rules
 from profagent.store.labels import condition_of
 from profagent.store.workspace import Workspace, default_workspace
 

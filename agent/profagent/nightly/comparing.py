@@ -8,7 +8,7 @@ from profagent.diff.conditions import parse_condition
 from profagent.diff.diff import DiffOptions, Operand, diff
 from profagent.errors import ProfagentError
 from profagent.nightly.verdict import Compared, Slower, Verdict
-from profagent.sessions.baselines import Baselines
+from profagent.sessions.baseline import baseline_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ def compared(
     name = board.baseline or settings.baseline
     if name:
         try:
-            base = Baselines(workspace).get(name).session
+            base = baseline_session(workspace, name)
         except ProfagentError as error:
             found.append(Compared(f"baseline {name}", None, problem=str(error)))
         else:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from profagent.files import make_directory, write_atomically
-from profagent.sessions.baselines import Baselines
-from profagent.sessions.clearing import chosen_sessions, clear, fitting_sessions
-from profagent.sessions.clearing_choice import Rules
+from profagent.sessions.clearing import Rules, chosen_sessions, clear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -43,10 +41,8 @@ def cleared_after_night(
     if (rules == Rules() and not conditions) or not workspace.database.exists():
         return []
     with workspace.locked():
-        asked = fitting_sessions(workspace, conditions)
-        baselines = {each.session: name for name, each in Baselines(workspace).all().items()}
-        staying = {**dict.fromkeys(measures, "of the next night"), **baselines}
-        chosen = chosen_sessions(workspace, rules, asked=asked, baselines=staying)
+        staying = dict.fromkeys(measures, "what the next night is compared with")
+        chosen = chosen_sessions(workspace, rules, conditions, staying)
         clear(workspace, chosen, now_us=now_us, tell=tell)
     return sorted(each.session for group in chosen.groups for each in group)
 

@@ -1,16 +1,23 @@
-"""Letting go of the records of sessions: their figures, ledger and labels stay, the disk has the room."""
+"""`profagent gc`: records of sessions are deleted; their figures, ledger and labels stay, the disk has the room."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sqlite3
+import time
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, get_args
 
-from profagent.errors import StoreError
-from profagent.sessions.clearing_choice import Chosen, Rules, choose
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.options import age_us, size_bytes
+from profagent.errors import StoreError, UsageError
+from profagent.sessions.baseline import baselines
 from profagent.stats.stats import StatsBy, StatsOptions, stats
 from profagent.store.clearing import clear_sessions, cleared_jobs, held_sessions
 from profagent.store.database import open_for_writing
@@ -19,15 +26,13 @@ from profagent.store.labels import fits
 from profagent.store.queries import open_reader
 from profagent.store.summaries import all_sessions
 from profagent.store.transaction import transaction
+from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from profagent.store.clearing import HeldSession
     from profagent.store.labels import Condition
-    from profagent.store.workspace import Workspace
-
-__all__ = ["chosen_sessions", "clear", "disk_bytes", "fitting_sessions"]
 
 BYS: tuple[StatsBy, ...] = tuple(name for part in get_args(StatsBy) for name in (get_args(part) or (part,)))
 # The database is written anew when so much of it is free.
@@ -36,20 +41,89 @@ WORTHWHILE_SHARE = 0.1
 COLLECTED = PurePath("nightly", "jobs")
 
 
-def fitting_sessions(workspace: Workspace, conditions: Sequence[Condition]) -> set[int]:
-    """The sessions that fit all conditions. Raises StoreError."""
-    with open_reader(workspace.readable_database()) as connection:
-        return {each["session"] for each in all_sessions(connection) if fits(each, conditions)}
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may go: sessions begun before `before_us`, of each board all but the last `keep_last`.
+
+    With `most_bytes` only as many, oldest first, as it takes for all that is held to fit. None: no such rule.
+    """
+
+    before_us: int | None = None
+    keep_last: int | None = None
+    most_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class Chosen:
+    """The sessions that go, in groups that go together; why others that the rules name stay; bytes, about."""
+
+    groups: list[list[HeldSession]] = field(default_factory=list)
+    staying: dict[int, str] = field(default_factory=dict)
+    freed_bytes: int = 0
+
+
+def choose(
+    held: Sequence[HeldSession], rules: Rules, *, asked: Collection[int], staying: Mapping[int, str], held_bytes: int
+) -> Chosen:
+    """Apply the rules to sessions, oldest first.
+
+    `asked` are those that other conditions leave; `staying` stay whatever the rules are, and says what they are.
+    `held_bytes` is what all take on the disk, with the database. Sessions that share a JOB go together, or stay.
+    """
+    wanted = _wanted(held, rules).intersection(asked)
+    chosen = Chosen()
+    whole = sum(each.bytes for each in held) or 1
+    for group in _groups(held):
+        reasons = {each.session: _why_it_stays(each, wanted, staying) for each in group}
+        holder = next((session for session, reason in reasons.items() if reason is not None), None)
+        if holder is not None:
+            for session in reasons.keys() & {*wanted}:
+                chosen.staying[session] = reasons[session] or f"shares a JOB with session {holder}, which stays"
+        elif rules.most_bytes is None or held_bytes - chosen.freed_bytes > rules.most_bytes:
+            chosen.groups.append(group)
+            chosen.freed_bytes += held_bytes * sum(each.bytes for each in group) // whole
+    return chosen
+
+
+def _wanted(held: Sequence[HeldSession], rules: Rules) -> set[int]:
+    last: set[int] = set()
+    for board in {each.board for each in held}:
+        of_board = [each.session for each in held if each.board == board]
+        last.update(of_board[len(of_board) - min(rules.keep_last or 0, len(of_board)) :])
+    old = {each.session for each in held if rules.before_us is None or each.started_us < rules.before_us}
+    return old - last
+
+
+def _why_it_stays(held: HeldSession, wanted: Collection[int], staying: Mapping[int, str]) -> str | None:
+    if held.session not in wanted:
+        return "is not to go"
+    if held.session in staying:
+        return f"is {staying[held.session]}"
+    return None if held.is_over else "is not over"
+
+
+def _groups(held: Sequence[HeldSession]) -> list[list[HeldSession]]:
+    """Sessions by the JOBs that they share, those groups first whose newest session is oldest."""
+    groups: list[list[HeldSession]] = []
+    for each in held:
+        sharing = [group for group in groups if any(other.jobs & each.jobs for other in group)]
+        groups = [group for group in groups if group not in sharing]
+        groups.append([*(other for group in sharing for other in group), each])
+    return sorted(groups, key=lambda group: group[-1].started_us)
 
 
 def chosen_sessions(
-    workspace: Workspace, rules: Rules, *, baselines: Mapping[int, str], asked: Collection[int] | None = None
+    workspace: Workspace, rules: Rules, conditions: Sequence[Condition], also_staying: Mapping[int, str] | None = None
 ) -> Chosen:
-    """What the rules delete, of the sessions that are asked for, or of all. Raises StoreError."""
+    """What the rules delete, of the sessions that fit all conditions; baselines stay. Raises StoreError."""
+    staying = {
+        **(also_staying or {}),
+        **{session: f"the baseline {name}" for name, session in baselines(workspace).items()},
+    }
     with open_reader(workspace.readable_database()) as connection:
         held = held_sessions(connection)
-    those = {each.session for each in held} if asked is None else asked
-    return choose(held, rules, asked=those, baselines=baselines, held_bytes=disk_bytes(workspace.root))
+        asked = {each["session"] for each in all_sessions(connection) if fits(each, conditions)}
+    return choose(held, rules, asked=asked, staying=staying, held_bytes=disk_bytes(workspace.root))
 
 
 def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Callable[[str], None]) -> None:
@@ -136,3 +210,69 @@ def _shrink(connection: sqlite3.Connection, root: Path, tell: Callable[[str], No
         return
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@click.command("gc")
+@options.workspace
+@click.option("--older-than", metavar="AGE", help="Only sessions older than this: 36h, 30d, 8w.")
+@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the last N of each board.")
+@click.option("--max-size", metavar="SIZE", help="Delete the oldest until the workspace is no larger: 500M, 20G.")
+@options.where
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
+@options.as_json
+def command(
+    *,
+    workspace: Path | None,
+    older_than: str | None,
+    keep_last: int | None,
+    max_size: str | None,
+    where: list[Condition],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Delete the records of old sessions and their mirrored files; keep their statistics.
+
+    What `stats` tells of them stays, and the ledger, labels and layers. Never touched: a session that is not over, a
+    baseline, one that shares a JOB with a session that stays. Folders of JOBs outside of the workspace are not touched.
+
+    Example: profagent gc --older-than 30d --keep-last 3 --dry-run
+    """
+    if (older_than, keep_last, max_size) == (None, None, None) and not where:
+        raise UsageError("say what may go", hint="--older-than AGE, --keep-last N, --max-size SIZE or --where COND")
+    now_us = time.time_ns() // 1000
+    rules = Rules(
+        None if older_than is None else now_us - age_us(older_than),
+        keep_last,
+        None if max_size is None else size_bytes(max_size),
+    )
+    chosen_workspace = Workspace.at(workspace)
+    chosen_workspace.readable_database()
+    with chosen_workspace.locked():
+        chosen = chosen_sessions(chosen_workspace, rules, where)
+        before = disk_bytes(chosen_workspace.root)
+        if not dry_run:
+            clear(chosen_workspace, chosen, now_us=now_us, tell=lambda line: click.echo(line, err=True))
+        after = None if dry_run else disk_bytes(chosen_workspace.root)
+    sessions = sorted(each.session for group in chosen.groups for each in group)
+    if as_json:
+        document = {
+            "sessions": sessions,
+            "staying": {str(session): why for session, why in chosen.staying.items()},
+            "bytes_before": before,
+            "bytes_after": after,
+            "freed_bytes_estimated": chosen.freed_bytes,
+        }
+        click.echo(msgspec.json.encode(document))
+        return
+    verb = "would delete" if after is None else "deleted"
+    click.echo(f"{verb} the records of {len(sessions)} sessions: {', '.join(map(str, sessions)) or 'none'}")
+    for session, why in sorted(chosen.staying.items()):
+        click.echo(f"session {session} stays: it {why}")
+    if after is None:
+        click.echo(f"the workspace takes {_megabytes(before)}, about {_megabytes(chosen.freed_bytes)} less then")
+    else:
+        click.echo(f"the workspace takes {_megabytes(after)}, {_megabytes(before)} before")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"

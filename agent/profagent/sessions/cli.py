@@ -13,7 +13,7 @@ from profagent.cli import options
 from profagent.cli.provenance import keeping_line, kept_loss_line, share_text
 from profagent.cli.running import terminal_columns
 from profagent.cli.table import Cell, Column, fitted_lines, printable
-from profagent.store.labels import condition_of, fits
+from profagent.store.labels import fits
 from profagent.store.queries import open_reader
 from profagent.store.summaries import all_sessions
 from profagent.store.workspace import Workspace
@@ -34,29 +34,21 @@ SESSION_COLUMNS = tuple(Column(title) for title in TITLES)
 
 @click.command("sessions")
 @options.workspace
-@click.option(
-    "--where",
-    "conditions",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    callback=lambda _context, _option, texts: [condition_of(text) for text in texts],
-    help="Only those with label=KEY, label=KEY=VALUE, board=NAME, source=SOURCE, sdk=VERSION or frequency=MHZ; may be"
-    " repeated, all must hold.",
-)
+@options.where
 @options.as_json
-def command(*, workspace: Path | None, conditions: list[Condition], as_json: bool) -> None:
+def command(*, workspace: Path | None, where: list[Condition], as_json: bool) -> None:
     """List the sessions of a workspace, oldest first.
 
     Example: profagent sessions --where label=build=1234
     """
     chosen = Workspace.at(workspace)
     with open_reader(chosen.readable_database()) as connection:
-        sessions = [session for session in all_sessions(connection) if fits(session, conditions)]
+        sessions = [session for session in all_sessions(connection) if fits(session, where)]
     if as_json:
         click.echo(msgspec.json.encode(sessions))
         return
     if not sessions:
-        click.echo(f"no sessions {'that fit ' if conditions else ''}in {chosen.root}")
+        click.echo(f"no sessions {'that fit ' if where else ''}in {chosen.root}")
         return
     for line in fitted_lines(SESSION_COLUMNS, _rows(sessions), terminal_columns(), less=LESS):
         click.echo(line)

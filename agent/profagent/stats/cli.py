@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -11,8 +10,7 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.provenance import doubt_line, likely_counters, provenance_lines
 from profagent.cli.running import terminal_columns
-from profagent.cli.sheets import sheet_pieces
-from profagent.cli.table import Cell, Column, fitted_lines, printable
+from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pieces
 from profagent.errors import UsageError
 from profagent.formats.bound import bound_mark
 from profagent.importing.targets import named_target, tell_unrecorded
@@ -21,86 +19,17 @@ from profagent.stats.stats import StatsBy, StatsOptions, stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
-    from profagent.stats.gathering import LeftOut
-    from profagent.stats.rows import Row
+    from profagent.stats.gathering import Row
     from profagent.stats.stats import Stats
     from profagent.store.counter_maps import CounterMaps
 
-
-FIGURES = ("count", "total", "share", "mean", "median", "mad", "p95", "max")
-BOUND = "bound by"
-_TIME = 3
-_RATIO = 2
-_WITHOUT_BOUND = ("aicpu", "api")
-
-
-def column_names(by: str) -> tuple[str, ...]:
-    """The columns of an answer, without units: what `--sort` takes and JSON has for keys."""
-    return (*KEYS[by], *FIGURES, *(() if by in _WITHOUT_BOUND else (BOUND,)))
-
-
-def stats_columns(by: str, unit: str) -> list[Column]:
-    """The columns of an answer, with units in their titles."""
-    return [_column(name, unit) for name in column_names(by)]
-
-
-def stats_cells(by: str, row: Row, likely: Sequence[str] = ()) -> tuple[Cell, ...]:
-    """A row's values in the order of the columns; what rests on `likely` counters is marked."""
-    number, total, *others = row.figures
-    bound = row.bound and row.bound + bound_mark(likely)
-    return (*row.key, number, total, row.share, *others, *(() if by in _WITHOUT_BOUND else (bound,)))
-
-
-def stats_object(by: str, row: Row) -> dict[str, Cell]:
-    """A row as values for JSON by the columns' names; None is 'not known'."""
-    return dict(zip(column_names(by), stats_cells(by, row), strict=True))
-
-
-def sorted_rows(by: str, rows: Sequence[Row], column: str | None) -> list[Row]:
-    """The rows by a column, largest number first, words by the alphabet, what is not known last.
-
-    Raises UsageError where the answer has no such column.
-    """
-    if column is None:
-        return list(rows)
-    names = column_names(by)
-    if column not in names:
-        raise UsageError(f"there is no column {column!r} by {by}", hint=f"sort by one of: {', '.join(names)}")
-    place = names.index(column)
-
-    def rank(row: Row) -> tuple[bool, Any]:
-        value = stats_cells(by, row)[place]
-        return value is None, "" if value is None else value if isinstance(value, str) else -value
-
-    return sorted(rows, key=rank)
-
-
-def left_out_lines(counts: Sequence[LeftOut], skip: int | None) -> Iterator[str]:
-    """`left out as warm-up: 2 of 100 inferences of yolov5s (--skip 0 keeps them)`, for each model that has some."""
-    why, way = ("as warm-up", " (--skip 0 keeps them)") if skip is None else (f"by --skip {skip}", "")
-    for model, inferences, number in counts:
-        if number:
-            yield f"left out {why}: {number} of {inferences} inferences of {model}{way}"
-
-
-def _column(name: str, unit: str) -> Column:
-    match name:
-        case "count":
-            return Column(name)
-        case "share":
-            return Column("share(%)", _RATIO)
-        case _ if name in FIGURES:
-            return Column(f"{name}({unit})", _TIME)
-    return Column(name)
-
-
 BY = [name for part in get_args(StatsBy) for name in (get_args(part) or (part,))]
-
+FIGURES = ("count", "total", "share", "mean", "median", "mad", "p95", "max")
+_WITHOUT_BOUND = ("aicpu", "api")
 # What of acl.json has it recorded.
 SWITCHES = {"api": "acl_api", "aicpu": "aicpu"}
-
-
 # What a narrow terminal does without, first of all.
 LESS = tuple(
     f"{name}{unit}" for name in ("mad", "mean", "max", "total", "type", "p95") for unit in ("", "(us)", "(ticks)")
@@ -141,18 +70,12 @@ def command(  # noqa: PLR0913 - one parameter an option
         raise UsageError("--json and --csv do not go together", hint="leave one of them out")
     found = named_target(target, job, workspace, maps)
     answer = stats(found.database, session=found.session, job=found.job, options=StatsOptions(by, skip))
-    rows = sorted_rows(by, answer.rows, sort)[:top]
+    rows = _sorted(answer, sort)[:top]
     if as_json:
         click.echo(msgspec.json.encode(_document(answer, rows, skip)))
-    else:
-        _print(answer, rows, skip, as_csv=as_csv)
-    return 0 if answer.rows else tell_unrecorded(found.database, found.session, found.job)
-
-
-def _print(answer: Stats, rows: Sequence[Row], skip: int | None, *, as_csv: bool) -> None:
-    by = answer.by
-    likely = likely_counters(answer.provenance)
-    columns, cells = stats_columns(by, answer.unit), [stats_cells(by, row, likely) for row in rows]
+        return 0 if answer.rows else tell_unrecorded(found.database, found.session, found.job)
+    columns = [_column(name, answer.unit) for name in column_names(by)]
+    cells = [_cells(by, row, likely_counters(answer.provenance)) for row in rows]
     if as_csv:
         for piece in sheet_pieces(columns, cells, "csv"):
             click.echo(piece, nl=False)
@@ -163,12 +86,46 @@ def _print(answer: Stats, rows: Sequence[Row], skip: int | None, *, as_csv: bool
         click.echo()
     for line in _remarks(answer, rows, skip):
         click.echo(printable(line), err=as_csv)
+    return 0 if answer.rows else tell_unrecorded(found.database, found.session, found.job)
+
+
+def column_names(by: str) -> tuple[str, ...]:
+    """The columns of an answer, without units: what `--sort` takes and JSON has for keys."""
+    return (*KEYS[by], *FIGURES, *(() if by in _WITHOUT_BOUND else ("bound by",)))
+
+
+def _column(name: str, unit: str) -> Column:
+    if name == "share":
+        return Column("share(%)", 2)
+    return Column(f"{name}({unit})", 3) if name in FIGURES and name != "count" else Column(name)
+
+
+def _cells(by: str, row: Row, likely: Sequence[str] = ()) -> tuple[Cell, ...]:
+    """A row's values in the order of the columns; what rests on `likely` counters is marked."""
+    number, total, *others = row.figures
+    bound = row.bound and row.bound + bound_mark(likely)
+    return (*row.key, number, total, row.share, *others, *(() if by in _WITHOUT_BOUND else (bound,)))
+
+
+def _sorted(answer: Stats, column: str | None) -> list[Row]:
+    """The rows by a column, largest number first, words by the alphabet, what is not known last."""
+    if column is None:
+        return answer.rows
+    names = column_names(answer.by)
+    if column not in names:
+        raise UsageError(f"there is no column {column!r} by {answer.by}", hint=f"sort by one of: {', '.join(names)}")
+
+    def rank(row: Row) -> tuple[bool, Any]:
+        value = _cells(answer.by, row)[names.index(column)]
+        return value is None, "" if value is None else value if isinstance(value, str) else -value
+
+    return sorted(answer.rows, key=rank)
 
 
 def _heading(answer: Stats) -> str:
     jobs = ", ".join(each["job"] for each in answer.provenance)
     session = "".join(f"session {each['session']}, " for each in answer.provenance[:1])
-    mark = "  *** simulated: these figures are invented ***" if _is_simulated(answer) else ""
+    mark = "  *** simulated: these figures are invented ***" if answer.is_simulated else ""
     return f"{session}{jobs or 'no JOB'}: by {answer.by}{mark}"
 
 
@@ -183,7 +140,10 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
         yield "durations are in ticks: without info.json nobody knows how long one takes"
     if likely := likely_counters(answer.provenance):
         yield doubt_line(likely)
-    yield from left_out_lines(answer.left_out, skip)
+    why, way = ("as warm-up", " (--skip 0 keeps them)") if skip is None else (f"by --skip {skip}", "")
+    for model, inferences, number in answer.left_out:
+        if number:
+            yield f"left out {why}: {number} of {inferences} inferences of {model}{way}"
     for job in answer.provenance:
         about = f"{job['job']}: " if len(answer.provenance) > 1 else ""
         for line in provenance_lines(job):
@@ -191,18 +151,15 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
 
 
 def _document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict[str, object]:
+    names = column_names(answer.by)
     return {
         "by": answer.by,
         "unit": answer.unit,
-        "simulated": _is_simulated(answer),
-        "rows": [stats_object(answer.by, row) for row in rows],
+        "simulated": answer.is_simulated,
+        "rows": [dict(zip(names, _cells(answer.by, row), strict=True)) for row in rows],
         "all_rows": len(answer.rows),
         "likely": likely_counters(answer.provenance),
         "skip": skip,
         "left_out": [each._asdict() for each in answer.left_out],
         "jobs": answer.provenance,
     }
-
-
-def _is_simulated(answer: Stats) -> bool:
-    return any(each["simulated"] for each in answer.provenance)

@@ -1,23 +1,22 @@
-"""Durations of a JOB gathered by what an answer is about: layers, types, models, segments, layers on the CPU."""
+"""Durations of JOBs gathered by what an answer is about, without warm-up, and what they come to."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from profagent.stats.warmup import warm_up
+from profagent.formats.bound import bound_by, mean_ratios
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from profagent.store.queries import LayerRow
     from profagent.store.series import JobSeries, RecordSeries
-
-__all__ = ["KEYS", "By", "JobRecords", "Key", "LeftOut", "durations_by", "left_out", "ratios_by"]
 
 By = Literal["layer", "type", "model", "segment", "aicpu"]
 Key = tuple[str, ...]
@@ -35,6 +34,53 @@ UNITS = ("AA_CORE", "AA_CPU")
 SMALL_CODES = 1 << 16
 # The first counters are ratios, those behind are bytes.
 RATIOS = 8
+# The standard deviation of normally distributed values is so many times their MAD.
+MAD_TO_SIGMA = 1.4826
+# Of fewer inferences nobody can say what is usual.
+FEWEST_INFERENCES = 10
+# Warm-up: so many standard deviations of the later half above its median, and at least so much of it.
+NOISE_FACTOR = 4.0
+WARM_UP_FLOOR = 0.02
+LARGEST_SHARE = 4
+
+
+class Figures(NamedTuple):
+    """Of durations in their own unit; None where there is none. `mad` is not scaled to a standard deviation."""
+
+    number: int
+    total: float | None
+    mean: float | None
+    median: float | None
+    mad: float | None
+    p95: float | None
+    max: float | None
+
+
+def figures_of(durations: NDArray[np.float64], count: int | None = None) -> Figures:
+    """The figures of durations; `count` where more are known to be than have a duration."""
+    number = len(durations) if count is None else count
+    if not len(durations):
+        return Figures(number, None, None, None, None, None, None)
+    # Between two values it is linear, as numpy's quantile is unless it is told otherwise.
+    median, p95, most = (float(value) for value in np.quantile(durations, (0.5, 0.95, 1.0)))
+    total = float(durations.sum())
+    return Figures(number, total, total / len(durations), median, mad(durations), p95, most)
+
+
+def mad(values: NDArray[np.float64]) -> float:
+    """The median of the distances from the median, not scaled."""
+    return float(np.median(np.abs(values - np.median(values))))
+
+
+def warm_up(times: NDArray[np.float64]) -> int:
+    """How many of a load's first inferences to leave out, by their times in the order they ran; at most a quarter."""
+    if len(times) < FEWEST_INFERENCES:
+        return 0
+    rest = times[len(times) // 2 :]
+    usual = float(np.median(rest))
+    limit = usual + max(NOISE_FACTOR * MAD_TO_SIGMA * mad(rest), WARM_UP_FLOOR * usual)
+    leading = times[: len(times) // LARGEST_SHARE] > limit
+    return len(leading) if leading.all() else int(leading.argmin())
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +112,11 @@ def left_out(job: JobRecords, skip: int | None) -> tuple[NDArray[np.bool_], list
     """Which inferences the figures are of, and what is left out of each model: of each load `skip`, or its warm-up."""
     times, loads = job.times(), _loads(job.series)
     keeps = np.ones(len(times), np.bool_)
-    counts: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for place in loads:
         number = min(skip, len(place)) if skip is not None else warm_up(times[place])
         keeps[place[:number]] = False
-        sums = counts.setdefault(job.series.inferences[place[0]].model_name, [0, 0])
+        sums = counts[job.series.inferences[place[0]].model_name]
         sums[0] += len(place)
         sums[1] += number
     return keeps, [LeftOut(model, *sums) for model, sums in counts.items()]
@@ -171,11 +217,61 @@ def _segments(
 
 def _loads(series: JobSeries) -> list[NDArray[np.int64]]:
     """The places of each load's inferences, in the order they ran."""
-    found: dict[tuple[int, int, int], list[int]] = {}
+    found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for place, inference in enumerate(series.inferences):
-        found.setdefault((inference.model, inference.device_id, inference.load), []).append(place)
+        found[inference.model, inference.device_id, inference.load].append(place)
     return [np.array(places, np.int64) for places in found.values()]
 
 
 def _sums(places: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     return np.bincount(places, values, count).astype(np.float64)
+
+
+class Row(NamedTuple):
+    """The figures of one thing; `share` is of the time of all rows, in %."""
+
+    key: Key
+    figures: Figures
+    share: float | None
+    bound: str | None
+
+
+def job_rows(jobs: Iterable[JobRecords], by: By, skip: int | None) -> tuple[list[Row], list[LeftOut]]:
+    """A row for each key that the JOBs have, by falling total, and what is left out of each model over all JOBs."""
+    times: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+    counters: dict[Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for job in jobs:
+        keeps, found = left_out(job, skip)
+        for model, inferences, number in found:
+            counts[model][0] += inferences
+            counts[model][1] += number
+        for key, durations in durations_by(job, by, keeps):
+            times[key].append(durations)
+        for key, ratios, ticks in ratios_by(job, by, keeps):
+            counters[key].append((ratios, ticks))
+    bounds = {}
+    for key, parts in counters.items():
+        ratios, ticks = (np.concatenate(column) for column in zip(*parts, strict=True))
+        bounds[key] = bound_by(mean_ratios(ratios, ticks))
+    rows = _with_shares({key: figures_of(np.concatenate(parts)) for key, parts in times.items()}, bounds)
+    return rows, [LeftOut(model, *sums) for model, sums in counts.items()]
+
+
+def call_rows(calls: Iterable[tuple[Key, NDArray[np.float64], int]]) -> list[Row]:
+    """A row for each function from its calls' known durations and how many calls there are; keys may be repeated."""
+    parts: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+    counts: Counter[Key] = Counter()
+    for key, durations, count in calls:
+        parts[key].append(durations)
+        counts[key] += count
+    return _with_shares({key: figures_of(np.concatenate(found), counts[key]) for key, found in parts.items()}, {})
+
+
+def _with_shares(figures: Mapping[Key, Figures], bounds: Mapping[Key, str | None]) -> list[Row]:
+    all_time = sum(row.total or 0.0 for row in figures.values())
+    rows = [
+        Row(key, row, row.total / all_time * 100 if row.total is not None and all_time else None, bounds.get(key))
+        for key, row in figures.items()
+    ]
+    return sorted(rows, key=lambda row: (-(row.figures.total or 0.0), row.key))

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from profagent.cli.provenance import provenance_of
 from profagent.errors import UsageError
 from profagent.formats.durations import ticks_to_us
-from profagent.stats.figures import Figures
-from profagent.stats.gathering import By, JobRecords, LeftOut
-from profagent.stats.rows import Gathered, Row, call_rows
+from profagent.stats.gathering import By, Figures, JobRecords, LeftOut, Row, call_rows, job_rows
 from profagent.store.clearing import is_cleared, require_records
 from profagent.store.figures import figures_of_session, left_out_of
 from profagent.store.queries import (
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.store.queries import SessionRow
-
-__all__ = ["Stats", "StatsBy", "StatsOptions", "Unit", "stats"]
 
 StatsBy = By | Literal["api"]
 Unit = Literal["us", "ticks"]
@@ -54,6 +50,11 @@ class Stats:
     left_out: list[LeftOut]
     provenance: list[dict[str, Any]]
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any of the figures are invented."""
+        return any(each["simulated"] for each in self.provenance)
+
 
 def stats(
     database: Path, *, session: int | None = None, job: str | None = None, options: StatsOptions | None = None
@@ -76,11 +77,9 @@ def stats(
             calls = (call for scope in scopes for call in call_series(connection, scope))
             return Stats(by, "us", call_rows(calls), [], provenance)
         unit: Unit = "ticks" if by != "aicpu" and _is_unknown(scopes) else "us"
-        gathered = Gathered(by, skip)
-        for scope in scopes:
-            in_us = not _is_unknown(scopes)
-            gathered.add(records_of(readers, scope, in_us=in_us, has_layers=by in _OF_AICORE_LAYERS))
-    return Stats(by, unit, gathered.rows(), gathered.left_out(), provenance)
+        in_us, has_layers = not _is_unknown(scopes), by in _OF_AICORE_LAYERS
+        records = (records_of(readers, scope, in_us=in_us, has_layers=has_layers) for scope in scopes)
+        return Stats(by, unit, *job_rows(records, by, skip), provenance)
 
 
 def _kept(

@@ -3,40 +3,52 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
+import msgspec
 import numpy as np
 
+from profagent.cli import options
+from profagent.cli.options import age_us
+from profagent.cli.table import Column, printable, sparkline, table_lines
 from profagent.errors import UsageError
-from profagent.stats.figures import MAD_TO_SIGMA
+from profagent.stats.gathering import MAD_TO_SIGMA
 from profagent.stats.stats import StatsOptions, stats
 from profagent.store.labels import fits
 from profagent.store.queries import jobs_of, open_reader
 from profagent.store.sampling import sampling_of
 from profagent.store.summaries import all_sessions
+from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from profagent.stats.rows import Row
     from profagent.store.labels import Condition
 
-
-# A night is of another level beyond so many standard deviations, and at least so much of the level.
+# A session is of another level beyond so many standard deviations, and at least so much of the level.
 NOISE_FACTOR = 3.0
 FLOOR = 0.01
-# From so many steps on, the steps themselves tell how much nights differ.
+# From so many steps on, the steps themselves tell how much sessions differ.
 FEWEST_STEPS = 6
+# The standard deviation of a median is so much of that of its values, over the root of their number.
+MEDIAN_FACTOR = 1.2533
+# Labels that are a session's own name.
+OWN_LABELS = ("nightly", "baseline")
+# What is compared of two sessions, beside their labels, when a level changed between them.
+_FACTS = ("sdk_version", "daemon_version", "counter_map", "keeping", "simulated")
 
 
 class Change(NamedTuple):
-    """From `place` on the level is `after`; it was `before`. `is_confirmed` when the night behind it agrees."""
+    """From `place` on the level is `after`; it was `before`. `is_confirmed` when the one behind it agrees."""
 
     place: int
     before: float
@@ -47,11 +59,14 @@ class Change(NamedTuple):
 def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> list[Change]:
     """The changes of level of values in the order of time; `spreads` is how uncertain each value is by itself (σ).
 
-    A single night that is off, and back the next, is no change of level. The last night cannot be confirmed.
+    A single value that is off, and back the next, is no change of level. The last one cannot be confirmed.
     """
     if not len(values):
         return []
-    limits = NOISE_FACTOR * np.maximum(spreads, _between_nights(values))
+    steps = np.abs(np.diff(values))
+    # By the usual step: few changes of level do not count in it.
+    between = MAD_TO_SIGMA * float(np.median(steps)) / math.sqrt(2) if len(steps) >= FEWEST_STEPS else 0.0
+    limits = NOISE_FACTOR * np.maximum(spreads, between)
     starts = [0]
     for place in range(1, len(values)):
         level = float(np.median(values[starts[-1] : place]))
@@ -64,32 +79,6 @@ def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> 
         Change(start, before, after, is_confirmed=start + 1 < len(values))
         for start, (before, after) in zip(starts[1:], pairwise(levels), strict=True)
     ]
-
-
-def _between_nights(values: NDArray[np.float64]) -> float:
-    """How much nights of one level differ (σ), by the usual step: few changes of level do not count in it."""
-    steps = np.abs(np.diff(values))
-    if len(steps) < FEWEST_STEPS:
-        return 0.0
-    return MAD_TO_SIGMA * float(np.median(steps)) / math.sqrt(2)
-
-
-# The standard deviation of a median is so much of that of its values, over the root of their number.
-MEDIAN_FACTOR = 1.2533
-# Each night's own name, which is never the same.
-OWN_LABEL = "nightly"
-# What is compared of two sessions, beside their labels, when a level changed between them.
-_FACTS = ("sdk_version", "daemon_version", "counter_map", "keeping", "simulated")
-
-
-@dataclass(frozen=True, slots=True)
-class TrendOptions:
-    """Which sessions: begun since `since_us`, that fit all `conditions`; of a model, or of one of its layers."""
-
-    model: str
-    layer: str | None = None
-    since_us: int | None = None
-    conditions: Sequence[Condition] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +97,7 @@ class Night:
 
 @dataclass(frozen=True, slots=True)
 class LevelChange:
-    """The session from which on the level is another, by how much, and what else is not as the night before."""
+    """The session from which on the level is another, by how much, and what else is not as the one before."""
 
     session: int
     started_us: int
@@ -125,7 +114,7 @@ class LevelChange:
 
 @dataclass(slots=True)
 class BoardTrend:
-    """The nights of one board, oldest first, and where the level changed."""
+    """The sessions of one board, oldest first, and where the level changed."""
 
     board: str
     hostname: str
@@ -133,52 +122,45 @@ class BoardTrend:
     changes: list[LevelChange] = field(default_factory=list)
 
 
-def trend(database: Path, options: TrendOptions) -> list[BoardTrend]:
-    """The trend of each board that ran the model. Raises UsageError where none did, StoreError."""
+def trend(
+    database: Path, model: str, layer: str | None, since_us: int | None, conditions: Sequence[Condition]
+) -> list[BoardTrend]:
+    """The trend of a model, or a layer of it, on each board, over sessions that fit all conditions.
+
+    Raises UsageError where no session has it, StoreError.
+    """
     with open_reader(database) as connection:
         sessions = [
-            each
+            (each, _facts(connection, each))
             for each in all_sessions(connection)
-            if fits(each, options.conditions) and (options.since_us is None or each["started_us"] >= options.since_us)
+            if fits(each, conditions) and (since_us is None or each["started_us"] >= since_us)
         ]
-        facts = {each["session"]: _facts(connection, each) for each in sessions}
     boards: dict[str, BoardTrend] = {}
-    for session in sorted(sessions, key=lambda each: (each["started_us"], each["session"])):
-        night = _night(database, session, options, facts[session["session"]])
+    for session, facts in sorted(sessions, key=lambda each: (each[0]["started_us"], each[0]["session"])):
+        night = _night(database, session, facts, model, layer)
         if night is not None:
             board = boards.setdefault(session["board"], BoardTrend(session["board"], session["hostname"]))
             board.nights.append(night)
     if not boards:
-        what = options.model if options.layer is None else f"layer {options.layer} of {options.model}"
-        raise UsageError(
-            f"no session has {what}", hint="`profagent stats SESSION --by model`, or --by layer, tells the names"
-        )
+        what = model if layer is None else f"layer {layer} of {model}"
+        hint = "`profagent stats SESSION --by model`, or --by layer, tells the names"
+        raise UsageError(f"no session has {what}", hint=hint)
     for board in boards.values():
         board.changes = _changes(board.nights)
     return list(boards.values())
 
 
-def _night(database: Path, session: Mapping[str, Any], options: TrendOptions, facts: Mapping[str, str]) -> Night | None:
-    by = StatsOptions("model" if options.layer is None else "layer")
+def _night(
+    database: Path, session: Mapping[str, Any], facts: Mapping[str, str], model: str, layer: str | None
+) -> Night | None:
+    by = StatsOptions("model" if layer is None else "layer")
     answer = stats(database, session=session["session"], options=by)
-    row = next((row for row in answer.rows if _is_asked(row, options)), None)
-    if row is None or row.figures.median is None or row.figures.mad is None:
+    wanted = (model,) if layer is None else (model, layer)
+    figures = next((row.figures for row in answer.rows if row.key[: len(wanted)] == wanted), None)
+    if figures is None or figures.median is None or figures.mad is None:
         return None
-    figures = row.figures
-    return Night(
-        session["session"],
-        session["started_us"],
-        figures.number,
-        row.figures.median,
-        row.figures.mad,
-        answer.unit,
-        session["losses"],
-        facts,
-    )
-
-
-def _is_asked(row: Row, options: TrendOptions) -> bool:
-    return row.key[0] == options.model and (options.layer is None or row.key[1] == options.layer)
+    number, started_us, losses = (session[name] for name in ("session", "started_us", "losses"))
+    return Night(number, started_us, figures.number, figures.median, figures.mad, answer.unit, losses, facts)
 
 
 def _facts(connection: sqlite3.Connection, session: Mapping[str, Any]) -> dict[str, str]:
@@ -188,28 +170,96 @@ def _facts(connection: sqlite3.Connection, session: Mapping[str, Any]) -> dict[s
     interval = sampling_of(connection, session["session"])["interval"]
     if interval is not None:
         known["interval"] = str(interval)
-    labels = {f"label {key}": value for key, value in session["labels_by_key"].items() if key != OWN_LABEL}
+    labels = {f"label {key}": value for key, value in session["labels_by_key"].items() if key not in OWN_LABELS}
     return {**known, "frequency_mhz": "+".join(sorted(frequencies)), **labels}
 
 
 def _changes(nights: Sequence[Night]) -> list[LevelChange]:
-    """Changes among nights of one unit, the newest's: others cannot be compared with them."""
+    """Changes among sessions of one unit, the newest's: others cannot be compared with them."""
     alike = [night for night in nights if night.unit == nights[-1].unit]
     medians = np.array([night.median for night in alike])
     spreads = np.array([MEDIAN_FACTOR * MAD_TO_SIGMA * night.mad / np.sqrt(night.count) for night in alike])
-    return [
-        LevelChange(
-            alike[change.place].session,
-            alike[change.place].started_us,
-            change.before,
-            change.after,
-            change.is_confirmed,
-            _differing(alike[change.place - 1].facts, alike[change.place].facts),
-        )
-        for change in level_changes(medians, spreads)
+    changes = []
+    for place, before, after, is_confirmed in level_changes(medians, spreads):
+        old, new = alike[place - 1].facts, alike[place].facts
+        pairs = {name: (old.get(name, ""), new.get(name, "")) for name in sorted({*old, *new})}
+        changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        night = alike[place]
+        changes.append(LevelChange(night.session, night.started_us, before, after, is_confirmed, changed))
+    return changes
+
+
+@click.command("trend")
+@options.workspace
+@click.option("--model", required=True, metavar="NAME", help="The model, as `stats --by model` names it.")
+@click.option(
+    "--layer", metavar="NAME", help="One of its layers, as `stats` names it, in place of the whole inference."
+)
+@click.option("--since", metavar="WHEN", help="Only sessions begun since a day (2026-11-01, UTC) or an age (30d).")
+@options.where
+@options.as_json
+def command(
+    *,
+    workspace: Path | None,
+    model: str,
+    layer: str | None,
+    since: str | None,
+    where: list[Condition],
+    as_json: bool,
+) -> None:
+    """Show a model's time, session by session, and from which session on its level changed.
+
+    Example: profagent trend --model yolov5s --since 30d
+    """
+    chosen = Workspace.at(workspace)
+    if not chosen.database.exists():
+        raise UsageError(f"there is no workspace in {chosen.root}", hint="name another one with --workspace DIR")
+    boards = trend(chosen.readable_database(), model, layer, None if since is None else since_us(since), where)
+    if as_json:
+        click.echo(msgspec.json.encode(boards))
+        return
+    what = model if layer is None else f"{layer} of {model}"
+    click.echo("\n\n".join("\n".join(map(printable, _lines(board, what))) for board in boards))
+
+
+def since_us(text: str) -> int:
+    """Microseconds since 1970 of a day in UTC, or of an age before now; UsageError for anything else."""
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 1_000_000
+    except ValueError:
+        pass
+    try:
+        return time.time_ns() // 1000 - age_us(text)
+    except UsageError as error:
+        raise UsageError(f"{text!r} is no day and no age", hint="write 2026-11-01, 36h, 30d or 8w") from error
+
+
+def _lines(board: BoardTrend, what: str) -> Iterator[str]:
+    nights, unit = board.nights, board.nights[-1].unit
+    is_simulated = any("simulated" in each.facts for each in nights)
+    mark = "  *** simulated: these figures are invented ***" if is_simulated else ""
+    yield f"{board.hostname or board.board}: median of {what}{mark}"
+    medians = [night.median if night.unit == unit else None for night in nights]
+    mads = [night.mad if night.unit == unit else None for night in nights]
+    yield sparkline(medians)
+    levels = {change.session: f"{change.percent:+.1f} %" for change in board.changes}
+    columns = [Column(title) for title in ("session", "started (UTC)", "count")]
+    columns += [Column(f"median({unit})", 3), Column(f"mad({unit})", 3), Column("losses"), Column("level")]
+    rows = [
+        (each.session, _date(each.started_us), each.count, median, mad, each.losses, levels.get(each.session, "-"))
+        for each, median, mad in zip(nights, medians, mads, strict=True)
     ]
+    yield from table_lines(columns, rows)
+    for change in board.changes:
+        sure = "" if change.is_confirmed else ", which one session alone says"
+        others = [f"{name}: {old or 'none'} -> {new or 'none'}" for name, (old, new) in change.changed.items()]
+        yield (
+            f"from session {change.session} ({_date(change.started_us)}) on: {change.before:.3f} -> {change.after:.3f}"
+            f" {unit}, {change.percent:+.1f} %{sure}; changed with it: {', '.join(others) or 'nothing that is known'}"
+        )
+    if not board.changes:
+        yield f"the level did not change in {len(nights)} sessions"
 
 
-def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    names = sorted({*before, *after})
-    return {name: pair for name in names if (pair := (before.get(name, ""), after.get(name, "")))[0] != pair[1]}
+def _date(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M")

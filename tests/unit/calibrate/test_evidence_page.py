@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from profagent.calibrate.kit import FIRST_INFERENCES, MOST_BYTES
-from profagent.calibrate.kit_cli import command
+from profagent.calibrate.kit import FIRST_INFERENCES, MOST_BYTES, command
 
 DOCS = Path(__file__).parents[3] / "docs" / "howto"
 PAGES = [(DOCS / name).read_text("utf-8") for name in ("send-evidence.md", "send-evidence.zh.md")]

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profagent.calibrate.fitting import Evidence, values_of
-from profagent.calibrate.verdict import Finding, Verdict, find_counters
+from profagent.calibrate.fitting import Evidence, Finding, Verdict, find_counters, values_of
 from tests.fakes.counted_job import CountedJob, Place, counted_job, evidence_of, records_elsewhere
 
 MAPS = 10
@@ -115,31 +114,6 @@ def test_a_row_of_another_record_leaves_the_counter_likely() -> None:
     assert finding.verdict is not Verdict.CERTAIN
 
 
-def test_a_unit_that_was_not_used_says_what_is_needed() -> None:
-    job = counted_job(np.random.default_rng(8))
-    job.values["vec_busy"] = np.zeros(len(job.records))
-    finding = found(job)["vec_busy"]
-    assert finding.verdict is Verdict.NOT_FOUND
-    assert "uses this unit" in finding.advice
-
-
-def test_a_table_without_values_finds_nothing() -> None:
-    nothing = Evidence(np.zeros((0, 256), np.uint8), np.zeros(0), np.zeros(0), np.zeros(0))
-    (finding,) = find_counters({"dld": nothing}, nothing.records)
-    assert finding.verdict is Verdict.NOT_FOUND
-    assert finding.rows == 0
-
-
-def test_a_word_that_never_changes_says_nothing_of_a_column_that_never_does() -> None:
-    """However many rows there are, it is one observation."""
-    job = counted_job(np.random.default_rng(9))
-    job.values["dtrans"] = np.full(len(job.records), 0.09)
-    records = job.bytes.copy()
-    records[:, 0xF0:0xFC] = np.array([9, 0] + [255] * 10, np.uint8)
-    columns = {name: replace(each, records=records) for name, each in evidence_of(job, 4).items()}
-    assert {each.counter: each for each in find_counters(columns, records)}["dtrans"].verdict is not Verdict.CERTAIN
-
-
 def test_what_would_be_more_than_all_of_the_time_is_no_ratio() -> None:
     job = counted_job(np.random.default_rng(9))
     columns = evidence_of(job, 4)
@@ -149,55 +123,7 @@ def test_what_would_be_more_than_all_of_the_time_is_no_ratio() -> None:
     assert finding.verdict is Verdict.NOT_FOUND
 
 
-def _one_counter(values: list[int], width: int) -> Finding:
-    """What is found of a count of bytes at 0x10, `width` wide, all 0xff around it."""
-    records = np.full((len(values), 256), 0xFF, np.uint8)
-    records[:, 0x10 : 0x10 + width] = np.array(values, "<u8").view(np.uint8).reshape(-1, 8)[:, :width]
-    ones = np.ones(len(values))
-    evidence = Evidence(records, ones * 1000, np.array(values, np.float64), ones * 0.5)
-    return find_counters({"ddr_read_bytes": evidence}, records)[0]
-
-
 BYTES = [70_001 + 12_345 * row for row in range(40)]
-
-
-def test_a_width_that_no_layer_can_need_is_no_doubt() -> None:
-    finding = _one_counter(BYTES, 8)
-    assert (finding.verdict, finding.fit and finding.fit.type) == (Verdict.CERTAIN, "u32")
-    assert [rival.type for rival in finding.rivals] == ["u64"]
-
-
-def test_a_width_that_is_not_shown_says_which_count_would_show_it() -> None:
-    finding = _one_counter([1_001 + 1_234 * row for row in range(40)], 8)
-    assert (finding.verdict, finding.fit and finding.fit.type) == (Verdict.LIKELY, "u32")
-    assert "65536 or more: here it is no more than 49127" in finding.advice
-
-
-def test_counts_that_are_all_multiples_may_be_counted_in_those() -> None:
-    finding = _one_counter([each * 256 for each in BYTES], 8)
-    assert finding.verdict is Verdict.LIKELY
-    assert "byte 0x10 is not 0" in finding.advice
-
-
-@pytest.mark.parametrize("row", [0, 1, 40])
-def test_of_numbers_that_miss_rows_the_one_that_misses_the_fewest_is_likely(row: int) -> None:
-    """One value of the table is wrong, and one more has no room in 16 bits: 82 and 81 of 83 rows agree."""
-    counts = np.array([*range(1_001, 42_001, 500), 70_001])
-    records = np.full((len(counts), 256), 0xFF, np.uint8)
-    records[:, 0x10:0x14] = counts.astype("<u4").view(np.uint8).reshape(-1, 4)
-    values = counts.astype(np.float64)
-    values[row] += 7
-    ones = np.ones(len(counts))
-    (finding,) = find_counters({"ddr_read_bytes": Evidence(records, ones * 1000, values, ones * 0.5)}, records)
-    assert finding.fit is not None
-    assert (finding.verdict, finding.fit.offset, finding.fit.type) == (Verdict.LIKELY, 0x10, "u32")
-    assert (finding.fit.agreeing, [rival.agreeing for rival in finding.rivals]) == (82, [81])
-    assert finding.advice.startswith("1 rows do not agree")
-
-
-def test_few_rows_make_no_certainty() -> None:
-    assert _one_counter(BYTES[:9], 4).verdict is Verdict.LIKELY
-    assert _one_counter(BYTES[:10], 4).verdict is Verdict.CERTAIN
 
 
 def cycles_at_0x10(rows: int, decimals: int) -> Evidence:
@@ -219,20 +145,3 @@ def test_certain_is_what_would_not_agree_by_chance_in_a_thousand_million(rows: i
     (finding,) = find_counters({"mac_busy": evidence}, evidence.records)
     assert finding.fit is not None
     assert (finding.fit.offset, finding.verdict) == (0x10, verdict)
-
-
-@pytest.mark.parametrize(("wrong", "verdict"), [(2, Verdict.LIKELY), (4, Verdict.NOT_FOUND)])
-def test_of_a_hundred_rows_three_may_be_of_another_record(wrong: int, verdict: Verdict) -> None:
-    evidence = cycles_at_0x10(100, 4)
-    evidence.values[:wrong] /= 2
-    (finding,) = find_counters({"mac_busy": evidence}, evidence.records)
-    assert finding.verdict is verdict
-
-
-def test_a_ratio_that_is_above_the_whole_in_a_record_without_a_row_is_none() -> None:
-    evidence = cycles_at_0x10(60, 4)
-    other = evidence.records[:1].copy()
-    other[:, 0x04:0x08] = np.frombuffer((9_000).to_bytes(4, "little"), np.uint8)
-    (finding,) = find_counters({"mac_busy": evidence}, np.concatenate([evidence.records, other]))
-    assert finding.verdict is Verdict.NOT_FOUND
-    assert "can be what it says" in finding.advice

@@ -142,3 +142,12 @@ def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LazyGroup, "invoke", fail)
     with pytest.raises(ValueError):  # noqa: PT011 - which one does not matter
         run(["sessions"])
+
+
+@pytest.mark.parametrize("told", ["fast", "0", "-1", "nan"])
+def test_a_peak_memory_rate_that_is_none_is_a_usage_error(
+    told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROFAGENT_PEAK_MEMORY_RATE", told)
+    assert run(["stats", "1"]) == 2
+    assert "$PROFAGENT_PEAK_MEMORY_RATE" in capsys.readouterr().err

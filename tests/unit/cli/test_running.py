@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -13,20 +12,12 @@ from pathlib import Path
 import click
 import pytest
 
-from profagent.cli.running import run_to_the_end, run_until_stopped, tell
-from profagent.errors import StoreError
+from profagent.cli.running import run_to_the_end, run_until_stopped
 from tests.board.terminal import at_terminal
 
 
 def _send(number: int) -> None:
     os.kill(os.getpid(), number)
-
-
-def test_a_command_s_result_is_given() -> None:
-    async def work(_: asyncio.Event) -> int:
-        return 7
-
-    assert run_until_stopped(work) == 7
 
 
 @pytest.mark.usefixtures("handlers")
@@ -117,17 +108,6 @@ run_until_stopped(work)
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_command_that_is_to_outlive_its_terminal_does() -> None:
-    async def work(stop: asyncio.Event) -> bool:
-        _send(signal.SIGHUP)
-        await asyncio.sleep(0.01)
-        return stop.is_set()
-
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    assert not run_until_stopped(work)
-
-
-@pytest.mark.usefixtures("handlers")
 def test_what_takes_no_wish_to_stop_is_cancelled_and_tidies_up() -> None:
     tidied: list[str] = []
 
@@ -142,25 +122,3 @@ def test_what_takes_no_wish_to_stop_is_cancelled_and_tidies_up() -> None:
     with pytest.raises(click.Abort):
         run_to_the_end(work)
     assert tidied == ["up"]
-
-
-def test_errors_pass_as_they_are() -> None:
-    async def work(_: asyncio.Event) -> None:
-        raise StoreError("full", hint="make room")
-
-    with pytest.raises(StoreError):
-        run_until_stopped(work)
-
-
-def test_remarks_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    tell("a remark")
-    assert capsys.readouterr() == ("", "a remark\n")
-
-
-def test_cycles_are_looked_for_seldom_while_a_command_runs() -> None:
-    async def work(_: asyncio.Event) -> int:
-        return gc.get_threshold()[0]
-
-    before = gc.get_threshold()
-    assert run_until_stopped(work) > before[0]
-    assert gc.get_threshold() == before

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from profagent.errors import ProfagentError, UsageError
+from profagent.errors import UsageError
 from profagent.export.export import SummaryOptions, export_summary, export_timeline
 from profagent.store.selection import Choice
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
@@ -53,73 +53,12 @@ def _spans(file: Path) -> list[Any]:
     return [event for event in _json(file)["traceEvents"] if event["ph"] == "X"]
 
 
-def test_a_summary_has_two_tables_for_each_inference_and_one_of_calls(database: Path, tmp_path: Path) -> None:
-    (exported,) = export_summary(database, tmp_path / "summary", job=JOB)
-    assert sorted(exported.files) == [
-        "acl_statistic_0_0_0.csv",
-        "op_statistic_0_0_0_0.csv",
-        "op_statistic_0_0_6_1.csv",
-        "op_summary_0.yolo.0.1.6.0.0.2500.700.csv",
-        "op_summary_0.yolo.0.1.6.6.0.2500.700.csv",
-    ]
-    on_disk = {file.name for file in exported.directory.iterdir()}
-    assert on_disk == {*exported.files, "metadata.json"}
-
-
-def test_op_summary_can_be_checked_by_hand(database: Path, tmp_path: Path) -> None:
-    export_summary(database, tmp_path, job=JOB)
-    rows = _csv(tmp_path / "op_summary_0.yolo.0.1.6.0.0.2500.700.csv")
-    assert [(row["Layer Id"], row["Layer Name"], row["Time(us)"], row["Time Ratio"]) for row in rows] == [
-        ("10", "conv1+relu1", "100.000", "25.00"),
-        ("11", "pool2", "300.000", "75.00"),
-        ("-", "total", "400.000", "100.00"),
-    ]
-    assert {row["Ori Layer Name"] for row in rows[:-1]} == {row["Mac Busy Ratio"] for row in rows} == {"N/A"}
-
-
-def test_op_statistic_has_both_units(database: Path, tmp_path: Path) -> None:
-    export_summary(database, tmp_path, job=JOB)
-    rows = _csv(tmp_path / "op_statistic_0_0_6_1.csv")
-    assert [(row["OP Name"], row["Task Type"], row["Total Time(us)"], row["Total Time Ratio(%)"]) for row in rows] == [
-        ("conv1+relu1", "AA_CORE", "100.000", "22.22"),
-        ("pool2", "AA_CORE", "300.000", "66.67"),
-        ("nms3", "AA_CPU", "50.000", "11.11"),
-    ]
-
-
-def test_acl_statistic_is_by_function(database: Path, tmp_path: Path) -> None:
-    export_summary(database, tmp_path, job=JOB)
-    load, execute = _csv(tmp_path / "acl_statistic_0_0_0.csv")
-    assert (load["Name"], load["Count"], load["Total Time(us)"]) == ("svp_acl_mdl_load_from_mem", "1", "N/A")
-    assert (execute["Count"], execute["Total Time(us)"], execute["Avg(us)"]) == ("2", "940.000", "470.000")
-
-
-def test_json_has_the_same_tables(database: Path, tmp_path: Path) -> None:
-    options = SummaryOptions(sheet_format="json")
-    (exported,) = export_summary(database, tmp_path, job=JOB, options=options)
-    assert {Path(name).suffix for name in exported.files} == {".json"}
-    rows = _json(tmp_path / "op_summary_0.yolo.0.1.6.6.0.2500.700.json")
-    assert [row["Time(us)"] for row in rows] == [100.0, 300.0, 400.0]
-
-
 @pytest.mark.parametrize("choice", [Choice(last=1), Choice(inference=6)])
 def test_a_choice_leaves_the_other_inferences_out(database: Path, tmp_path: Path, choice: Choice) -> None:
     (exported,) = export_summary(database, tmp_path, job=JOB, options=SummaryOptions(choice=choice))
     assert [name for name in exported.files if name.startswith("op_")] == [
         "op_summary_0.yolo.0.1.6.6.0.2500.700.csv",
         "op_statistic_0_0_6_1.csv",
-    ]
-
-
-def test_an_aggregate_is_one_pair_of_tables_for_the_mean(database: Path, tmp_path: Path) -> None:
-    (exported,) = export_summary(database, tmp_path, job=JOB, options=SummaryOptions(aggregate=True))
-    summary, statistic, _ = exported.files
-    assert (summary, statistic) == ("op_summary_0.yolo.0.1.aggregate.0.2500.700.csv", "op_statistic_0_0_aggregate.csv")
-    assert [row["Time(us)"] for row in _csv(tmp_path / summary)] == ["100.000", "300.000", "400.000"]
-    assert [(row["Count"], row["Total Time(us)"]) for row in _csv(tmp_path / statistic)] == [
-        ("2", "200.000"),
-        ("2", "600.000"),
-        ("2", "100.000"),
     ]
 
 
@@ -139,23 +78,6 @@ def test_a_timeline_has_tasks_and_calls_on_one_clock(database: Path, tmp_path: P
     assert _json(tmp_path / exported.files[0])["metadata"]["origin_us"] == START_US - 10
 
 
-def test_what_the_board_lost_while_nobody_listened_is_told_in_every_place(
-    builder: DatabaseBuilder, tmp_path: Path
-) -> None:
-    session = builder.session()
-    inference = builder.inference(session, builder.model(builder.job(session), layers=("conv",)))
-    builder.aicore(inference, builder.new_part(session, 1, "aicore"), [70])
-    builder.kept_loss(session, job_name=JOB, lost_logs=4, from_us=5)
-    database = builder.close()
-    (timeline,) = export_timeline(database, tmp_path / "timeline", job=JOB)
-    (summary,) = export_summary(database, tmp_path / "summary", job=JOB)
-    trace = _json(timeline.directory / timeline.files[0])["metadata"]
-    for found in (trace, *(_json(each.directory / "metadata.json") for each in (timeline, summary))):
-        (loss,) = found["kept_losses"]
-        assert (loss["job"], loss["lost_logs"], loss["lost_bytes"], loss["from_us"]) == (JOB, 4, None, 5)
-        assert found["ledger"]["loss"] == {"deleted-undelivered": 9}
-
-
 def test_simulated_data_and_the_ledger_are_told_in_every_place(database: Path, tmp_path: Path) -> None:
     (timeline,) = export_timeline(database, tmp_path / "timeline", job=JOB)
     (summary,) = export_summary(database, tmp_path / "summary", job=JOB)
@@ -173,35 +95,6 @@ def test_what_cannot_be_placed_is_counted(database: Path, tmp_path: Path) -> Non
     assert [exported.unplaced for exported in export_timeline(database, tmp_path, job=JOB)] == [1]
     assert _json(tmp_path / "metadata.json")["unplaced"] == 1
     assert _json(tmp_path / "acl_0.yolo.0.1.json")["metadata"]["unplaced"] == 1
-
-
-def test_records_without_a_start_give_tables_and_no_timeline(builder: DatabaseBuilder, tmp_path: Path) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    inference = builder.inference(session, model, start_us=None, end_us=None, cache_hit=None, cache_miss=None)
-    builder.aicore(inference, builder.new_part(session, model, "aicore"), [700, 700], start_us=None)
-    file = builder.close()
-    (timeline,) = export_timeline(file, tmp_path / "timeline", job=JOB)
-    assert (timeline.files, timeline.unplaced) == ((), 2)
-    (summary,) = export_summary(file, tmp_path / "summary", job=JOB)
-    assert summary.files == ("op_summary_0.yolo.0.1.1.0.NA.700.csv", "op_statistic_0_0_0_0.csv")
-
-
-def test_a_job_without_records_gives_metadata_alone(builder: DatabaseBuilder, tmp_path: Path) -> None:
-    builder.job(builder.session(), frequency_mhz=None)
-    file = builder.close()
-    for export in (export_timeline, export_summary):
-        (exported,) = export(file, tmp_path / export.__name__, job=JOB)
-        assert exported.files == ()
-        assert [path.name for path in exported.directory.iterdir()] == ["metadata.json"]
-
-
-def test_an_inference_of_one_unit_has_only_that_unit_s_tables(builder: DatabaseBuilder, tmp_path: Path) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session), layers=LAYERS)
-    builder.aicpu(builder.inference(session, model), builder.new_part(session, model, "aicpu"), [(0, 9)], [2])
-    (exported,) = export_summary(builder.close(), tmp_path, job=JOB)
-    assert exported.files == ("op_statistic_0_0_0_0.csv",)
 
 
 def test_loads_streams_and_models_that_share_a_name_have_files_of_their_own(
@@ -225,17 +118,6 @@ def test_loads_streams_and_models_that_share_a_name_have_files_of_their_own(
     assert "op_statistic_0_0_0_0.2.csv" in exported.files
 
 
-def test_two_streams_are_tracks_of_one_timeline(builder: DatabaseBuilder, tmp_path: Path) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    for stream in (3, 4):
-        inference = builder.inference(session, model, stream_id=stream)
-        builder.aicore(inference, builder.new_part(session, model, "aicore"), [7])
-    (exported,) = export_timeline(builder.close(), tmp_path, job=JOB)
-    (name,) = exported.files
-    assert [(event["tid"], event["args"]["Stream Id"]) for event in _spans(tmp_path / name)] == [(1, 3), (2, 4)]
-
-
 def test_without_a_job_each_has_a_folder_of_its_name(builder: DatabaseBuilder, tmp_path: Path) -> None:
     session = builder.session()
     for name in (JOB, OTHER_JOB):
@@ -252,10 +134,3 @@ def test_an_unknown_session_or_job_is_refused_before_anything_is_made(database: 
     with pytest.raises(UsageError):
         export_timeline(database, tmp_path / "out", job=OTHER_JOB)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_directory_that_cannot_be_made_is_an_error_with_a_hint(database: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ProfagentError, match="cannot write") as caught:
-        export_summary(database, tmp_path / "file", job=JOB)
-    assert caught.value.hint

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.errors import UsageError
 from profagent.export.show_cli import show, shown_as_document, shown_as_text
 from profagent.store.selection import Choice
 from tests.unit.store.database import START_US, DatabaseBuilder
@@ -56,33 +55,8 @@ def test_losses_and_notes_follow_the_tables(builder: DatabaseBuilder) -> None:
     assert "loss: none" not in text
 
 
-def test_what_the_board_lost_while_nobody_listened_follows_as_well(builder: DatabaseBuilder) -> None:
-    session = builder.session()
-    builder.job(session)
-    builder.kept_loss(session, lost_bytes=9)
-    (shown,) = show(builder.close())
-    assert "loss: the board: deleted-undelivered: N/A logs, 9 bytes, N/A to N/A: made room" in shown_as_text(shown)
-    assert shown_as_document(shown)["kept_losses"][0]["lost_bytes"] == 9
-
-
-def test_an_empty_job_shows_that_nothing_is_missing(builder: DatabaseBuilder) -> None:
-    builder.job(builder.session())
-    (shown,) = show(builder.close())
-    assert shown.tables == []
-    assert "loss: none" in list(shown_as_text(shown))
-
-
 def test_simulated_figures_are_marked_in_the_heading(builder: DatabaseBuilder) -> None:
     assert "simulated" in next(shown_as_text(show(_filled(builder, simulated=1))[0]))
-
-
-def test_measured_figures_are_not_marked(builder: DatabaseBuilder) -> None:
-    assert "simulated" not in "\n".join(shown_as_text(show(_filled(builder))[0]))
-
-
-def test_why_pmu_columns_are_missing_is_said_once(builder: DatabaseBuilder) -> None:
-    text = "\n".join(shown_as_text(show(_filled(builder), choice=Choice())[0]))
-    assert text.count("no counter map") == 1
 
 
 def test_the_document_is_json_with_rows_by_column(builder: DatabaseBuilder) -> None:
@@ -100,8 +74,3 @@ def test_a_model_s_name_cannot_move_the_cursor(builder: DatabaseBuilder) -> None
     builder.aicore(builder.inference(session, model), builder.new_part(session, model, "aicore"), [7])
     lines = list(shown_as_text(show(builder.close())[0]))
     assert not any("\x1b" in line or "\n" in line for line in lines)
-
-
-def test_an_unknown_session_is_refused(builder: DatabaseBuilder) -> None:
-    with pytest.raises(UsageError):
-        show(_filled(builder), session=5)

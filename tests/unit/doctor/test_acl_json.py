@@ -6,13 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from profagent.doctor.acl_correction import PROFILER_KEYS, corrected_acl_json, meant_key
-from profagent.doctor.acl_json import LARGEST_BYTES, acl_json_section
+from profagent.doctor.acl_json import LARGEST_BYTES, PROFILER_KEYS, acl_json_section, meant_key
 from profagent.doctor.finding import Mark, Section
-from profagent.doctor.roots import PLAIN_PATH
 from profagent.link.examination import DaemonFacts
 from tests.unit.doctor.facts import SERVICE
 
@@ -65,7 +61,6 @@ def unknown(section: Section) -> list[str]:
 def test_files_with_which_the_runtime_records(data: bytes) -> None:
     section = looked_at(data)
     assert {finding.mark for finding in section.findings} == {Mark.GOOD}
-    assert section.corrected == ""
 
 
 @pytest.mark.parametrize(
@@ -102,10 +97,7 @@ def test_files_with_which_it_does_not(data: bytes, check: str, evidence: str) ->
     (found,) = (finding for finding in section.findings if finding.check == check)
     assert found.mark is Mark.BAD
     assert evidence in found.evidence
-    assert "corrected text" in found.remedy
-    # Where JOBs go nobody else can tell.
-    assert [*{*bad(looked_at(section.corrected.encode()))} - {"acl-output"}] == []
-    assert '"output"' not in section.corrected or b'"output"' in data
+    assert found.remedy
 
 
 def test_one_that_is_larger_than_the_runtime_reads() -> None:
@@ -143,7 +135,6 @@ def test_the_output(output: str, state: str, mark: Mark, told: str) -> None:
     (found,) = (finding for finding in section.findings if finding.check == "acl-output")
     assert found.mark is mark
     assert told in found.remedy
-    assert section.corrected == ""
 
 
 def test_an_output_that_the_daemon_does_not_look_into() -> None:
@@ -172,32 +163,6 @@ def test_another_root_is_given_in_the_way_in_which_the_daemon_was_started(
     assert found.remedy == remedy
 
 
-def test_an_output_outside_the_manuals_alphabet() -> None:
-    assert bad(looked_at(without(output="/opt/my-app"))) == ["path"]
-
-
-def test_both_spellings_are_written_and_what_was_meant_is_kept() -> None:
-    data = (
-        b'{"profiler": {"switch": true, "output": "/opt/x", "aacpu": false, "interval": 5, "my": true,'
-        b' "acl_api": null}, "graph": {"n": 2, "fast": false, "none": null}}'
-    )
-    assert json.loads(corrected_acl_json(data)) == {
-        "graph": {"n": "2", "fast": "false", "none": "null"},
-        "profiler": {
-            "my": "true",
-            "switch": "on",
-            "output": "/opt/x",
-            "interval": "5",
-            "acl_api": "on",
-            "aicpu": "off",
-            "aacpu": "off",
-            "aic_metrics": "ArithmeticUtilization",
-            "aac_metrics": "ArithmeticUtilization",
-        },
-    }
-    assert "dump" not in json.loads(corrected_acl_json(text(dump={"dump_path": "/x"})))
-
-
 @pytest.mark.parametrize(
     ("text", "where"),
     [
@@ -211,7 +176,7 @@ def test_both_spellings_are_written_and_what_was_meant_is_kept() -> None:
 def test_what_is_no_json_is_named_with_its_line_and_column(text: str, where: str) -> None:
     section = looked_at(text.encode())
     (found,) = section.findings
-    assert (found.check, found.mark, section.corrected) == ("acl-json", Mark.BAD, "")
+    assert (found.check, found.mark) == ("acl-json", Mark.BAD)
     assert where in found.evidence
 
 
@@ -226,38 +191,3 @@ def test_slips_of_keys_are_known_and_other_keys_are_not() -> None:
     assert {slip: meant_key(slip) for slip in meant} == meant
     assert meant_key("model_path") is None
     assert all(meant_key(key) == key for key in PROFILER_KEYS)
-
-
-def test_what_no_text_can_hold_is_written_by_its_number() -> None:
-    data = b'{"profiler": {"output": "/opt/\\ud800"}}'
-    once = corrected_acl_json(data)
-    assert "/opt/\\ud800" in once
-    assert corrected_acl_json(once.encode()) == once
-
-
-def test_one_that_is_nested_very_deep_is_not_known() -> None:
-    for depth, checks in ((20, []), (40, ["acl-json"]), (900, ["acl-json"])):
-        section = looked_at(text(x=json.loads("[" * depth + "]" * depth)) if depth < 900 else b"[" * 900 + b"]" * 900)
-        assert unknown(section) == checks
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["on", "off", "1", "/opt/a"]),
-    lambda below: st.lists(below, max_size=2) | st.dictionaries(st.text(max_size=4), below, max_size=2),
-    max_leaves=5,
-)
-PROFILERS = st.dictionaries(st.sampled_from(PROFILER_KEYS) | st.text(max_size=8), VALUES, max_size=8)
-FILES = st.dictionaries(
-    st.sampled_from(["profiler", "Profiler", "dump"]) | st.text(max_size=5), PROFILERS | VALUES, max_size=4
-)
-
-
-@given(FILES)
-def test_the_corrected_text_records_whatever_the_file_was(loaded: dict[str, object]) -> None:
-    once = corrected_acl_json(json.dumps(loaded).encode())
-    output = json.loads(once)["profiler"].get("output")
-    section = looked_at(once.encode())
-    assert {*bad(section)} <= {"path", "acl-output"}
-    assert (output is None) == ("acl-output" in bad(section))
-    assert output is None or bool(PLAIN_PATH.fullmatch(output)) == ("path" not in bad(section))
-    assert corrected_acl_json(once.encode()) == once

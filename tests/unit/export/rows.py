@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from profagent.store.queries import JobRow, Scope, SessionRow
-from profagent.store.selection import AicoreRow, InferenceRow, TaskRow
+from profagent.store.selection import InferenceRow, TaskRow
 
 
 def inference_row(**values: Any) -> InferenceRow:
     defaults = InferenceRow(0, 0, 0, 0, 1, "yolo", 0, 3, 1, 1, 0, 0, 1000, 75, 25, 0)
     return defaults._replace(**values)
-
-
-def aicore_row(ticks: float, layer_index: int | None = 0, **counters: Any) -> AicoreRow:
-    return AicoreRow(0, layer_index, ticks, *(None,) * 10)._replace(**counters)
 
 
 def task_row(ticks: int, **values: Any) -> TaskRow:

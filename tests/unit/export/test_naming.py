@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from profagent.export.naming import (
-    FileNames,
+from profagent.export.export import (
     acl_name,
     acl_statistic_name,
     icache_miss_rate,
     op_statistic_name,
     op_summary_name,
     task_time_name,
+    unique_name,
 )
 from tests.unit.export.rows import inference_row
 
@@ -27,22 +27,6 @@ def test_names_are_the_manual_s() -> None:
     assert acl_statistic_name(0, 2) == "acl_statistic_0_2_0"
 
 
-def test_an_aggregate_says_so_where_the_pictures_stand() -> None:
-    row = inference_row(model_id=2, stretch=2)
-    assert op_summary_name(row, 700, is_aggregate=True) == "op_summary_0.yolo.2.1.aggregate.0.2500.700"
-    assert op_statistic_name(row, is_aggregate=True) == "op_statistic_0_2_aggregate"
-
-
-def test_unknown_fields_are_na() -> None:
-    row = inference_row(cache_hit=None)
-    assert op_summary_name(row, None, is_aggregate=False) == "op_summary_0.yolo.0.1.1.0.NA.NA"
-
-
-def test_a_model_loaded_again_is_marked() -> None:
-    name = op_summary_name(inference_row(stretch=1), 700, is_aggregate=False)
-    assert name.endswith(".700.reload1")
-
-
 @pytest.mark.parametrize(
     ("hit", "miss", "rate"),
     [(75, 25, "0.2500"), (0, 8, "1.0000"), (8, 0, "0.0000"), (0, 0, "NA"), (None, 1, "NA"), (1, None, "NA")],
@@ -53,22 +37,16 @@ def test_the_miss_rate_is_a_fraction_of_four_digits(hit: Any, miss: Any, rate: A
 
 @pytest.mark.parametrize("model", ["m" * 300, "检" * 100, "a" + "检" * 100, "\N{GRINNING FACE}" * 70])
 def test_long_model_names_are_cut_and_kept_apart_by_a_digest(model: Any) -> None:
-    names = FileNames()
     stems = [
         op_summary_name(inference_row(model_name=name, current_pic_count=2**64 - 1), 700, is_aggregate=False)
         for name in (model, model + "x")
     ]
     assert stems[0] != stems[1]
     for stem in stems:
-        assert len(names.take(stem, "json").encode()) <= 255
+        assert len(unique_name(stem, "json", []).encode()) <= 255
         assert "~" in stem
         assert stem.startswith(f"op_summary_0.{model[0]}")
         assert stem.endswith(".0.1.1.18446744073709551615.0.2500.700")
-
-
-def test_a_name_that_fits_is_left_as_it_is() -> None:
-    name = "n" * 200
-    assert task_time_name(inference_row(model_name=name)) == f"task_time_0.{name}.0.1"
 
 
 def test_a_model_s_name_cannot_lead_to_another_folder() -> None:
@@ -77,10 +55,8 @@ def test_a_model_s_name_cannot_lead_to_another_folder() -> None:
 
 
 def test_tables_that_would_share_a_name_are_numbered() -> None:
-    names = FileNames()
-    taken = [names.take("op_statistic_0_0_0_0", "csv") for _ in range(3)]
-    assert taken == ["op_statistic_0_0_0_0.csv", "op_statistic_0_0_0_0.2.csv", "op_statistic_0_0_0_0.3.csv"]
-    assert names.take("op_statistic_0_0_0_0", "json") == "op_statistic_0_0_0_0.json"
+    assert unique_name("op", "csv", []) == "op.csv"
+    assert unique_name("op", "csv", ["op.csv", "op.2.csv"]) == "op.3.csv"
 
 
 def test_a_models_name_keeps_nothing_that_some_system_refuses_in_a_file_name() -> None:

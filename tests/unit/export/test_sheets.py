@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from profagent.cli.sheets import ROWS_PER_PIECE, as_object, sheet_pieces
-from profagent.cli.table import Column
+from profagent.cli.table import ROWS_PER_PIECE, Column, sheet_pieces
 
 COLUMNS = (Column("Name"), Column("Time(us)", 3), Column("Bytes", 0))
 
@@ -29,19 +28,6 @@ def test_csv_has_a_heading_fixed_decimals_and_plain_line_ends() -> None:
 def test_csv_gives_back_any_name_as_it_was(name: Any) -> None:
     text = _csv([(name, 1.0, 1.0)]).decode()
     assert list(csv.reader(io.StringIO(text, newline="")))[1][0] == name
-
-
-def test_json_keeps_numbers_as_numbers_and_the_order_of_the_columns() -> None:
-    text = b"".join(sheet_pieces(COLUMNS, [("conv", 1.23456, 2048.0), ("x", None, "-")], "json"))
-    assert json.loads(text) == [
-        {"Name": "conv", "Time(us)": 1.235, "Bytes": 2048},
-        {"Name": "x", "Time(us)": "N/A", "Bytes": "-"},
-    ]
-    assert list(json.loads(text)[0]) == ["Name", "Time(us)", "Bytes"]
-
-
-def test_whole_numbers_are_integers_in_json() -> None:
-    assert isinstance(as_object(COLUMNS, ("x", 1.0, 3.0))["Bytes"], int)
 
 
 @pytest.mark.parametrize("count", [0, 1, ROWS_PER_PIECE, ROWS_PER_PIECE + 1, 3 * ROWS_PER_PIECE])

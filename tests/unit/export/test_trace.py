@@ -30,31 +30,6 @@ def _tasks(
     return events, [event for event in found if event["ph"] == "X"], [e for e in found if e["ph"] == "M"]
 
 
-def test_a_record_is_an_event_with_the_manual_s_arguments() -> None:
-    _, events, names = _tasks([task_row(10)])
-    assert events == [
-        {
-            "ph": "X",
-            "name": "conv1+relu1",
-            "pid": 1,
-            "tid": 1,
-            "ts": 0.0,
-            "dur": 10.0,
-            "args": {"Task Type": "AA CORE", "Stream Id": 3, "Task Id": 0},
-        }
-    ]
-    assert names == [{"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "stream 3 AA CORE"}}]
-
-
-def test_tasks_are_counted_from_0_in_each_inference() -> None:
-    events = TaskEvents(0, 0, 100, LAYERS)
-    for start in (1000, 5000):
-        tasks = [task_row(10, base_us=start), task_row(5, base_us=start, ticks_before=10)]
-        found = [event for event in _trace(events.of_inference(inference_row(), tasks))["traceEvents"] if "ts" in event]
-        assert [event["args"]["Task Id"] for event in found] == [0, 1]
-        assert [event["ts"] for event in found] == [start, start + 10]
-
-
 def test_neighbours_meet_to_the_nanosecond() -> None:
     ticks = [3, 10, 1, 999, 7]
     rows = [task_row(count, ticks_before=sum(ticks[:i]), base_us=EPOCH_US) for i, count in enumerate(ticks)]
@@ -105,49 +80,9 @@ def test_what_has_no_place_in_time_is_left_out_and_counted(row: Any, frequency_m
     assert (events.unplaced, found) == (1, [])
 
 
-def test_a_record_without_a_layer_is_shown_without_a_name() -> None:
-    _, events, _ = _tasks([task_row(10, layer_index=None), task_row(10, layer_index=9, base_us=2000)])
-    assert [event["name"] for event in events] == ["N/A", "N/A"]
-
-
-def test_a_call_is_an_event_of_its_own_process_and_thread() -> None:
-    events = CallEvents(100, "yolo")
-    found = _trace(events.of_calls([CallRow("svp_acl_mdl_execute", "model", 150, 180, 500, 501)]))["traceEvents"]
-    assert [event["args"]["name"] for event in found[:2]] == ["process 500, yolo", "Thread 501"]
-    assert found[2] == {
-        "ph": "X",
-        "name": "svp_acl_mdl_execute",
-        "pid": 500,
-        "tid": 501,
-        "ts": 50,
-        "dur": 30,
-        "args": {"Mode": "model", "Process_Id": 500, "Thread_Id": 501},
-    }
-
-
-def test_processes_and_threads_are_named_once() -> None:
-    calls = [CallRow("f", "model", t, t + 1, 500, tid) for t, tid in ((1, 501), (2, 501), (3, 502))]
-    found = _trace(CallEvents(0, "yolo").of_calls(calls))["traceEvents"]
-    assert [event["name"] for event in found if event["ph"] == "M"] == ["process_name", "thread_name", "thread_name"]
-
-
-def test_calls_with_unknown_begin_or_an_end_before_it_are_counted() -> None:
-    events = CallEvents(0, "yolo")
-    calls = [CallRow("f", "model", None, 10, 1, 1), CallRow("f", "model", 10, 5, 1, 1)]
-    assert list(events.of_calls(calls)) == []
-    assert events.unplaced == 2
-
-
 @pytest.mark.parametrize("count", [0, 1, EVENTS_PER_PIECE, EVENTS_PER_PIECE + 1])
 def test_any_number_of_events_makes_one_json_object(count: Any) -> None:
     calls = (CallRow("f", "model", t, t + 1, 1, 1) for t in range(1, count + 1))
     trace = _trace(CallEvents(0, "yolo").of_calls(calls), simulated=True)
     assert len([event for event in trace["traceEvents"] if event["ph"] == "X"]) == count
     assert trace["metadata"] == {"simulated": True}
-
-
-def test_metadata_is_asked_for_when_all_events_are_through() -> None:
-    events = CallEvents(0, "yolo")
-    calls = [CallRow("f", "model", None, 10, 1, 1)]
-    text = b"".join(trace_pieces(events.of_calls(calls), lambda: {"unplaced": events.unplaced}))
-    assert json.loads(text)["metadata"] == {"unplaced": 1}

@@ -1,0 +1,236 @@
+"""What a run is to a comparison: of each model its layers in order, and how long each took in each inference.
+
+It comes from a JOB's records, or from tables op_summary as profagent or the vendor's tool writes them.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from profagent.diff.alignment import LayerName
+from profagent.errors import UsageError
+from profagent.stats.gathering import UNITS, UNKNOWN, left_out, warm_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from profagent.stats.gathering import JobRecords
+    from profagent.store.series import JobSeries, RecordSeries
+
+METADATA_FILE = "metadata.json"
+COLUMNS = ("Layer Id", "Layer Name", "Layer Type", "Time(us)")
+_NAME = re.compile(
+    r"op_summary_\d+\.(?P<model>.+)\.\d+\.(?P<batch>\d+)\.(?:(?P<pictures>\d+)\.(?P<count>\d+)|aggregate)\.(?:\d+\.\d+|NA)"
+    r"\.(?:\d+|NA)(?:\.reload(?P<load>\d+))?(?:\.\d+)?\.(?:csv|json)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRun:
+    """A model's inferences, without those of its warm-up.
+
+    `times` has the shape (inferences, layers), NaN where an inference has no record of a layer; records of one layer
+    are added up. `pictures` are pairs of batch and input pictures. `counters`: of some records of a layer, by the
+    layer's place, shape (records, counters).
+    """
+
+    name: str
+    layers: tuple[LayerName, ...]
+    times: NDArray[np.float64]
+    pictures: frozenset[tuple[int, int]] = frozenset()
+    left_out: int = 0
+    counters: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+
+    def totals(self) -> NDArray[np.float64]:
+        """Each inference's time; a layer that it has no record of counts with its median."""
+        missing = np.isnan(self.times)
+        totals: NDArray[np.float64] = np.where(missing, np.nanmedian(self.times, axis=0), self.times).sum(axis=1)
+        return totals
+
+
+def model_runs(job: JobRecords, skip: int | None) -> list[ModelRun]:
+    """The models of a JOB, by name and layers; inferences without any record are in none."""
+    keeps, _ = left_out(job, skip)
+    names = {row.model: row.model_name for row in job.series.inferences}
+    runs = [_model_run(job, model, name, keeps) for model, name in names.items()]
+    return joined_runs(run for run in runs if run.layers)
+
+
+def joined_runs(runs: Iterable[ModelRun]) -> list[ModelRun]:
+    """Runs of one model as one, where the layers of one are those of another or some of them in the same order."""
+    found: dict[tuple[str, tuple[LayerName, ...]], list[ModelRun]] = {}
+    for run in sorted(runs, key=lambda run: -len(run.layers)):
+        for (name, layers), parts in found.items():
+            places = _places(run.layers, layers) if name == run.name else None
+            if places is not None:
+                times = np.full((len(run.times), len(layers)), np.nan)
+                times[:, places] = run.times
+                counters = {places[place]: values for place, values in run.counters.items()}
+                parts.append(replace(run, times=times, counters=counters))
+                break
+        else:
+            found[run.name, run.layers] = [run]
+    return [_joined(parts) for parts in found.values()]
+
+
+def on_unit(run: ModelRun, unit: str) -> ModelRun:
+    """The run without the layers of other units."""
+    places = [place for place, layer in enumerate(run.layers) if layer.unit == unit]
+    counters = {to: run.counters[place] for to, place in enumerate(places) if place in run.counters}
+    layers = tuple(run.layers[place] for place in places)
+    return replace(run, layers=layers, times=run.times[:, places], counters=counters)
+
+
+def _places(some: tuple[LayerName, ...], layers: tuple[LayerName, ...]) -> list[int] | None:
+    """Where some layers stand among others; None unless all do, in the same order."""
+    places: list[int] = []
+    for layer in some:
+        try:
+            places.append(layers.index(layer, places[-1] + 1 if places else 0))
+        except ValueError:
+            return None
+    return places
+
+
+def _joined(parts: list[ModelRun]) -> ModelRun:
+    counters: dict[int, list[NDArray[np.float64]]] = defaultdict(list)
+    for part in parts:
+        for place, values in part.counters.items():
+            counters[place].append(values)
+    return replace(
+        parts[0],
+        times=np.concatenate([part.times for part in parts]),
+        pictures=frozenset[tuple[int, int]]().union(*(part.pictures for part in parts)),
+        left_out=sum(part.left_out for part in parts),
+        counters={place: np.concatenate(values) for place, values in counters.items()},
+    )
+
+
+def _model_run(job: JobRecords, model: int, name: str, keeps: NDArray[np.bool_]) -> ModelRun:
+    series, known = job.series, job.layers[model]
+    is_ours = np.array([row.model == model for row in series.inferences], np.bool_)
+    kept = is_ours & keeps
+    units = [(UNITS[0], series.aicore, job.us_per_tick or 1.0)]
+    if job.us_per_tick is not None:
+        units.append((UNITS[1], series.aicpu, 1.0))
+    columns = {
+        (layer < 0, layer, unit): times * us
+        for unit, records, us in units
+        for layer, times in _layer_times(records, kept)
+    }
+    keys = sorted(columns)
+    times = np.stack([columns[key] for key in keys], axis=1) if keys else np.empty((0, 0))
+    names = [known.get(layer) for _, layer, _ in keys]
+    return ModelRun(
+        name,
+        tuple(
+            LayerName(layer.name, layer.type, unit) if layer else LayerName(UNKNOWN, UNKNOWN, unit)
+            for layer, (*_, unit) in zip(names, keys, strict=True)
+        ),
+        times[~np.isnan(times).all(axis=1)],
+        frozenset(
+            (row.batch_num, row.input_pic_num) for row, keep in zip(series.inferences, kept, strict=True) if keep
+        ),
+        int((is_ours & ~keeps).sum()),
+        _counters(series, kept, {layer: place for place, (_, layer, unit) in enumerate(keys) if unit == UNITS[0]}),
+    )
+
+
+def _layer_times(records: RecordSeries, keeps: NDArray[np.bool_]) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Of each layer, its time in each kept inference."""
+    kept = keeps[records.inference]
+    if not kept.any():
+        return
+    rows = np.cumsum(keeps) - 1
+    layers, place = np.unique(records.layer[kept], return_inverse=True)
+    cells = rows[records.inference[kept]] * len(layers) + place
+    size = int(keeps.sum()) * len(layers)
+    counts = np.bincount(cells, minlength=size)
+    sums = np.where(counts > 0, np.bincount(cells, records.duration[kept], size), np.nan)
+    yield from zip(layers.tolist(), sums.reshape(-1, len(layers)).T, strict=True)
+
+
+def _counters(series: JobSeries, keeps: NDArray[np.bool_], places: Mapping[int, int]) -> dict[int, NDArray[np.float64]]:
+    if series.counters is None:
+        return {}
+    records, values = series.counters.records, series.counters.values
+    kept = keeps[records.inference]
+    return {place: values[kept & (records.layer == layer)] for layer, place in places.items()}
+
+
+def exported_files(path: Path) -> list[Path]:
+    """The tables at a path: a file, or all of a folder; empty for a folder that has none, such as a JOB."""
+    if path.is_file():
+        return [path]
+    return sorted(file for file in path.glob("op_summary_*") if file.suffix in (".csv", ".json"))
+
+
+def read_exported(files: Sequence[Path], skip: int | None) -> tuple[list[ModelRun], list[dict[str, Any]]]:
+    """The inferences of the tables, and where they come from as far as the metadata beside them tells.
+
+    They are in the order of their picture counts, without `skip` of each load, or its warm-up. Raises UsageError for
+    what is no such table, or has no times.
+    """
+    loads: dict[tuple[Path, str, int], list[tuple[int, ModelRun]]] = defaultdict(list)
+    for file in files:
+        named = _NAME.fullmatch(file.name)
+        # A name that tells nothing is a load of its own.
+        load = (file.parent, file.name[: named.end("batch")], int(named["load"] or 0)) if named else (file, "", 0)
+        loads[load].append((int(named["count"] or 0) if named else 0, _inference(file, named)))
+    runs: list[ModelRun] = []
+    for _, found in sorted(loads.items()):
+        load_runs = [run for _, run in sorted(found, key=lambda each: each[0])]
+        first = warm_up(np.array([run.times.sum() for run in load_runs])) if skip is None else skip
+        runs += [replace(run, left_out=0 if place else first) for place, run in enumerate(load_runs[first:])]
+    metadata = [_metadata(folder) for folder in dict.fromkeys(file.parent for file in files)]
+    return runs, [found for found in metadata if found is not None]
+
+
+def _inference(file: Path, named: re.Match[str] | None) -> ModelRun:
+    times: dict[tuple[str, str, str], float] = {}
+    for row in _rows(file):
+        layer, name, kind, time_us = (str(row.get(column)) for column in COLUMNS)
+        if layer == "-":
+            continue
+        try:
+            times[layer, name, kind] = times.get((layer, name, kind), 0.0) + float(time_us)
+        except ValueError as error:
+            hint = "export it from a JOB with info.json, and as CSV or JSON"
+            raise UsageError(f"{file} has {time_us!r} for the time of layer {name}", hint=hint) from error
+    if not times:
+        raise UsageError(f"{file} is no table op_summary", hint=f"it needs the columns {', '.join(COLUMNS)}")
+    pictures = frozenset({(int(named["batch"]), int(named["pictures"]))} if named and named["pictures"] else ())
+    layers = tuple(LayerName(name, kind, UNITS[0]) for _, name, kind in times)
+    return ModelRun(named["model"] if named else file.stem, layers, np.array([list(times.values())]), pictures)
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    hint = f"name a table op_summary, as CSV or JSON, with the columns {', '.join(COLUMNS)}"
+    try:
+        # The vendor's tool and spreadsheets put a mark before the text.
+        text = file.read_text("utf-8-sig")
+        rows = json.loads(text) if file.suffix == ".json" else list(csv.DictReader(text.splitlines()))
+    except (OSError, ValueError, csv.Error) as error:
+        raise UsageError(f"cannot read {file}: {error}", hint=hint) from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and row.keys() >= set(COLUMNS) for row in rows):
+        raise UsageError(f"{file} is no table op_summary", hint=hint)
+    return rows
+
+
+def _metadata(folder: Path) -> dict[str, Any] | None:
+    """What profagent wrote beside its tables; None where there is nothing of it."""
+    try:
+        found = json.loads((folder / METADATA_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and {"simulated", "ledger", "sampling"} <= found.keys() else None

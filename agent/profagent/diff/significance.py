@@ -1,0 +1,183 @@
+"""Whether columns of two runs differ by more than their noise: a permutation test, Westfall and Young's largest t.
+
+If two runs do not differ, which rows are of which run is arbitrary. So rows are dealt out anew many times, and a
+column's p is the share of deals in which any column differs as much. That takes the number of comparisons into account,
+and that layers which slow down together are hardly more than one comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from profagent.stats.gathering import MAD_TO_SIGMA, mad
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Columns = NDArray[np.float64]
+
+# Of five and five rows one deal of 126 parts the runs as they are: fewer could never be below 3 %.
+FEWEST_ROWS = 5
+# More rows than these are averaged in blocks; successive rows that are alike, as long as so many averages are left.
+MOST_ROWS = 200
+FEWEST_BLOCKS = 10
+DEALS = 2_000
+SEED = 20_260
+# A value further off than so many standard deviations of all counts as if it were not: a spike must not hide a change.
+FURTHEST = 4.0
+LAST_DIGIT = 1e-12
+# Of fewer rows nobody can say whether successive ones are alike.
+FEWEST_SUCCESSIVE = 8
+# A column's own estimate counts as much as that of all together when it is of so many blocks.
+SHRINKING_BLOCKS = 10
+MOST_ALIKE = 0.95
+
+
+def differences(base: Columns, new: Columns, *, has_total: bool = False) -> NDArray[np.float64] | None:
+    """The p of each column of two runs, shapes (rows, columns), rows in their order; adjusted for all columns.
+
+    NaN, a value that is missing, counts as the column's median. The deals are the same each time. None where a run has
+    fewer than FEWEST_ROWS. `has_total`: the first column is the whole run's time, by which all may be off.
+    """
+    one, other = _filled(base), _filled(new)
+    if min(len(one), len(other)) < FEWEST_ROWS:
+        return None
+    wanted = round(max(float(_inflation(rows).min()) for rows in (one, other)))
+    length = max(1, min(wanted, min(len(one), len(other)) // FEWEST_BLOCKS))
+    one, other = _in_blocks(one, length), _in_blocks(other, length)
+    return _permuted(one, other, _stretch(one, other, has_total=has_total))
+
+
+def different_rows(values: Columns) -> NDArray[np.intp]:
+    """The rows without those that repeat an earlier one in every column: no clock measures that by chance."""
+    _, first = np.unique(np.nan_to_num(values, nan=-1.0), axis=0, return_index=True)
+    return np.sort(first)
+
+
+def _filled(columns: Columns) -> Columns:
+    missing = np.isnan(columns)
+    medians = np.nanmedian(np.where(missing.all(axis=0), 0.0, columns), axis=0)
+    return np.where(missing, medians, columns)
+
+
+def _in_blocks(values: Columns, length: int) -> Columns:
+    """Means over so many successive rows each; rows that are left over in the end are left out."""
+    blocks = len(values) // length
+    means: Columns = values[: blocks * length].reshape(blocks, length, -1).mean(axis=1)
+    return means
+
+
+def _permuted(base: Columns, new: Columns, stretch: Columns) -> NDArray[np.float64]:
+    base, new = _clipped(*(_in_blocks(rows, -(-len(rows) // MOST_ROWS)) for rows in (base, new)))
+    rows = np.concatenate([base, new])
+    # The mean of equal values may be off by their last digit: that is no difference.
+    is_equal = np.ptp(rows, axis=0) <= LAST_DIGIT * np.abs(rows).max(axis=0)
+    rows = np.where(is_equal, 0.0, rows - rows.mean(axis=0))
+    found = _t(np.arange(len(rows)) < len(base), rows)[0] / np.sqrt(stretch)
+    largest = _t(_deals(len(base), len(new)), rows).max(axis=1)
+    exceeding = (largest[:, np.newaxis] >= found - 1e-9).sum(axis=0)
+    p: NDArray[np.float64] = (exceeding + 1) / (DEALS + 1)
+    return p
+
+
+@lru_cache(maxsize=4)
+def _deals(base: int, new: int) -> NDArray[np.bool_]:
+    """Which rows each deal gives to the base, shape (deals, rows)."""
+    order = np.random.default_rng(SEED).random((DEALS, base + new)).argsort(axis=1)
+    dealt: NDArray[np.bool_] = order < base
+    return dealt
+
+
+def _t(is_base: NDArray[np.bool_], rows: Columns) -> Columns:
+    """Student's t, without its sign, of each deal and column; infinite where neither part has any spread."""
+    deals = np.atleast_2d(is_base.astype(np.float64))
+    count = deals.sum(axis=1, keepdims=True)
+    share = 1 / count + 1 / (rows.shape[0] - count)
+    # All rows have the mean 0, so one part's sum is the other's with another sign.
+    sums = deals @ rows
+    distance = np.abs(sums) * share
+    within = ((rows**2).sum(axis=0) - sums**2 * share).clip(min=0) / (rows.shape[0] - 2)
+    is_flat = within <= LAST_DIGIT * (rows**2).sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = distance / np.sqrt(within * share)
+    return np.where(is_flat, np.where(distance > 0, np.inf, 0.0), t)
+
+
+def _clipped(base: Columns, new: Columns) -> tuple[Columns, Columns]:
+    both = np.concatenate([base, new])
+    middle = np.median(both, axis=0)
+    reach = FURTHEST * MAD_TO_SIGMA * np.median(np.abs(both - middle), axis=0)
+    # Where more than half are equal, the middle has no spread that could tell what is far off.
+    lowest, highest = (np.where(reach > 0, middle + sign * reach, sign * np.inf) for sign in (-1, 1))
+    return base.clip(lowest, highest), new.clip(lowest, highest)
+
+
+def _stretch(base: Columns, new: Columns, *, has_total: bool) -> Columns:
+    """By how much the variance of each difference is larger than that of independent rows.
+
+    Rows may still be alike, and each run may be off as a whole.
+    """
+    independent = 1 / len(base) + 1 / len(new)
+    alike: Columns = (_inflation(base) / len(base) + _inflation(new) / len(new)) / independent
+    if not has_total:
+        return alike
+    spread = np.array([(mad(one) + mad(other)) / 2 for one, other in zip(base.T, new.T, strict=True)]) * MAD_TO_SIGMA
+    off = (_wander(base[:, 0]) + _wander(new[:, 0])) * np.median(base, axis=0) ** 2
+    stretch: Columns = alike + off / np.where(spread > 0, spread, np.inf) ** 2 / independent
+    return stretch
+
+
+def _inflation(values: Columns) -> Columns:
+    """By how much successive rows being alike raises the variance of each column's mean above independence; at least 1.
+
+    By ranks it is the variance of means over blocks of √n rows, beside that of blocks of independent rows; or what
+    follows from how alike neighbours are in all columns, where that is more: short blocks miss a part of it. A column's
+    own figure is uncertain, so it is drawn to that of all columns: what drifts is mostly the whole run.
+    """
+    rows, columns = values.shape
+    length = math.isqrt(rows)
+    varies = np.ptp(values, axis=0) > 0
+    if rows < FEWEST_SUCCESSIVE or not varies.any():
+        return np.ones(columns)
+    ranked = _ranked(values)
+    means = _in_blocks(ranked, length)
+    # Equal values keep their order when they are ranked, which would look like a trend.
+    own = np.where(varies, length * means.var(axis=0, ddof=1) / ranked.var(axis=0, ddof=1), 1.0)
+    together = max(own.mean(), _by_neighbours(ranked[:, varies]))
+    drawn = (SHRINKING_BLOCKS * together + len(means) * own) / (SHRINKING_BLOCKS + len(means))
+    least: Columns = np.maximum(1.0, np.maximum(together, drawn))
+    return least
+
+
+def _wander(times: NDArray[np.float64]) -> float:
+    """The variance of the mean of a run's whole times, as a share of it: how far the run as a whole may be off.
+
+    Neighbours count as more alike than they were found by one standard error of that: a run that wanders slowly looks
+    steadier than it is. The variance is at most that of the times themselves.
+    """
+    middle = float(np.median(times))
+    if len(times) < FEWEST_SUCCESSIVE or not np.ptp(times) or not middle:
+        return 0.0
+    inflation = _by_neighbours(_ranked(times[:, np.newaxis]), errors=1.0)
+    return (MAD_TO_SIGMA * mad(times) / middle) ** 2 * min(1.0, inflation / len(times))
+
+
+def _ranked(values: Columns) -> Columns:
+    return np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable").astype(np.float64)
+
+
+def _by_neighbours(ranked: Columns, errors: float = 0.0) -> float:
+    """The inflation of rows that each keep a share of their forerunner's deviation, the same in all columns.
+
+    `errors`: how many of its standard errors are added to the share that was found.
+    """
+    centred = ranked - ranked.mean(axis=0)
+    alike = float(((centred[1:] * centred[:-1]).sum(axis=0) / (centred**2).sum(axis=0)).mean())
+    # Of so few rows the share is found too small, by this much.
+    share = min(max(alike + (1 + 3 * alike) / len(ranked), 0.0), MOST_ALIKE)
+    share = min(share + errors * math.sqrt((1 - share**2) / len(ranked)), MOST_ALIKE)
+    return (1 + share) / (1 - share)

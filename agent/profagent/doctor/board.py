@@ -1,0 +1,247 @@
+"""Checks of a board by what its daemon sees: the NPU, the programs that use it, the roots of JOBs, inotify."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from profagent.doctor.finding import bad, good, unknown
+from profagent.formats.umap import parse_umap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from profagent.doctor.finding import Finding
+    from profagent.link.examination import DaemonFacts, Examination, Mount, RootFacts
+
+# Who is neither the owner nor of the group gets nothing, and the group writes nothing (manual, constraints of use).
+WANTED_UMASK = 0o027
+NPU_NODES = ("svp_npu", "svp_nnn")
+ERROR_COLUMNS = ("timeout_err_cnt", "hw_err_cnt", "aicpu_err_cnt")
+# A minute of a large model at 15 inferences a second.
+LEAST_FREE_BYTES = 64_000_000
+# A root of some programs has that many directories; each JOB takes two watches more.
+LEAST_WATCHES = 1024
+# The manual's constraints of use: letters, digits and underscores.
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_/]+")
+CAP_DAC_READ_SEARCH = 1 << 2
+RIGHTS = "give it CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as systemd/profagentd.service does, or have it run as root"
+_UNTOLD = "the board does not tell"
+
+
+def given(daemon: DaemonFacts | None, keys: str, arguments: str, *, needs_restart: bool = False) -> str:
+    """How a daemon is given settings: `keys` of its file, or `arguments` where it has none."""
+    if daemon is None or not daemon.settings_file:
+        return f"start the daemon with {arguments}"
+    then = "restart the service" if needs_restart else f"kill -HUP {daemon.pid}"
+    return f"on the board: in {daemon.settings_file} {keys}, then {then}"
+
+
+def npu_checks(examination: Examination, *, simulated: bool) -> Iterator[Finding]:
+    """Which stack, who uses it, what its nodes say, and with which rights programs write."""
+    yield _stack(examination, simulated=simulated)
+    yield _tasks(examination)
+    yield _umap_nodes(examination)
+    yield _npu_errors(examination)
+    yield _umask(examination)
+
+
+def _stack(examination: Examination, *, simulated: bool) -> Finding:
+    """The board must run the stack of `svp_acl` (format page 9)."""
+    check, npu = "npu-stack", examination.npu
+    look = "on the board: ls -l /dev/svp_npu /dev/pqp; lsmod"
+    if npu is None:
+        return unknown(check, examination.why_unknown("npu") or _UNTOLD, look)
+    modules = f"; modules {', '.join(npu.modules)}" if npu.modules else ""
+    others = [module for module in npu.modules if "pqp" in module]
+    others += ["/dev/pqp"] * npu.has_other_device + ["/opt/lib/npu"] * npu.has_other_libraries
+    if npu.has_device:
+        beside = f"; signs of the other stack: {', '.join(others)}" if others else ""
+        return good(check, f"/dev/svp_npu is there{modules}{beside}")
+    if simulated:
+        return unknown(check, "the board is simulated: it has no NPU")
+    if others:
+        return bad(
+            check,
+            f"/dev/svp_npu is missing, and {', '.join(others)} is there: this is the other NPU stack (ot_pqp,"
+            " libascendcl), where svp_acl profiling does not exist",
+            "use an image with the svp_npu driver; which of the two is loaded, the SDK's load script decides",
+        )
+    return bad(check, f"/dev/svp_npu is missing{modules}", f"load the SDK's svp_npu driver; {look}")
+
+
+def _tasks(examination: Examination) -> Finding:
+    """The manual forbids several profiling tasks on a device at a time."""
+    check, processes = "npu-tasks", examination.processes
+    if processes is None:
+        return unknown(check, examination.why_unknown("processes") or _UNTOLD)
+    open_jobs = sum(root.open_jobs for root in examination.roots)
+    named = ", ".join(f"{each.name} (pid {each.pid})" for each in processes.with_npu)
+    told = f"the NPU is open in {named or 'no process'} ({processes.count}); open JOBs: {open_jobs}"
+    if processes.count > 1 and open_jobs > 1:
+        others = " ".join(str(each.pid) for each in processes.with_npu[1:])
+        remedy = f"end all but one, e.g. on the board: kill {others}"
+        return bad(check, f"{told}: the manual allows one profiling task on a device at a time", remedy)
+    if processes.count > 1:
+        return unknown(check, f"{told}; that more than one of them profiles cannot be seen")
+    if not processes.are_all_seen:
+        return unknown(check, f"{told}; the daemon may not look into every process", RIGHTS)
+    return good(check, told)
+
+
+def _umap_nodes(examination: Examination) -> Finding:
+    """The SDK's nodes; that one is absent is normal, not every image loads every module."""
+    check, nodes = "umap-nodes", examination.umap
+    if why := examination.why_unknown("umap"):
+        return unknown(check, why)
+    if failed := ", ".join(f"{node.name}: {node.error}" for node in nodes if node.error):
+        return bad(check, f"/proc/umap cannot be read: {failed}", f"on the board: ls -l /proc/umap; {RIGHTS}")
+    names = [node.name for node in nodes]
+    if not set(names) & set(NPU_NODES):
+        return unknown(check, f"no {' or '.join(NPU_NODES)} below /proc/umap; there are: {', '.join(names) or 'none'}")
+    return good(check, f"/proc/umap has {', '.join(names)}")
+
+
+def _npu_errors(examination: Examination) -> Finding:
+    """What the driver counts; that the counters mean what their names say was never tried on a board."""
+    check = "npu-errors"
+    text = next((node.text for node in examination.umap if node.name in NPU_NODES and node.text), "")
+    columns = parse_umap(text)
+    counted = {
+        name: max((int(value) for value in columns[name] if value.isdecimal()), default=0)
+        for name in ERROR_COLUMNS
+        if name in columns
+    }
+    if not counted:
+        return unknown(check, "the NPU's node has no counters of errors")
+    told = ", ".join(f"{name} {count}" for name, count in counted.items())
+    if any(counted.values()):
+        remedy = "after a time-out of the NPU only a restart of the board helps: reboot"
+        return bad(check, f"{told} (meaning unverified)", remedy)
+    return good(check, told)
+
+
+def _umask(examination: Examination) -> Finding:
+    """The umask of programs that profile; without one that runs, what the modes of JOBs tell of it."""
+    check, remedy = "umask", "start the program after: umask 0027"
+    processes = examination.processes.with_npu if examination.processes else ()
+    masks = {f"{each.name} (pid {each.pid}) {each.umask}": each.umask for each in processes if each.umask}
+    if masks:
+        shown = ", ".join(masks)
+        if any(~_octal(umask) & WANTED_UMASK for umask in masks.values()):
+            return bad(check, f"{shown}: the manual wants at least 0027", remedy)
+        return good(check, shown)
+    jobs = [job for root in examination.roots for job in root.newest if job.mode]
+    if not jobs:
+        return unknown(check, "no program has the NPU open, and there is no JOB: nothing tells the program's umask")
+    lax = [job for job in jobs if job.mode & WANTED_UMASK]
+    if lax:
+        told = f"{lax[0].directory} has mode {lax[0].mode:04o} ({len(lax)} of the newest {len(jobs)} JOBs are so)"
+        return bad(check, f"{told}: it was written with a umask below 0027, which the manual wants", remedy)
+    return good(check, f"the newest {len(jobs)} JOBs have modes of a umask of 0027 or more")
+
+
+def _octal(text: str) -> int:
+    return int(text, 8) if re.fullmatch("[0-7]+", text) else 0
+
+
+def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Finding]:
+    """Where JOBs are written: readable, named as the manual allows, with room, not on a network; and inotify.
+
+    `roots` are those that the daemon says it has.
+    """
+    told = {root.path: root for root in examination.roots}
+    for path in roots:
+        root = told.get(path)
+        if root is None:
+            why = examination.why_unknown(f"root {path}") or _UNTOLD
+            yield unknown("root", f"{path}: {why}", "is it a mount whose server is away? on the board: mount")
+            continue
+        yield _readable(root, examination.daemon)
+        yield plain_path(path)
+        if not root.error:
+            yield _space(root, examination.daemon)
+    yield from _mounts(examination, roots)
+    yield _inotify(examination)
+
+
+def plain_path(path: str) -> Finding:
+    """The manual allows letters, digits and underscores in paths of profiling."""
+    if PLAIN_PATH.fullmatch(path):
+        return good("path", f"{path} has letters, digits and _ alone")
+    odd = "".join(sorted(each for each in set(path) if not PLAIN_PATH.fullmatch(each)))
+    return bad(
+        "path",
+        f"{path} has {odd!r}: the manual allows letters, digits and _ alone; what the runtime does then is unverified",
+        "choose another `output` in acl.json, and a root above it: letters, digits and _",
+    )
+
+
+def _readable(root: RootFacts, daemon: DaemonFacts | None) -> Finding:
+    """The daemon can list the root, what is below it, and its newest JOBs."""
+    closed = [(root.path, root.error)] if root.error else []
+    closed += [*root.unreadable, *((job.directory, job.error) for job in root.newest if job.error)]
+    if not closed:
+        return good("root", f"{root.path} can be read; JOBs: {root.jobs}, open: {root.open_jobs}")
+    path, why = closed[0]
+    more = f", and {len(closed) - 1} more" if len(closed) > 1 else ""
+    if "denied" not in why.lower():
+        remedy = f"on the board: mkdir -p {shlex.quote(path)}; or name another root"
+    elif daemon is not None and daemon.uid != 0 and not daemon.capabilities & CAP_DAC_READ_SEARCH:
+        remedy = f"the daemon's user may not read it: {RIGHTS}"
+    else:
+        remedy = f"on the board: ls -ld {shlex.quote(path)}"
+    return bad("root", f"{path}: {why}{more}", remedy)
+
+
+def _space(root: RootFacts, daemon: DaemonFacts | None) -> Finding:
+    told = f"{root.path}: {root.free_bytes / 1e6:,.0f} of {root.total_bytes / 1e6:,.0f} MB are free"
+    keys = "retain = 'delivered' and retain_for = ['record-HOST']"
+    retain = given(daemon, keys, "--retain delivered --retain-for record-HOST")
+    remedy = (
+        f"delete JOBs that are on the host, or have the daemon do it (docs/howto/free-the-boards-disk.md): {retain}"
+    )
+    if not root.has_inodes:
+        return bad("space", f"{root.path}: no inodes are left", remedy)
+    if root.free_bytes < LEAST_FREE_BYTES:
+        return bad("space", f"{told}; what finds no room is lost", remedy)
+    return good("space", told)
+
+
+def _mounts(examination: Examination, roots: Sequence[str]) -> Iterator[Finding]:
+    """Mounts that the vendor's tool has left behind: nothing is mounted for profagent."""
+    if why := examination.why_unknown("mounts"):
+        yield unknown("mounts", why)
+        return
+    shares = [mount for mount in examination.remote_mounts if re.fullmatch(r"nfs\d?", mount.file_system)]
+    yield from (_mount(mount, roots) for mount in shares)
+    if not shares:
+        yield good("mounts", "no NFS is mounted")
+
+
+def _mount(mount: Mount, roots: Sequence[str]) -> Finding:
+    told = f"{mount.source} is mounted at {mount.point}"
+    point = mount.point.rstrip("/")
+    remedy = f"on the board: umount {shlex.quote(mount.point)}"
+    if any(f"{root}/".startswith(f"{point}/") for root in roots):
+        why = f"{told}, and a root is on it: profagent needs no mount, and sees changes there late"
+        return bad("mounts", why, remedy)
+    if point.rpartition("/")[2] == "profiling":
+        return bad("mounts", f"{told}: left behind by the vendor's collect, by its name", remedy)
+    return unknown("mounts", f"{told}; whether it is still wanted cannot be known", remedy)
+
+
+def _inotify(examination: Examination) -> Finding:
+    """The kernel must let the daemon watch directories."""
+    check, limits = "inotify", examination.inotify
+    if limits is None:
+        why = examination.why_unknown("inotify") or _UNTOLD
+        return unknown(check, f"{why}: a kernel without inotify is served too, by looking")
+    told = f"the daemon has {limits.watches} of {limits.max_user_watches} watches"
+    if limits.max_user_watches < LEAST_WATCHES or limits.watches >= 0.9 * limits.max_user_watches:
+        remedy = "on the board: sysctl -w fs.inotify.max_user_watches=65536"
+        return bad(check, f"{told}: JOBs that find none are looked at, which costs more", remedy)
+    if limits.max_user_instances < 1:
+        return bad(check, "no instances are allowed", "on the board: sysctl -w fs.inotify.max_user_instances=128")
+    return good(check, f"{told}; {limits.max_queued_events} notices may wait")

@@ -1,0 +1,238 @@
+"""The vendor's tables: op_summary and op_statistic of each inference or of the mean of many, and acl_statistic."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+
+from profagent.cli.table import DASH, UNKNOWN, Cell
+from profagent.formats.durations import CYCLES_PER_TICK, ticks_to_us
+from profagent.store.queries import layers_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from profagent.store.queries import CallRow, LayerRow, Scope
+    from profagent.store.selection import AicoreRow, InferenceRow, Selection
+
+    Layers = Mapping[int, LayerRow]
+    Cells = tuple[Cell, ...]
+
+# Where the counters begin in an AicoreRow, and how many of them are ratios.
+FIRST_COUNTER = 3
+RATIOS = 8
+# Models come one after the other; two devices may take turns with the same one.
+REMEMBERED_MODELS = 4
+AA_CORE, AA_CPU = "AA_CORE", "AA_CPU"
+
+
+class LayerTables(NamedTuple):
+    """Rows of OP_SUMMARY and OP_STATISTIC of an inference."""
+
+    inference: InferenceRow
+    op_summary: list[Cells]
+    op_statistic: list[Cells]
+
+
+def inference_tables(connection: sqlite3.Connection, scope: Scope, selection: Selection) -> Iterator[LayerTables]:
+    """The tables of each chosen inference."""
+    mhz = scope.job.frequency_mhz
+    layers_by_model = lru_cache(REMEMBERED_MODELS)(partial(layers_of, connection))
+    aicore, aicpu = ByPosition(selection.aicore()), ByPosition(selection.aicpu())
+    for inference in selection.inferences():
+        layers = layers_by_model(inference.model)
+        records = list(aicore.at(inference.position))
+        gathered = _Gathered(layers)
+        for record in records:
+            gathered.of(AA_CORE, record.layer_index).add(record.ticks)
+        for each in aicpu.at(inference.position):
+            gathered.of(AA_CPU, each.layer_index).add(each.duration_us)
+        summary = op_summary_rows(records, inference.ticks, mhz, layers)
+        yield LayerTables(inference, summary, gathered.rows(inference.stream_id, mhz))
+
+
+def mean_tables(connection: sqlite3.Connection, scope: Scope, selection: Selection) -> Iterator[LayerTables]:
+    """The tables of the mean inference of each device, model, model id and batch, over the chosen ones."""
+    mhz = scope.job.frequency_mhz
+    places = ByPosition(selection.places())
+    units = {AA_CORE: ByPosition(selection.aicore_layers()), AA_CPU: ByPosition(selection.aicpu_layers())}
+    for group in selection.groups():
+        layers = layers_of(connection, group.model)
+        means = list(places.at(group.position))
+        gathered = _Gathered(layers)
+        for unit, times in units.items():
+            for each in times.at(group.position):
+                durations = gathered.of(unit, each.layer_index)
+                durations.add_many(each.records, each.total, each.longest, each.shortest)
+        summary = op_summary_rows(means, sum(mean.ticks for mean in means), mhz, layers)
+        yield LayerTables(group, summary, gathered.rows(group.stream_id, mhz))
+
+
+def op_summary_rows(
+    records: Sequence[AicoreRow], total_ticks: float, frequency_mhz: int | None, layers: Layers
+) -> list[Cells]:
+    """Rows of OP_SUMMARY, the total row last; `total_ticks` is the sum over all records.
+
+    The total's ratios are weighted by time and its bytes are sums; they are not known where one record's is not.
+    """
+    us_per_tick = None if frequency_mhz is None else CYCLES_PER_TICK / frequency_mhz
+    rows = []
+    for record in records:
+        layer = None if record.layer_index is None else layers.get(record.layer_index)
+        names: Cells = (None,) * 4 if layer is None else (layer.layer_id, None, layer.name, layer.type)
+        rows.append((*names, *_figures(record.ticks, total_ticks, us_per_tick, record[FIRST_COUNTER:])))
+    if records:
+        ticks = sum((record.ticks for record in records), start=0.0)
+        columns = zip(*(record[FIRST_COUNTER:] for record in records), strict=True)
+        weights = [record.ticks for record in records]
+        totals = [_total_of(column, weights if place < RATIOS else None) for place, column in enumerate(columns)]
+        rows.append((DASH, DASH, "total", DASH, *_figures(ticks, total_ticks, us_per_tick, totals)))
+    return rows
+
+
+def _total_of(values: Sequence[float | None], weights: Sequence[float] | None) -> float | None:
+    """The sum, or the mean by weights; None where a value is not known."""
+    total = 0.0
+    for place, value in enumerate(values):
+        if value is None:
+            return None
+        total += value if weights is None else value * weights[place]
+    if weights is None:
+        return total
+    weight = sum(weights, start=0.0)
+    return total / weight if weight else None
+
+
+def _figures(ticks: float, total_ticks: float, us_per_tick: float | None, counters: Sequence[float | None]) -> Cells:
+    ratios = counters[:RATIOS]
+    read, written = counters[RATIOS:]
+    return (
+        None if us_per_tick is None else ticks * us_per_tick,
+        ticks / total_ticks * 100 if total_ticks else None,
+        *(None if ratio is None else ratio * 100 for ratio in ratios),
+        memory_bound(ratios),
+        read,
+        written,
+        None if read is None or written is None else read + written,
+    )
+
+
+def memory_bound(ratios: Sequence[float | None]) -> float | None:
+    """Manual: max(Dstr, DLD, WLD) / max(Mac Busy, Vec Ppen); None where one is not known or the denominator is 0.
+
+    `ratios` are mac_busy, mac_ppen, vec_busy, vec_ppen, dstr, dtrans, dld and wld.
+    """
+    mac_busy, _, _, vec_ppen, dstr, _, dld, wld = ratios
+    if mac_busy is None or vec_ppen is None or dstr is None or dld is None or wld is None:
+        return None
+    denominator = max(mac_busy, vec_ppen)
+    return max(dstr, dld, wld) / denominator if denominator else None
+
+
+class Durations:
+    """Durations in one unit; those that are not known are counted and in no other figure."""
+
+    __slots__ = ("count", "known", "longest", "shortest", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.known = 0
+        self.total = 0.0
+        self.longest = float("-inf")
+        self.shortest = float("inf")
+
+    def add(self, duration: float | None) -> None:
+        """Take one duration in."""
+        if duration is None:
+            self.count += 1
+        else:
+            self.add_many(1, duration, duration, duration)
+
+    def add_many(self, count: int, total: float, longest: float, shortest: float) -> None:
+        """Take durations in that were gathered elsewhere."""
+        self.count += count
+        self.known += count
+        self.total += total
+        self.longest = max(self.longest, longest)
+        self.shortest = min(self.shortest, shortest)
+
+    def total_us(self, us: float | None) -> float | None:
+        """The sum in µs, where the unit is `us` µs long; None where it is not known."""
+        return None if us is None or not self.known else self.total * us
+
+    def cells(self, us: float | None, total_of_all: float | None) -> Cells:
+        """The last six columns of both statistics."""
+        total = self.total_us(us)
+        if us is None or total is None:
+            return (None, None, self.count, None, None, None)
+        ratio = total / total_of_all * 100 if total_of_all else None
+        return (ratio, total, self.count, total / self.known, self.longest * us, self.shortest * us)
+
+
+class _Gathered:
+    """Durations of one inference, or of many, by unit and layer name, in the order in which the layers came."""
+
+    def __init__(self, layers: Layers) -> None:
+        self._layers = layers
+        self._found: dict[tuple[str, str], Durations] = {}
+
+    def of(self, unit: str, layer_index: int | None) -> Durations:
+        """Those of a layer."""
+        layer = None if layer_index is None else self._layers.get(layer_index)
+        key = (unit, UNKNOWN if layer is None else layer.name)
+        durations = self._found.get(key)
+        if durations is None:
+            durations = self._found[key] = Durations()
+        return durations
+
+    def rows(self, stream_id: int | None, frequency_mhz: int | None) -> list[Cells]:
+        """Rows of OP_STATISTIC; Task ID counts them from 0."""
+        us = {AA_CORE: None if frequency_mhz is None else ticks_to_us(1, frequency_mhz), AA_CPU: 1.0}
+        total = _sum_or_none(durations.total_us(us[unit]) for (unit, _), durations in self._found.items())
+        return [
+            (task, stream_id, name, unit, *durations.cells(us[unit], total))
+            for task, ((unit, name), durations) in enumerate(self._found.items())
+        ]
+
+
+def acl_statistic_rows(calls: Iterable[CallRow]) -> list[Cells]:
+    """Rows of ACL_STATISTIC by process, thread and name, in the order in which they first came.
+
+    A call with an unknown begin is in Count, and in no time.
+    """
+    found: dict[tuple[int, int, str, str], Durations] = {}
+    for call in calls:
+        durations = found.setdefault((call.pid, call.tid, call.type, call.name), Durations())
+        durations.add(None if call.begin_us is None else call.end_us - call.begin_us)
+    # A row without any known time takes no share, and does not make the others' unknown.
+    total = _sum_or_none(each.total_us(1.0) for each in found.values() if each.known)
+    return [(*key, *durations.cells(1.0, total)) for key, durations in found.items()]
+
+
+def _sum_or_none(values: Iterable[float | None]) -> float | None:
+    """The sum; None when one is not known."""
+    return _total_of(tuple(values), None)
+
+
+class _Positioned(Protocol):
+    @property
+    def position(self) -> int: ...
+
+
+Row = TypeVar("Row", bound=_Positioned)
+
+
+class ByPosition(Generic[Row]):
+    """Gives each position's rows of a sorted stream while it reads on; positions are asked for in rising order."""
+
+    def __init__(self, rows: Iterator[Row]) -> None:
+        self._rows = rows
+        self._next = next(rows, None)
+
+    def at(self, position: int) -> Iterator[Row]:
+        """The rows at this position that were not read yet."""
+        while self._next is not None and self._next.position <= position:
+            row, self._next = self._next, next(self._rows, None)
+            if row.position == position:
+                yield row

@@ -1,0 +1,191 @@
+"""`profagent gc`: what goes, what stays, and that the disk has the room."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from profagent.cli.main import run
+from profagent.cli.options import age_us, size_bytes
+from profagent.errors import UsageError
+from profagent.nightly.ending import cleared_after_night
+from profagent.sessions import clearing
+from profagent.sessions.baseline import set_baseline
+from profagent.sessions.clearing import Rules
+from profagent.store.labels import condition_of
+from profagent.store.workspace import Workspace
+from profagentd.simulate import SimulationOptions, write_job
+from tests.fakes.dumps import check
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INFERENCES = 40
+BYS = ("layer", "type", "model", "segment", "aicpu", "api")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three sessions of a simulated JOB each, the second with a loss, in `ws`; the JOBs are in `board`."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "board").mkdir()
+    for number in range(3):
+        options = SimulationOptions(model="yolov5s", layers=20, seed=number, root=folder / "board")
+        job = write_job(options.root, options, INFERENCES, gaps=False)
+        if number == 1:
+            with next((job / "data").glob("aicore.*.3")).open("ab") as file:
+                file.write(b"torn")
+        assert run(["import", "-dir", str(job), "--workspace", str(folder / "ws")]) in (0, 4)
+    return folder
+
+
+@pytest.fixture
+def workspace(recorded: Path, tmp_path: Path) -> Path:
+    shutil.copytree(recorded, tmp_path / "copy")
+    return tmp_path / "copy" / "ws"
+
+
+def gc(workspace: Path, *arguments: str) -> int:
+    return run(["gc", "--workspace", str(workspace), *arguments])
+
+
+def stats(workspace: Path, session: int, by: str, capsys: pytest.CaptureFixture[str]) -> Any:
+    capsys.readouterr()
+    assert run(["stats", str(session), "--workspace", str(workspace), "--by", by, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def count(workspace: Path, sql: str) -> int:
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        return int(connection.execute(f"SELECT count(*) FROM {sql}").fetchone()[0])
+
+
+def test_figures_ledger_and_layers_stay_and_the_rest_goes(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {by: stats(workspace, 2, by, capsys) for by in BYS}
+    losses = count(workspace, "ledger WHERE session = 2")
+    layers = count(workspace, "layer")
+    mirrors = list((workspace / "mirror" / "import").iterdir())
+    collected = workspace / "nightly" / "jobs"
+    for each in mirrors:
+        (collected / each.name / "data").mkdir(parents=True)
+    for session in (1, 2, 3):
+        (workspace / "exports" / f"session-{session}").mkdir(parents=True)
+    assert gc(workspace, "--keep-last", "1") == 0
+    assert "deleted the records of 2 sessions: 1, 2" in capsys.readouterr().out
+    for by in BYS:
+        after = stats(workspace, 2, by, capsys)
+        assert after["rows"] == before[by]["rows"]
+        assert (after["unit"], after["left_out"]) == (before[by]["unit"], before[by]["left_out"])
+    assert count(workspace, "ledger WHERE session = 2") == losses > 0
+    assert count(workspace, "layer") == layers
+    assert count(workspace, f"sessions WHERE inferences = {INFERENCES} AND (session = 3) = (cleared_us IS NULL)") == 3
+    assert len(mirrors) == 3
+    (mirror,) = (workspace / "mirror" / "import").iterdir()
+    assert [job.name for job in collected.iterdir()] == [mirror.name]
+    assert [each.name for each in (workspace / "exports").iterdir()] == ["session-3"]
+    assert count(workspace, "part JOIN log USING (log) JOIN session_job USING (job) WHERE session_job.session < 3") == 0
+    assert count(workspace, "inference WHERE session < 3") == 0
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        check(connection)
+
+
+def test_a_dry_run_lets_everything_stay(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file() and "db-" not in path.name}
+    assert gc(workspace, "--keep-last", "1", "--dry-run") == 0
+    assert "would delete the records of 2 sessions: 1, 2" in capsys.readouterr().out
+    after = {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file() and "db-" not in path.name}
+    assert after == before
+
+
+def test_what_stays_is_said(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["baseline", "set", "good", "1", "--workspace", str(workspace)]) == 0
+    assert gc(workspace, "--where", "source=import") == 0
+    said = capsys.readouterr().out
+    assert "deleted the records of 2 sessions: 2, 3" in said
+    assert "session 1 stays: it is the baseline good" in said
+
+
+def test_what_needs_records_says_that_they_are_gone(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gc(workspace, "--keep-last", "0") == 0
+    for command in (["show"], ["export", "summary"], ["export", "timeline"]):
+        assert run([*command, "--session", "1", "--workspace", str(workspace)]) == 2
+        assert "session 1 has its figures only" in capsys.readouterr().err
+    assert run(["redecode", "1", "--workspace", str(workspace)]) == 2
+    assert "session 1 has its figures only" in capsys.readouterr().err
+    assert run(["stats", "1", "--workspace", str(workspace), "--skip", "3"]) == 2
+    assert run(["sessions", "--workspace", str(workspace)]) == 0
+    assert capsys.readouterr().out.count("figures only") == 3
+    assert gc(workspace, "--keep-last", "0") == 0
+
+
+def _sessions(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    capsys.readouterr()
+    assert run(["sessions", "--workspace", str(workspace), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_what_ends_in_the_middle_is_whole_before_or_after(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A session has its records or its figures; files that are left over go the next time."""
+    records = count(workspace, "aicore")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(clearing, "clear_sessions", killed)
+        assert gc(workspace, "--keep-last", "0") == 130
+    assert count(workspace, "aicore") == records
+    assert count(workspace, "figure") == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(clearing, "_remove_files", killed)
+        assert gc(workspace, "--keep-last", "2") == 130
+    assert count(workspace, "cleared_session") == 1
+    assert len(list((workspace / "mirror" / "import").iterdir())) == 3
+    assert gc(workspace, "--keep-last", "2") == 0
+    assert len(list((workspace / "mirror" / "import").iterdir())) == 2
+
+
+def test_without_a_rule_nothing_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gc(tmp_path) == 2
+    assert "say what may go" in capsys.readouterr().err
+    assert gc(tmp_path, "--keep-last", "1") == 2
+    assert "no workspace" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "hours"), [("36h", 36), ("2d", 48), ("1w", 168)])
+def test_ages(text: str, hours: int) -> None:
+    assert age_us(text) == hours * 3_600_000_000
+
+
+@pytest.mark.parametrize(("text", "size"), [("500", 500), ("1k", 1024), ("1.5G", 3 << 29), ("2TB", 2 << 40)])
+def test_sizes(text: str, size: int) -> None:
+    assert size_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "3", "d", "-1d", "1y"])
+def test_what_is_no_age(text: str) -> None:
+    with pytest.raises(UsageError):
+        age_us(text)
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1", "1X"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(UsageError):
+        size_bytes(text)
+
+
+def test_a_night_lets_go_of_neither_baselines_nor_what_the_next_is_compared_with(workspace: Path) -> None:
+    def cleared(condition: str) -> list[int]:
+        conditions = [condition_of(condition)]
+        return cleared_after_night(Workspace(workspace), Rules(), conditions, [2], now_us=0, tell=lambda _: None)
+
+    assert cleared("source=record") == []
+    set_baseline(Workspace(workspace), "release", 1)
+    assert cleared("source=import") == [3]
