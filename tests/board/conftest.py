@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.board_wheels import fetch_wheels
-from profagent.deploy.wheels import PROBE, read_probe
+from profagent.deploy.wheels import PROBE, fetch_wheels, read_probe
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.board.bare import debian_tree
 from tests.board.bench import Bench

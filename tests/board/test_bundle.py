@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.bundle.archive import pack, unpack
-from profagent.deploy.daemon_tree import LAUNCHER, MANIFEST, DaemonTree
+from profagent.deploy.daemon_tree import LAUNCHER, MANIFEST, DaemonTree, pack, unpack
 from profagent.keys.keys import Keys
 from tests.board.bare import PATIENCE_S as BOARD_PATIENCE_S
 from tests.board.bare import Bare, booted_bare, make_bare

@@ -27,7 +27,7 @@ def board(serving: DeployBoard) -> Iterator[DeployBoard]:
     """A board that serves, and does so again, as it did, when the test has ended."""
     version, given = serving.version(), serving.given()
     yield serving
-    assert eventually(lambda: not (serving.prefix / "trial").exists())
+    assert eventually(lambda: not (serving.prefix / "trial.json").exists())
     assert serving.version() == version
     assert serving.given() == given
     again = serving.deploy()

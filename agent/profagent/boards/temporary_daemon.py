@@ -8,7 +8,7 @@ import shlex
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from profagent.deploy.board_version import chosen_version
+from profagent.deploy.plan import chosen_version
 from profagent.deploy.layout import Layout
 from profagent.deploy.survey import survey
 from profagent.errors import ProfagentError, UnreachableError

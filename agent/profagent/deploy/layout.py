@@ -61,22 +61,17 @@ class Layout:
         return f"{self.prefix}/current"
 
     @property
-    def previous(self) -> str:
-        """The link to the version that ran before."""
-        return f"{self.prefix}/previous"
-
-    @property
     def trial(self) -> str:
-        """The directory of what the host has not confirmed yet."""
-        return f"{self.prefix}/trial"
+        """The file of what the host has not confirmed yet."""
+        return f"{self.prefix}/trial.json"
 
     @property
-    def made(self) -> str:
-        """The file of those directories elsewhere that a deployment has made, a line each."""
-        return f"{self.prefix}/made"
+    def setup(self) -> str:
+        """The program that changes what is deployed."""
+        return f"{self.prefix}/setup.py"
 
     def lock(self, init: str) -> str:
-        """The directory that a host has while it works here.
+        """The file that a host has locked while it works here.
 
         The board's service is one, so its lock is, whatever the prefix; where there is none, another prefix than the
         usual one is for itself.

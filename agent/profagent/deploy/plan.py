@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
-from profagent.deploy.steps import is_version
+from profagent import __version__
+from profagent.deploy.daemon_tree import DaemonTree, launcher, own_packages, unpack, wheel_files
 from profagent.deploy.units import INITS, installed_init, owned_init
-from profagent.deploy.wheels import OLDEST_PYTHON
+from profagent.deploy.wheels import OLDEST_PYTHON, fetch_wheels
 from profagent.errors import ProfagentError, UsageError
 from profagent.link.board_clock import EARLIEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
+    from pathlib import Path
 
-    from profagent.deploy.daemon_tree import DaemonTree
     from profagent.deploy.layout import Layout
     from profagent.deploy.survey import BoardFacts
 
 # A board tells its time in whole seconds.
 CLOCK_RESOLUTION_S = 2
-
-__all__ = [
-    "PYTHONS",
-    "board_name",
-    "check_room",
-    "check_version",
-    "choose_init",
-    "choose_python",
-    "fact_lines",
-    "is_deployed",
-]
 
 PYTHONS = ("auto", "system", "bundled")
 _BUNDLE = (
@@ -62,6 +53,20 @@ def choose_python(facts: BoardFacts, wish: str, bundled_for: str | None) -> str:
     if bundled_for != facts.machine:
         raise ProfagentError(f"the bundle is for {bundled_for}, and {facts.hostname} is {facts.machine}", hint=hint)
     return "bundled"
+
+
+async def chosen_version(facts: BoardFacts, wish: str, bundle: Path | None, wheelhouse: Path | None) -> DaemonTree:
+    """The version directory for a board: of a bundle, or for its own Python. Raises ProfagentError, UsageError."""
+    bundled = await asyncio.to_thread(unpack, bundle) if bundle else None
+    if choose_python(facts, wish, bundled.about["machine"] if bundled else None) == "bundled":
+        assert bundled is not None, "it was chosen"
+        return bundled
+    python = facts.python
+    assert python is not None, "it was chosen"
+    wheels = await fetch_wheels(python, wheelhouse)
+    return await asyncio.to_thread(
+        lambda: DaemonTree.of(__version__, launcher(python.path), {**own_packages(), **wheel_files(wheels)})
+    )
 
 
 def _unfit(facts: BoardFacts) -> str | None:
@@ -95,21 +100,17 @@ def choose_init(facts: BoardFacts, wish: str, layout: Layout) -> str:
     return chosen
 
 
-def check_room(facts: BoardFacts, layout: Layout, version: DaemonTree, *, is_there: bool) -> None:
-    """Raises ProfagentError where the prefix cannot be written to, or no room for a version that is not there whole.
-
-    What else interrupted deployments have left is removed before it is brought; one that is damaged only afterwards.
-    """
+def check_room(facts: BoardFacts, layout: Layout, size_bytes: int) -> None:
+    """Raises ProfagentError where the prefix cannot be written to, or has no room for so much."""
     if not facts.is_writable:
         raise ProfagentError(
             f"{facts.place} on {facts.hostname} cannot be written to by {facts.user}",
             hint="log in as root, remount it with `mount -o remount,rw`, or take --prefix on another file system",
         )
-    needed = _ROOM_BYTES + (0 if is_there else version.size_bytes)
-    left = sum(size for name, size in facts.leftovers.items() if name != version.name)
-    if facts.free_bytes is not None and facts.free_bytes + left < needed:
+    needed = _ROOM_BYTES + size_bytes
+    if facts.free_bytes is not None and facts.free_bytes < needed:
         raise ProfagentError(
-            f"{layout.prefix} on {facts.hostname} has {(facts.free_bytes + left) / _MIB:.1f} MiB free, and"
+            f"{layout.prefix} on {facts.hostname} has {facts.free_bytes / _MIB:.1f} MiB free, and"
             f" {needed / _MIB:.1f} MiB are needed",
             hint="make room there, or take --prefix on another file system",
         )
@@ -129,7 +130,7 @@ def check_version(facts: BoardFacts, name: str, *, is_upgrade: bool) -> None:
 def is_deployed(facts: BoardFacts, layout: Layout) -> bool:
     """Whether something of a deployment to this layout is there."""
     is_served = owned_init(layout, facts.files) is not None
-    return is_served or layout.config in facts.files or any(map(is_version, facts.versions))
+    return is_served or layout.config in facts.files or bool(facts.current)
 
 
 def board_name(facts: BoardFacts) -> str:

@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
+import base64
 import re
-from collections.abc import Iterable
+import socket
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from profagent.deploy.layout import Layout
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from profagent.deploy.layout import Layout
 
 
 TEMPLATE = "retention.conf.in"
-_MADE = "# Made by a deployment, which makes it anew; what is your own goes into another file here. "
-
-
-def drop_in(template: str, roots: Iterable[str]) -> str:
-    """The text that lets the service write below these roots."""
-    paths = " ".join(f'"-{_for_unit(root)}"' for root in dict.fromkeys(roots))
-    text = template.replace("@ROOTS@", paths)
-    return f"{_MADE}{_digest(text)}\n{text}"
-
-
-def is_made(text: str) -> bool:
-    """Whether a text is what `drop_in` has made at some time, of whatever roots."""
-    first, _, rest = text.partition("\n")
-    return first == f"{_MADE}{_digest(rest)}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def _for_unit(path: str) -> str:
-    """A path as it stands between quotes in a unit."""
-    return path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-
-
+_MADE = "# Made by a deployment, which makes it anew; what is your own goes into another file here.\n"
 INITS = ("systemd", "initd", "none")
 # Of systemd/.
 SERVICE_FILES = (
@@ -112,38 +89,83 @@ def owned_init(layout: Layout, texts: Mapping[str, str]) -> str | None:
     return "none" if _private_script(layout) in texts else None
 
 
-def other_prefix(layout: Layout, texts: Mapping[str, str]) -> str | None:
-    """The prefix below which a board's service starts a daemon, when it is not this layout's."""
+def check_owner(layout: Layout, texts: Mapping[str, str], where: str) -> None:
+    """Raises UsageError where the service of a board starts the daemon of another prefix."""
     if owned_init(layout, texts) is not None or installed_init(layout, texts) is None:
-        return None
+        return
     found = _PREFIX.search(texts.get(_UNIT, "") + texts.get(_SCRIPT, ""))
-    return "a place that cannot be told" if found is None else found[1] or found[2]
+    other = "a place that cannot be told" if found is None else found[1] or found[2]
+    raise UsageError(
+        f"the service on {where} starts the daemon below {other}",
+        hint=f"`profagent deploy … --prefix {other} --remove` first, or deploy with that --prefix",
+    )
 
 
-def left_behind(layout: Layout, texts: Mapping[str, str]) -> tuple[Service, tuple[str, ...]] | None:
-    """Of a deployment whose service starts another one's daemon by now what it has itself, and what is the other's.
-
-    None where that is not so. Raises UsageError where the other one's prefix cannot be told.
-    """
-    prefix, init = other_prefix(layout, texts), installed_init(layout, texts)
-    if prefix is None or init is None:
-        return None
-    if not prefix.startswith("/"):
-        raise UsageError(f"the board's service starts the daemon of {prefix}", hint="remove that one first")
-    other = service(init, Layout.of(prefix), (), deletes=False)
-    return service("none", layout, (), deletes=False), other.owned
+def named_roots(files: Mapping[str, str], layout: Layout) -> tuple[str, ...]:
+    """The roots that programs have named, of a board's files by path."""
+    texts = [text for path, text in sorted(files.items()) if path.startswith(f"{layout.roots_d}/")]
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    return tuple(line for line in lines if line.startswith("/"))
 
 
-def check_drop_in(files: Mapping[str, str], service: Service, where: str) -> None:
-    """Raises UsageError where the service's drop-in would change, and is not as a deployment has made it."""
-    there = files.get(DROP_IN)
-    wanted, _ = service.files.get(DROP_IN, ("", 0))
-    would_change = there != wanted and (wanted or DROP_IN in service.unwanted)
-    if there is not None and would_change and not is_made(there):
-        raise UsageError(
-            f"{DROP_IN} on {where} was changed by hand",
-            hint="put what is your own into another file of that directory, remove this one, and run this again",
-        )
+def install_request(
+    layout: Layout,
+    service: Service,
+    version: str,
+    part: str,
+    files: Mapping[str, tuple[bytes, int]],
+    *,
+    had_service: bool,
+) -> dict[str, Any]:
+    """What `setup` is asked to put in place: `part` is where the version has arrived, empty for one that is there."""
+    return {
+        **_request("install", layout, service),
+        "version": version,
+        "part": part,
+        "files": {path: (base64.b64encode(content).decode(), mode) for path, (content, mode) in files.items()},
+        "unwanted": service.unwanted,
+        "had_service": had_service,
+        "directories": [layout.versions, layout.roots_d],
+        "private": [layout.keys, layout.state],
+        "config": layout.config,
+        "roots_d": layout.roots_d,
+    }
+
+
+def back_request(layout: Layout, service: Service) -> dict[str, Any]:
+    """Have what was not confirmed taken back."""
+    return _request("back", layout, service)
+
+
+def removal_request(layout: Layout, service: Service, roots: Iterable[str]) -> dict[str, Any]:
+    """What `setup` is asked to take away. Raises UsageError where one of these roots would be lost."""
+    settings = (layout.config, layout.board_id, layout.keys, layout.roots_d, f"{layout.settings}/default")
+    own = (layout.state, f"{layout.prefix}/run/profagentd.pid", f"{layout.prefix}/run/profagentd.daemon.pid")
+    paths = (*service.files, *service.unwanted, *service.owned, *settings, *own, layout.setup)
+    for root in roots:
+        if any(f"{root}/".startswith(f"{each}/") for each in (layout.versions, layout.settings, *paths)):
+            raise UsageError(f"JOBs below {root} would be removed, too", hint="move them elsewhere first")
+    empty = (
+        "/etc/sysusers.d",
+        "/etc/tmpfiles.d",
+        layout.versions,
+        f"{layout.prefix}/run",
+        layout.settings,
+        layout.prefix,
+    )
+    return {**_request("remove", layout, service), "paths": paths, "empty": empty}
+
+
+def _request(act: str, layout: Layout, service: Service) -> dict[str, Any]:
+    commands = ("enable", "restart", "stop", "forget", "log")
+    return {
+        "act": act,
+        "owner": socket.gethostname(),
+        "prefix": layout.prefix,
+        "lock": layout.lock(service.init),
+        "trial": layout.trial,
+        "service": {name: getattr(service, name) for name in commands},
+    }
 
 
 def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
@@ -153,7 +175,8 @@ def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
         _DIRECTORIES: (_placed(_text("tmpfiles.d/profagentd.conf"), layout), 0o644),
     }
     if deletes:
-        found[DROP_IN] = (drop_in(_text(TEMPLATE), roots), 0o644)
+        paths = " ".join(f'"-{_for_unit(root)}"' for root in dict.fromkeys(roots))
+        found[DROP_IN] = (_MADE + _text(TEMPLATE).replace("@ROOTS@", paths), 0o644)
     user = "id -u profagentd >/dev/null 2>&1"
     return Service(
         "systemd",
@@ -196,6 +219,11 @@ def _script(layout: Layout, *, has_boot: bool) -> Service:
 
 _ENABLE = f"""if command -v update-rc.d >/dev/null; then update-rc.d profagentd defaults
 else ln -sf profagentd {_BOOTED}; fi"""
+
+
+def _for_unit(path: str) -> str:
+    """A path as it stands between quotes in a unit."""
+    return path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
 def _private_script(layout: Layout) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from profagent.deploy.layout import Layout
-from profagent.deploy.settings import Asked, BoardSettings, board_settings, proposed
+from profagent.deploy.settings import Asked, BoardSettings, board_settings
 from profagent.errors import ProfagentError, UsageError
 from profagentd.config import examine
 
@@ -109,12 +109,3 @@ def test_settings_that_are_broken_are_nobodys_to_overwrite(old: str) -> None:
 
 def test_another_address_takes_the_place_of_one_that_is_none() -> None:
     assert made("listen = 5", listen="127.0.0.1:1").listen == "127.0.0.1:1"
-
-
-def test_before_they_take_their_places_files_are_called_otherwise() -> None:
-    text = made("# of a person\n").text
-    staged = {f"{USUAL.keys}/ca.pem": b"", f"{USUAL.keys}/board.key": b"", USUAL.config: b""}
-    expected = text.replace("ca.pem", "ca.pem.new").replace("board.key", "board.key.new")
-    assert expected != text
-    assert proposed(text, staged) == expected
-    assert proposed(text, {}) == text

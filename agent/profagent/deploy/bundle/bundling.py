@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profagent import __version__
-from profagent.deploy.board_wheels import fetch_wheels
-from profagent.deploy.bundle.archive import pack
-from profagent.deploy.bundle.assembling import bundle_tree, find_runtime
+from profagent.deploy.bundle.assembling import bundle_tree, can_compile, find_runtime
 from profagent.deploy.bundle.by_hand import MODULES
-from profagent.deploy.bundle.bytecode import can_compile
-from profagent.deploy.daemon_tree import LAUNCHER, own_packages, wheel_files
+from profagent.deploy.daemon_tree import LAUNCHER, own_packages, pack, wheel_files
 from profagent.deploy.units import SERVICE_FILES
+from profagent.deploy.wheels import fetch_wheels
 from profagent.errors import ProfagentError
 from profagent.files import write_atomically
 

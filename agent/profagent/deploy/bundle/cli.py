@@ -10,8 +10,8 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
+from profagent.deploy.bundle.assembling import MACHINES
 from profagent.deploy.bundle.bundling import Bundled, BundleOptions, bundle
-from profagent.deploy.bundle.elf import MACHINES
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 

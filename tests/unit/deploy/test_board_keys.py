@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from profagent.deploy.deploying import BoardKeys, board_keys
+from profagent.deploy.deploying import board_keys
 from profagent.errors import UsageError
 from profagent.keys.keys import Keys
 
 HOST = "192.0.2.2"
 IDENTITY = "0f0e0d0c-0b0a-4000-8000-000102030405"
+
+
+class Given(NamedTuple):
+    """What a board is given."""
+
+    fingerprint: str
+    files: Mapping[str, bytes]
 
 
 def given(
@@ -20,8 +29,9 @@ def given(
     host: str = HOST,
     told: list[str] | None = None,
     identity: str = IDENTITY,
-) -> BoardKeys:
-    return board_keys(folder, "euler", host, identity, installed, (told if told is not None else []).append)
+) -> Given:
+    told = [] if told is None else told
+    return Given(*board_keys(folder, "euler", host, identity, installed, told.append))
 
 
 def test_where_there_is_no_workshop_one_is_made_and_told(tmp_path: Path) -> None:

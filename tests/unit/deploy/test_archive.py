@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.bundle.archive import pack, unpack
-from profagent.deploy.daemon_tree import MANIFEST, DaemonTree
+from profagent.deploy.daemon_tree import MANIFEST, DaemonTree, pack, unpack
 from profagent.errors import ProfagentError
 
 TREE = DaemonTree.of("1.2", "start", {"a/b.py": b"1"}, {"bin/python": (b"2", 0o755)}, machine="aarch64")
