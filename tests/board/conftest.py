@@ -136,3 +136,9 @@ def bundle(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert made.document["start_s"] > 0
     assert made.document["is_compiled"]
     return file
+
+
+@pytest.fixture(autouse=True)
+def _little_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a program is gone, a shorter silence tells that nothing more comes."""
+    monkeypatch.setattr("profagent.record.made_jobs.REST_S", 0.5)

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from profagent.collect import run_steps
-from profagent.collect.board_run import BoardRun, RunEnd
+from profagent.collect import board_run
+from profagent.collect.board_run import BoardRun, PatientSsh, RunEnd
 from profagent.collect.explain import LOST
-from profagent.collect.patient_ssh import PatientSsh
-from profagent.collect.place import Place
+from profagent.collect.look import Place
 from profagent.errors import ProfagentError
 from tests.board.askers import Nobody
 from tests.board.busybox_path import login_settings
@@ -35,7 +34,7 @@ def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def lock(friend: Sshd) -> Path:
-    return friend.folder / "tmp" / run_steps.LOCK
+    return friend.folder / "tmp" / board_run.LOCK
 
 
 class Board:
@@ -107,23 +106,13 @@ async def test_output_arguments_environment_and_exit_code(board: Board, lock: Pa
     await until(lambda: board.is_tidy() and not lock.exists())
 
 
-async def test_a_keeper_whose_host_is_gone_before_it_is_ready_leaves_at_once(
-    board: Board, lock: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_steps, "LEASH_S", 10 * int(LIMIT_S))
-    async with PatientSsh(board.friend.target, Nobody(), board.told.append) as ssh:
-        # Its standard input has ended before it begins.
-        assert (await ssh.remote.run(run_steps.keeper(board.place, "test"))).text == "ready"
-        await until(lambda: Path(board.place.own).exists() and board.is_tidy() and not lock.exists())
-
-
 def test_a_keeper_whose_ready_nobody_hears_leaves_at_once(
     board: Board, lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_steps, "LEASH_S", 10 * int(LIMIT_S))
+    monkeypatch.setattr(board_run, "LEASH_S", 10 * int(LIMIT_S))
     reading, writing = os.pipe()
     os.close(reading)
-    command = ["sh", "-c", run_steps.keeper(board.place, "test")]
+    command = ["sh", "-c", board_run.keeper(board.place)]
     environment = {**os.environ, "TMPDIR": str(lock.parent)}
     subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writing, env=environment, check=True)
     os.close(writing)
@@ -131,7 +120,7 @@ def test_a_keeper_whose_ready_nobody_hears_leaves_at_once(
 
 
 async def test_much_output_comes_whole(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_steps, "PIECE_READS", 8)
+    monkeypatch.setattr(board_run, "PIECE_READS", 8)
     board.program("seq 1 200000; seq 1 1000 >&2")
     assert (await board.ran()).status == 0
     assert board.shown[False].split() == [str(number).encode() for number in range(1, 200_001)]
@@ -141,8 +130,8 @@ async def test_much_output_comes_whole(board: Board, monkeypatch: pytest.MonkeyP
 async def test_output_that_nobody_reads_takes_no_more_room_than_it_may(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_steps, "OUTPUT_BYTES", 200_000)
-    monkeypatch.setattr(run_steps, "PIECE_READS", 8)
+    monkeypatch.setattr(board_run, "OUTPUT_BYTES", 200_000)
+    monkeypatch.setattr(board_run, "PIECE_READS", 8)
     board.program("seq 1 200000; seq 1 1000 >&2")
     async with board.run() as run:
         async with run.held():
@@ -217,7 +206,7 @@ async def test_what_was_not_started_never_is_and_leaves_nothing(board: Board, lo
 
 
 async def test_the_program_goes_on_when_the_link_drops(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_steps, "PIECE_READS", 4)
+    monkeypatch.setattr(board_run, "PIECE_READS", 4)
     board.acl.write_text("original")
     board.program("for i in $(seq 1 12); do echo $i; echo e$i >&2; sleep 0.2 || sleep 1; done; exit 5")
     async with board.run() as run:
@@ -242,7 +231,7 @@ async def test_the_program_goes_on_when_the_link_drops(board: Board, monkeypatch
 async def test_a_stop_asks_first_and_then_makes_it(
     board: Board, trap: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_steps, "GRACE_S", 2)
+    monkeypatch.setattr(board_run, "GRACE_S", 2)
     board.acl.write_text("original")
     board.program(f"trap '{trap}' TERM; echo up; while :; do sleep 1; done")
     async with board.run() as run:
@@ -308,8 +297,8 @@ async def test_a_keeper_that_is_ended_puts_everything_right(board: Board, lock: 
 
 
 async def test_a_program_that_nobody_follows_is_ended(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_steps, "ABANDONED_S", 1)
-    monkeypatch.setattr(run_steps, "GRACE_S", 1)
+    monkeypatch.setattr(board_run, "ABANDONED_S", 1)
+    monkeypatch.setattr(board_run, "GRACE_S", 1)
     board.acl.write_text("original")
     board.program("echo $$ >up; sleep 1000")
     async with board.run() as run:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.collect.run_steps import LOCK
+from profagent.collect.board_run import LOCK
 from tests.board.busybox_path import login_settings
 from tests.board.sshd import Sshd, running_sshd
 from tests.integration.board import content, eventually

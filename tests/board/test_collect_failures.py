@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.collect.run_steps import LEASH_S
+from profagent.collect.board_run import LEASH_S
 from tests.board.busybox_path import login_settings
 from tests.board.sshd import Sshd, running_sshd
 from tests.fakes.small_disk import small_disk

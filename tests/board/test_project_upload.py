@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from profagent.collect.project_upload import Uploaded, upload_project
+from profagent.collect.project import Uploaded, upload_project
 from profagent.errors import ProfagentError, UsageError
 from profagent.ssh.connection import connect
 from tests.board.askers import Nobody
@@ -17,17 +16,13 @@ from tests.board.busybox_path import busybox_path
 from tests.board.sshd import AS_OF_A_BOARD, Sshd, running_sshd
 
 
-@pytest.fixture(scope="module", params=["gnu", "busybox", "cksum"])
+@pytest.fixture(scope="module", params=["gnu", "busybox"])
 def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     folder = tmp_path_factory.mktemp("sshd")
     settings = ""
     if request.param != "gnu":
         path = busybox_path(folder / "bin")
         settings = f'SetEnv {AS_OF_A_BOARD} "PATH={path}"'
-        if request.param == "cksum":
-            for name in ("sha256sum", "md5sum", "xargs"):
-                (Path(path) / name).unlink()
-            (Path(path) / "cksum").symlink_to(str(shutil.which("cksum")))
     with running_sshd(folder, settings=settings) as server:
         yield server
 

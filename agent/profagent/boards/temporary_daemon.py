@@ -8,8 +8,8 @@ import shlex
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from profagent.deploy.plan import chosen_version
 from profagent.deploy.layout import Layout
+from profagent.deploy.plan import chosen_version
 from profagent.deploy.survey import survey
 from profagent.errors import ProfagentError, UnreachableError
 

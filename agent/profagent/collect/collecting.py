@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import posixpath
 import re
+import shlex
+import shutil
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.running import interrupted_by
-from profagent.collect.board_run import BoardRun
+from profagent.collect.board_run import BoardRun, PatientSsh
 from profagent.collect.daemon import CollectDaemon
 from profagent.collect.explain import LOST, Cause, causes, failure
-from profagent.collect.look import aftermath, placed, prepared
-from profagent.collect.patient_ssh import PatientSsh
-from profagent.collect.project_upload import upload_project
-from profagent.collect.results import deliver_job, export_job, job_files
-from profagent.collect.run_steps import jobs_in, released, written_after
+from profagent.collect.look import aftermath, jobs_in, placed, prepared, written_after
+from profagent.collect.project import upload_project
 from profagent.deploy.layout import Layout
+from profagent.errors import ProfagentError
+from profagent.export.export import export_summary, export_timeline
 from profagent.files import make_directory
 from profagent.formats.names import is_job_name
+from profagent.importing.importing import import_job
+from profagent.importing.job_folder import own_folder, write_log
 from profagent.link.credentials import own_consumer
 from profagent.record.board_record import exit_code_of
 from profagent.record.made_jobs import MadeJobs
@@ -34,9 +38,9 @@ if TYPE_CHECKING:
 
     from profagent.aclconfig.edit import Profiler
     from profagent.collect.board_run import RunEnd
-    from profagent.collect.look import Prepared
-    from profagent.collect.place import Place
+    from profagent.collect.look import Place, Prepared
     from profagent.link.boards_file import BoardEntry
+    from profagent.link.messages import Profiling
     from profagent.ssh.passwords import Asker
     from profagent.store.workspace import Workspace
 
@@ -323,15 +327,57 @@ class _Collect:
         jobs: list[Path] = []
         if summary is not None:
             mirror = Path(summary["mirror"])
-            jobs = [await asyncio.to_thread(deliver_job, mirror / name, options.output) for name in summary["jobs"]]
-        files = {job.name: await asyncio.to_thread(job_files, job) for job in jobs}
+            jobs = [await asyncio.to_thread(_deliver, mirror / name, options.output) for name in summary["jobs"]]
+        files = {job.name: await asyncio.to_thread(_job_files, job) for job in jobs}
         if options.exports:
             for job in jobs:
-                await export_job(job, options.maps, ready.told, summary["sdk_version"] if summary else "")
+                await _export_job(job, options.maps, ready.told, summary["sdk_version"] if summary else "")
         # Of several, one may be another program's.
         if options.releases and summary is not None and ended.is_whole and summary["complete"] and len(jobs) == 1:
-            await self._ssh.persist(lambda remote: remote.run(released(ready.place.output, list(summary["jobs"]))))
+            (name,) = summary["jobs"]
+            command = f"cd {shlex.quote(ready.place.output)} && rm -rf {shlex.quote(name)}"
+            await self._ssh.persist(lambda remote: remote.run(command))
         after = await self._ssh.persist(lambda remote: aftermath(remote, ready, ended.end, files, ended.growing))
         failed = failure(after)
         odd = (*([failed] if failed else []), *causes(after))
         return Collected(ended.end.status, tuple(jobs), odd, summary, is_lost=ended.end.why == LOST)
+
+
+def _deliver(mirror: Path, output: Path) -> Path:
+    """Copy a JOB below `output`, whole or not at all; one of that name gives way to it. Raises ProfagentError."""
+    target, part = output / mirror.name, output / f".{mirror.name}.part"
+    make_directory(output)
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(mirror, part, symlinks=True)
+        shutil.rmtree(target, ignore_errors=True)
+        part.rename(target)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise ProfagentError(
+            f"cannot write {target}: {error.strerror or error}",
+            hint=f"the JOB is safe in {mirror}; make room, or name another --output",
+        ) from error
+    return target
+
+
+async def _export_job(job: Path, maps: CounterMaps, told: Profiling, sdk: str) -> None:
+    """What the vendor's `--all` makes in a JOB directory: its database, timelines and summaries. StoreError."""
+    imported = await import_job(job, maps, told=told, sdk=sdk)
+    await asyncio.to_thread(_export, imported.database, job)
+    await asyncio.to_thread(write_log, job, [f"collect: {imported.files} files in {imported.elapsed_s:.1f} s"])
+
+
+def _job_files(job: Path) -> Mapping[str, int]:
+    """Sizes by path inside the JOB."""
+    found: dict[str, int] = {}
+    for folder, _, names in os.walk(job):
+        for name in names:
+            path = job / os.path.relpath(os.path.join(folder, name), job)  # noqa: PTH118 - names may be of any bytes
+            found[path.relative_to(job).as_posix()] = path.lstat().st_size
+    return found
+
+
+def _export(database: Path, job: Path) -> None:
+    export_timeline(database, own_folder(job, "timeline"), job=job.name)
+    export_summary(database, own_folder(job, "summary"), job=job.name)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from profagent.collect.patient_ssh import PatientSsh
-    from profagent.collect.place import Place
+    from profagent.collect.board_run import PatientSsh
+    from profagent.collect.look import Place
     from profagent.deploy.layout import Layout
     from profagent.link.boards_file import BoardEntry
     from profagent.link.messages import Board

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import struct
 import sys
 from pathlib import Path
 
 import pytest
 
-from profagent.collect.program import Main, read_main, runs_on
+from profagent.collect.look import Main, read_main
 
 
 def elf(machine: int = 183, text: bytes = b"", *, order: str = "<") -> bytes:
@@ -33,7 +34,7 @@ def test_what_was_not_searched_whole_lacks_nothing_for_sure() -> None:
 def test_a_real_program_of_this_machine() -> None:
     main = read_main(Path(sys.executable).resolve().read_bytes()[: 1 << 20])
     assert main.is_elf
-    assert runs_on(main, __import__("platform").machine())
+    assert main.runs_on(platform.machine())
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_a_real_program_of_this_machine() -> None:
     ],
 )
 def test_what_runs_on_which_machine(number: int, machine: str, runs: bool) -> None:
-    assert runs_on(read_main(elf(number)), machine) is runs
+    assert read_main(elf(number)).runs_on(machine) is runs
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"#!/bin/sh\n", b"\0" * 64])

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.daemon_tree import MANIFEST, DaemonTree, pack, unpack
+from profagent.deploy.daemon_tree import DaemonTree, pack, unpack
+from profagent.deploy.setup import MANIFEST
 from profagent.errors import ProfagentError
 
 TREE = DaemonTree.of("1.2", "start", {"a/b.py": b"1"}, {"bin/python": (b"2", 0o755)}, machine="aarch64")

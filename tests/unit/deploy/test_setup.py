@@ -45,7 +45,7 @@ class Board:
             (part / path).chmod(mode)
         files = {str(self.config): (base64.b64encode(text.encode()).decode(), 0o640)}
         wanted = {"part": str(part), "version": tree.name, "files": files, "unwanted": [], "had_service": False}
-        places = {"directories": [f"{self.prefix}/versions"], "private": [f"{self.prefix}/state"]}
+        places: dict[str, Any] = {"directories": [f"{self.prefix}/versions"], "private": [f"{self.prefix}/state"]}
         places |= {"config": str(self.config), "roots_d": f"{self.prefix}/etc/roots.d"}
         return self.request("install", **wanted, **places, **more)
 

@@ -51,7 +51,7 @@ def listening(tmp_path: Path) -> Iterator[str]:
 
 
 def ran(tree: Path, prefix: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["sh", tree / "install.sh", "--prefix", prefix, "--init", "none", *arguments]
+    command: list[str | Path] = ["sh", tree / "install.sh", "--prefix", prefix, "--init", "none", *arguments]
     environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "ANSWER_S": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
