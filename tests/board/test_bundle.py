@@ -115,7 +115,8 @@ def test_a_board_without_libc_is_installed_by_hand_recorded_over_tls_booted_and_
         assert "is installed" in again
         assert (root / "etc/profagent/board-id").read_text() == identity
     with booted_bare(root) as board:
-        assert eventually(lambda: f":{unused_tcp_port:04X} " in Path("/proc/net/tcp").read_text(), BOARD_PATIENCE_S)
+        listening = f":{unused_tcp_port:04X} 00000000:0000 0A"
+        assert eventually(lambda: listening in Path("/proc/net/tcp").read_text(), BOARD_PATIENCE_S)
         assert content(recorded(address, workshop, tmp_path / "two") / job.name) == content(job)
         shutil.rmtree(root / Path(installer).parent.relative_to("/"))
         board.run("sh", f"{CURRENT}/install.sh", "--remove")

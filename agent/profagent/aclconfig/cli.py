@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from profagent.aclconfig.edit import Profiler
-    from profagent.aclconfig.files import AclFile
+    from profagent.aclconfig.files import BoardAclFile, LocalAclFile
     from profagent.doctor.finding import Section
 
 
@@ -53,18 +53,18 @@ async def check_acl_json(path: str, board: str | None) -> Section:
         return await _checked(file, await _content(file))
 
 
-async def _content(file: AclFile) -> bytes:
+async def _content(file: LocalAclFile | BoardAclFile) -> bytes:
     data = await file.read()
     if data is None:
         raise UsageError(f"{file.shown} is not there", hint="`profagent aclconfig set --output DIR` makes one")
     return data
 
 
-async def _checked(file: AclFile, data: bytes) -> Section:
+async def _checked(file: LocalAclFile | BoardAclFile, data: bytes) -> Section:
     return acl_json_section(file.shown, data, output=await _output_state(file, data))
 
 
-async def _output_state(file: AclFile, data: bytes) -> str:
+async def _output_state(file: LocalAclFile | BoardAclFile, data: bytes) -> str:
     try:
         output = (profiler_of(data, file.shown) or {}).get("output")
     except FormatError:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from profagent.deploy.daemon_tree import DaemonTree
     from profagent.ssh.remote import Program, Remote
 
-__all__ = ["TemporaryDaemon", "temporary_daemon"]
-
 # The daemon ends when it has heard nothing for so long; this host speaks several times meanwhile.
 LEASH_S = 20.0
 _SPEAK_S = LEASH_S / 5
@@ -41,18 +39,6 @@ for _ in 1 2 3 4 5; do rm -rf {folder} && break; sleep 1; done
 """
 
 
-class TemporaryDaemon:
-    """A daemon that serves; `address` is the board's own, on loopback."""
-
-    def __init__(self, address: str, ended: asyncio.Task[str]) -> None:
-        self.address = address
-        self._ended = ended
-
-    async def ended(self) -> str:
-        """Wait until it has ended by itself; its last words."""
-        return await asyncio.shield(self._ended)
-
-
 @asynccontextmanager
 async def temporary_daemon(
     remote: Remote,
@@ -60,12 +46,12 @@ async def temporary_daemon(
     bundle: Path | None,
     tell: Callable[[str], None],
     settings: Sequence[str] = (),
-) -> AsyncIterator[TemporaryDaemon]:
+) -> AsyncIterator[tuple[str, asyncio.Task[str]]]:
     """Serve these directories from a private directory of the board's /tmp, of which nothing is left at the end.
 
-    The same becomes of it when the link is lost: at once where the board notices, else within LEASH_S. The daemon runs
-    with the bundle's Python, without one with the board's own, and with these arguments more.
-    Raises ProfagentError, UnreachableError.
+    The same becomes of it when the link is lost: at once where the board notices, else within LEASH_S. It runs with the
+    bundle's Python, without one with the board's own, and with these arguments more. Given are where it listens there,
+    and a task that ends with it, with its last words. Raises ProfagentError, UnreachableError.
     """
     folder = f"/tmp/profagentd-{secrets.token_hex(8)}"  # noqa: S108 - `mkdir` fails where somebody has made it
     tree = await _tree(remote, folder, bundle)
@@ -81,7 +67,7 @@ async def temporary_daemon(
             async with asyncio.timeout(_START_S):
                 line = await _expect(program, _SERVING, remote.host)
             async with _held(program) as ended:
-                yield TemporaryDaemon(line.rpartition(_SERVING)[2].decode(), ended)
+                yield line.rpartition(_SERVING)[2].decode(), ended
         finally:
             await _let_go(program)
 

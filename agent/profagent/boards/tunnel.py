@@ -11,6 +11,7 @@ import stat
 import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -192,13 +193,14 @@ class Tunnel:
     async def _open(self) -> AsyncIterator[tuple[KnownBoard, Callable[[], Awaitable[str]]]]:
         """One way that stands, and what it leads to; the function waits until it is lost, and tells why."""
         async with connect(self._target, self._over.asker) as remote, AsyncExitStack() as stack:
-            address, lost, tls_name = self._daemon, remote.lost, ""
+            lost: Callable[[], Awaitable[str]] = remote.lost
+            address, tls_name = self._daemon, ""
             if self._over.is_own or not await remote.answers(self._daemon):
                 self._check_roots()
                 settings = (*self._over.settings, *await self._identity(remote))
                 serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell, settings)
-                daemon = await stack.enter_async_context(serving)
-                address, lost = daemon.address, daemon.ended
+                address, ended = await stack.enter_async_context(serving)
+                lost = partial(asyncio.shield, ended)
             elif self._over.roots:
                 raise UsageError(
                     f"a daemon listens at {self._daemon} of {self.board.name} already, with roots of its own",

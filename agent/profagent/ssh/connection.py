@@ -279,3 +279,9 @@ async def _close(connection: asyncssh.SSHClientConnection) -> None:
             await connection.wait_closed()
     except TimeoutError:
         connection.abort()
+
+
+def login_host(target: str) -> str:
+    """The host whose name has to resolve here for a login; empty where another one leads there. Raises UsageError."""
+    options = _Login.read(Target.parse(target)).options
+    return "" if options.tunnel or options.proxy_command else options.host
