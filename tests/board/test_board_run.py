@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -106,19 +105,6 @@ async def test_output_arguments_environment_and_exit_code(board: Board, lock: Pa
     await until(lambda: board.is_tidy() and not lock.exists())
 
 
-def test_a_keeper_whose_ready_nobody_hears_leaves_at_once(
-    board: Board, lock: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(board_run, "LEASH_S", 10 * int(LIMIT_S))
-    reading, writing = os.pipe()
-    os.close(reading)
-    command = ["sh", "-c", board_run.keeper(board.place)]
-    environment = {**os.environ, "TMPDIR": str(lock.parent)}
-    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writing, env=environment, check=True)
-    os.close(writing)
-    assert eventually(lambda: Path(board.place.own).exists() and board.is_tidy() and not lock.exists(), LIMIT_S)
-
-
 async def test_much_output_comes_whole(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_run, "PIECE_READS", 8)
     board.program("seq 1 200000; seq 1 1000 >&2")
@@ -151,18 +137,6 @@ async def test_output_that_nobody_reads_takes_no_more_room_than_it_may(
     assert rest == [str(number) for number in range(1, 1001)]
 
 
-async def test_what_a_program_started_may_go_on_and_write(board: Board) -> None:
-    board.program("sleep 1000 & echo $!; exit 4")
-    assert (await board.ran()).status == 4
-    os.kill(int(board.shown[False]), signal.SIGKILL)
-
-
-@pytest.mark.parametrize(("name", "number"), [("SEGV", 11), ("KILL", 9)])
-async def test_a_signal_is_128_and_its_number(board: Board, name: str, number: int) -> None:
-    board.program(f"kill -{name} $$")
-    assert (await board.ran()).status == 128 + number
-
-
 @pytest.mark.parametrize("before", [None, "original", "link"])
 async def test_acl_json_is_changed_for_the_run_alone(board: Board, before: str | None) -> None:
     if before == "link":
@@ -176,15 +150,6 @@ async def test_acl_json_is_changed_for_the_run_alone(board: Board, before: str |
     assert board.shown[False] == b"changed"
     await until(board.is_tidy)
     board.check_acl_json(before)
-
-
-async def test_an_acl_json_that_cannot_be_written_is_told(board: Board) -> None:
-    board.program("echo started")
-    board.acl = board.directory / "none" / "acl.json"
-    end = await board.ran(text="changed")
-    assert end.status == 125
-    assert "none" in end.why
-    assert board.shown[False] == b""
 
 
 async def test_a_second_run_is_told_who_has_the_board(board: Board, tmp_path: Path, lock: Path) -> None:
@@ -307,15 +272,3 @@ async def test_a_program_that_nobody_follows_is_ended(board: Board, monkeypatch:
         await until((board.directory / "bin" / "up").exists)
     await until(lambda: board.acl.read_text() == "original")
     await until(lambda: not board.run_folder.exists())
-
-
-async def test_nobody_minds_a_program_that_has_ended(board: Board) -> None:
-    """A number that is watched for longer becomes another process's."""
-    board.program("exit 0")
-    await board.ran()
-
-    def minding() -> bool:
-        shown = subprocess.run(["ps", "-eo", "args"], capture_output=True, check=True).stdout
-        return any(b"keeper" in line and os.fsencode(board.place.own) in line for line in shown.splitlines())
-
-    await until(lambda: not minding())

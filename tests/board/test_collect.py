@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from profagent.collect.board_run import LOCK
 from tests.board.busybox_path import login_settings
 from tests.board.sshd import Sshd, running_sshd
 from tests.integration.board import content, eventually
-from tests.integration.host import COMMAND, ENVIRONMENT, TIMEOUT_S, Host, profagent, started
+from tests.integration.host import Host, profagent, started
 
 if TYPE_CHECKING:
     from tests.board.bench import Bench
@@ -102,13 +101,6 @@ def test_release_deletes_what_has_come(bench: Bench) -> None:
     assert (again.code, len(again.document["jobs"]), again.document["causes"]) == (0, 1, [])
 
 
-def test_a_second_time_only_what_changed_is_sent(served: Bench) -> None:
-    assert "2 of 2 names sent" in served.collect().err
-    (served.project / "more").write_text("x")
-    assert "1 of 3 names sent" in served.collect().err
-    assert len(served.jobs) == len(served.board_jobs) == 2
-
-
 def test_ctrl_c_ends_the_program_and_fetches_what_it_made(served: Bench) -> None:
     with started(*served.arguments("--interval", "1", "--", "1000", "0.1", "unload"), **served.variables) as host:
         host.out.until("inference 3")
@@ -184,16 +176,6 @@ def test_a_run_whose_end_nobody_knows_is_kept_as_far_as_it_came(served: Bench) -
     assert session["ended_us"] is not None
 
 
-def test_two_collects_at_once(served: Bench) -> None:
-    with started(*served.arguments("--", "1000", "0.1", "unload"), **served.variables) as host:
-        host.out.until("up")
-        ended = served.collect()
-        assert ended.code == 1
-        assert "is taken: another collect runs there" in ended.err
-        assert f"pid {host.process.pid}" in ended.err
-        assert host.interrupt().code == 0
-
-
 def test_the_vendors_ini(served: Bench) -> None:
     """It has a password, and stays at home where it is in the project."""
     ini = served.project / "ssh.ini"
@@ -207,15 +189,3 @@ def test_the_vendors_ini(served: Bench) -> None:
     assert "boards add" in ended.err
     assert not (served.remote / "ssh.ini").exists()
     assert len(served.jobs) == 1
-
-
-def test_whoever_reads_no_more_ends_the_program(served: Bench) -> None:
-    command = [*COMMAND, *map(str, served.arguments("--", "1000", "0.1", "nothing"))]
-    variables = {**ENVIRONMENT, **served.variables}
-    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
-        process.stdout.close()
-        process.wait(TIMEOUT_S)
-    assert eventually(lambda: not (served.friend.folder / "tmp" / LOCK).exists())
-    assert eventually(lambda: (served.remote / "acl.json").read_text() == '{"other": "stays"}\n')

@@ -8,7 +8,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 from profagent.link.certificate import Certificate
 from tests.board.collected import make_project
-from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, busybox, deploy_board, mounted
+from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, busybox, deploy_board
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually, simulated
 from tests.integration.host import profagent, started
@@ -227,19 +226,6 @@ def test_a_board_without_python_is_refused(tmp_path: Path, cache: Path) -> None:
         assert ended.code == 1
         assert "has no Python 3.9 or later" in ended.err
         assert not board.prefix.exists()
-
-
-def test_a_python_without_libstdcxx_and_a_clock_of_1970_are_seen(tmp_path: Path, cache: Path) -> None:
-    ctypes.CDLL("libstdc++.so.6")
-    loaded = Path("/proc/self/maps").read_text().split()
-    library = next(word for word in loaded if "/libstdc++.so" in word)
-    programs = busybox(tmp_path / "bin", date="[ $1 = +%s ] && echo 86400")
-    (programs / "python3").symlink_to(Path(sys.executable).resolve())
-    with deploy_board(tmp_path, cache, programs=programs, inside=mounted(f"mount --bind /dev/null {library}")) as board:
-        ended = board.deploy()
-        assert ended.code == 1
-        assert "1970-01-02 00:00 UTC: never set" in ended.out
-        assert "without libstdc++.so.6" in ended.err, ended.out
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("127.0.0.2", marks=pytest.mark.long)])

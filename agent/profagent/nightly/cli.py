@@ -29,7 +29,7 @@ from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
 from profagent.nightly.run import NightRun, PastBoard, measure, past_boards
 from profagent.nightly.settings import example, read_settings
-from profagent.nightly.verdict import Night, exit_code_of, junit_cases, report_lines
+from profagent.nightly.verdict import Night, junit_cases, report_lines
 from profagent.sessions.baselines import Baselines
 from profagent.sessions.clearing import chosen_sessions, clear, fitting_sessions
 from profagent.sessions.clearing_choice import Rules
@@ -208,7 +208,7 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
     if junit is not None:
         plain = "\n".join(report_lines(night, as_markdown=False))
         write_atomically(junit, [junit_xml("profagent nightly", junit_cases(night), plain)])
-    return exit_code_of(night.verdict)
+    return night.exit_code
 
 
 @contextmanager

@@ -10,8 +10,6 @@ from profagent.nightly.verdict import (
     Outcome,
     Slower,
     Verdict,
-    exit_code_of,
-    headlines,
     junit_cases,
     report_lines,
 )
@@ -45,19 +43,19 @@ NEW = Outcome("new", 5)
 )
 def test_a_board(outcome: Outcome, verdict: Verdict, code: int) -> None:
     assert outcome.verdict is verdict
-    assert exit_code_of(Night("now", [GOOD, outcome]).verdict) == code
+    assert Night("now", [GOOD, outcome]).exit_code == code
 
 
 def test_the_headlines_name_what_is_not_good_and_nothing_else() -> None:
     night = Night("now", [GOOD, AWAY, SLOWER, INCOMPLETE, FAILED, NEW])
-    assert headlines(night) == [
+    assert night.headlines() == [
         "SLOWER: slow: layer conv2 +6.0 %",
         "FAILED: broken: it crashed",
         "AWAY: gone",
         "INCOMPLETE: torn: data is missing",
         "UNDECIDED: new",
     ]
-    assert headlines(Night("now", [GOOD])) == ["GOOD: all boards"]
+    assert Night("now", [GOOD]).headlines() == ["GOOD: all boards"]
     assert night.document()["verdict"] == "slower"
 
 
