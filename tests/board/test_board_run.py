@@ -105,14 +105,6 @@ async def test_output_arguments_environment_and_exit_code(board: Board, lock: Pa
     await until(lambda: board.is_tidy() and not lock.exists())
 
 
-async def test_much_output_comes_whole(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board_run, "PIECE_READS", 8)
-    board.program("seq 1 200000; seq 1 1000 >&2")
-    assert (await board.ran()).status == 0
-    assert board.shown[False].split() == [str(number).encode() for number in range(1, 200_001)]
-    assert len(board.shown[True].split()) == 1000
-
-
 async def test_output_that_nobody_reads_takes_no_more_room_than_it_may(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,12 +156,6 @@ async def test_a_second_run_is_told_who_has_the_board(board: Board, tmp_path: Pa
     assert other.shown[False] == b"mine\n"
 
 
-async def test_what_was_not_started_never_is_and_leaves_nothing(board: Board, lock: Path) -> None:
-    async with board.run() as run, run.held():
-        assert lock in lock.parent.iterdir()
-    await until(lambda: board.is_tidy() and not lock.exists())
-
-
 async def test_the_program_goes_on_when_the_link_drops(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_run, "PIECE_READS", 4)
     board.acl.write_text("original")
@@ -209,21 +195,6 @@ async def test_a_stop_asks_first_and_then_makes_it(
         await run.leave(end)
     assert end.status == status
     assert board.acl.read_text() == "original"
-
-
-async def test_a_stop_ends_the_programs_children_too(board: Board) -> None:
-    board.program("sleep 1000 & echo $!; wait")
-    async with board.run() as run:
-        async with run.held():
-            await run.start((), {}, "", None)
-        following = asyncio.create_task(run.followed())
-        await until(lambda: board.shown[False].endswith(b"\n"))
-        await run.stop()
-        end = await following
-        assert end.status == 143
-        await run.leave(end)
-    child = int(board.shown[False])
-    await until(lambda: not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text())
 
 
 async def test_what_a_killed_keeper_left_is_put_right_by_the_next(board: Board, lock: Path) -> None:

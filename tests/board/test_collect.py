@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -43,40 +42,6 @@ def test_a_job_lands_byte_for_byte(bench: Bench) -> None:
     assert listed[0]["labels_by_key"].keys() >= {"build", "main"}
     assert listed[0]["frequencies_mhz"] == [700]
     assert "interval 1, from acl.json" in ended.err
-
-
-@pytest.mark.parametrize(
-    ("flags", "profiler"),
-    [
-        ((), {"interval": "0", "acl_api": "on", "aicpu": "on", "aic_metrics": "ArithmeticUtilization", "switch": "on"}),
-        (
-            ("--interval", "2", "--acl_api", "off", "--aacpu", "off", "--aac_metrics", "none"),
-            {
-                "interval": "2",
-                "acl_api": "off",
-                "aicpu": "off",
-                "aacpu": "off",
-                "aic_metrics": "none",
-                "aac_metrics": "none",
-            },
-        ),
-    ],
-)
-def test_the_program_reads_what_was_asked_for(served: Bench, flags: tuple[str, ...], profiler: dict[str, str]) -> None:
-    ended = served.collect(*flags)
-    assert ended.code == 0, ended.err
-    seen = json.loads((served.remote / "seen.json").read_text())
-    assert seen["other"] == "stays"
-    assert seen["profiler"].items() >= {**profiler, "output": f"{served.remote}/profiling"}.items()
-    assert ("only the first inference" in ended.err) is (not flags or "--interval" not in flags)
-
-
-def test_with_the_switch_off_the_program_just_runs(served: Bench) -> None:
-    ended = served.collect("--switch", "off", "--json")
-    assert ended.code == 0, ended.err
-    assert json.loads((served.remote / "seen.json").read_text())["profiler"]["switch"] == "off"
-    assert (ended.document["session"], ended.document["jobs"], ended.document["causes"]) == (None, [], [])
-    assert "up\n" in ended.err
 
 
 def test_all_imports_and_exports(served: Bench) -> None:

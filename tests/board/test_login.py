@@ -118,15 +118,6 @@ async def test_an_unknown_host_is_accepted_once_and_then_known(home: Path, frien
     assert await whoami(friend.target) == friend.user
 
 
-async def test_a_port_has_a_key_of_its_own(home: Path, friend: Sshd) -> None:
-    """As for ssh: the key of 127.0.0.1 on port 22 says nothing of another port, and is no changed one."""
-    other = make_key(home / "other")
-    (home / ".ssh" / "known_hosts").write_text(f"127.0.0.1 {public_key(other)}", "ascii")
-    person = Ready()
-    assert await whoami(friend.target, person) == friend.user
-    assert len(person.asked) == 1
-
-
 @pytest.mark.parametrize("kind", ["ed25519"])
 async def test_a_changed_host_key_is_refused_whoever_is_there(home: Path, friend: Sshd, kind: str) -> None:
     other = public_key(make_key(home / "other", kind=kind))
@@ -189,33 +180,10 @@ def test_a_password_comes_from_ssh_askpass(home: Path, guarded_friend: Sshd) -> 
         assert terminal.ended() == 0, terminal.seen
 
 
-async def test_a_wrong_password_is_refused_after_three(guarded_friend: Sshd) -> None:
-    person = Ready("wrong")
-    with pytest.raises(RefusedError, match="does not let"):
-        await whoami(guarded_friend.target, person)
-    assert person.asked == [f"{guarded_friend.user}@127.0.0.1's password: "] * 3
-
-
-def test_a_server_asks_by_keyboard_interactive(home: Path, tmp_path: Path) -> None:
-    settings = "UsePAM yes\nKbdInteractiveAuthentication yes\nPasswordAuthentication no"
-    with running_sshd(tmp_path / "pam", password=PASSWORD, settings=settings) as interactive:
-        (home / ".ssh" / "known_hosts").write_text(interactive.known, "ascii")
-        with at_terminal(*login_command(interactive.target)) as terminal:
-            terminal.until(f"({interactive.user}@127.0.0.1) Password: ")
-            terminal.type(PASSWORD)
-            assert terminal.ended() == 0, terminal.seen
-            assert PASSWORD not in terminal.seen
-
-
 async def test_a_name_that_does_not_resolve(home: Path) -> None:
     with pytest.raises(UnreachableError, match=r"name nowhere\.invalid does not resolve") as error:
         await whoami("root@nowhere.invalid")
     assert "/etc/hosts" in error.value.hint
-
-
-async def test_a_port_that_is_closed(home: Path, unused_tcp_port: int) -> None:
-    with pytest.raises(UnreachableError, match=f"nothing listens at 127.0.0.1 port {unused_tcp_port}"):
-        await whoami(f"ssh://127.0.0.1:{unused_tcp_port}")
 
 
 @pytest.mark.parametrize(("line", "said"), [("Port many", "line 1: .*Port"), ("IdentityFile ~/gone", "No such .*gone")])

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from profagent.collect.project import Uploaded, upload_project
-from profagent.errors import ProfagentError, UsageError
 from profagent.ssh.connection import connect
 from tests.board.askers import Nobody
 from tests.board.busybox_path import busybox_path
@@ -113,15 +112,3 @@ async def test_what_is_left_out_is_not_sent(friend: Sshd, project: Path, there: 
     (project / "src" / "link").symlink_to("../ssh.ini")
     ended = await uploaded(friend, project, there, left_out=[project / "profiling", project / "ssh.ini"])
     assert ended.total == 6
-
-
-async def test_a_name_that_takes_two_lines_is_refused(friend: Sshd, project: Path, there: Path) -> None:
-    (project / "two\nlines").write_text("x")
-    with pytest.raises(UsageError, match="by its name"):
-        await uploaded(friend, project, there)
-    assert not shape(there)
-
-
-async def test_what_cannot_be_written_is_told(friend: Sshd, project: Path, tmp_path: Path) -> None:
-    with pytest.raises(ProfagentError, match="mkdir"):
-        await uploaded(friend, project, project / "-n")

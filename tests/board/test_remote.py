@@ -96,15 +96,6 @@ async def test_a_file_is_put_whole_with_its_mode(remote: Remote, tmp_path: Path)
     assert not os.path.exists(f"{target}.part")  # noqa: ASYNC240, PTH110 - the loop may wait for so little
 
 
-async def test_a_program_is_talked_with(remote: Remote) -> None:
-    async with remote.stream("while read line; do echo got $line; done; exit 4") as program:
-        for word in (b"one", b"two"):
-            program.stdin.write(word + b"\n")
-            assert await program.stdout.readline() == b"got " + word + b"\n"
-        program.stdin.write_eof()
-        assert await program.wait() == 4
-
-
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(await reader.readline())
     await writer.drain()
@@ -130,15 +121,6 @@ async def test_a_port_of_the_board_is_reached(remote: Remote) -> None:
             socket = Path(local.removeprefix("unix:"))
             assert socket.parent.stat().st_mode & 0o077 == 0
         assert not socket.parent.exists()
-
-
-async def test_a_socket_of_the_board_is_reached(remote: Remote, tmp_path: Path) -> None:
-    address = f"unix:{tmp_path}/socket"
-    assert not await remote.answers(address)
-    async with await asyncio.start_unix_server(echo, f"{tmp_path}/socket"):
-        assert await remote.answers(address)
-        async with remote.forward(address) as local:
-            assert await through(local) == b"hello\n"
 
 
 async def test_a_link_that_drops_in_mid_upload_is_told(home: Path, friend: Sshd, tmp_path: Path) -> None:

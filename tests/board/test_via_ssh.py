@@ -59,17 +59,6 @@ def test_doctor_looks_through_a_tunnel(
     assert "no daemon listens" in ended.out
 
 
-def test_another_board_behind_a_tunnel_is_refused(
-    home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
-) -> None:
-    with running("--root", root, "--identity", "u-1") as board:
-        know(home, friend, board.address, uuid="u-2")
-        ended = profagent(*record(tmp_path / "ws"), **variables)
-    assert ended.code == 3
-    assert "u-1" in ended.err
-    assert "u-2" in ended.err
-
-
 def test_no_daemon_and_no_root_is_told(
     home: Path, friend: Sshd, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.board.deployed import busybox
 from tests.board.sshd import Sshd, running_sshd
 from tests.board.tunnelled import ENDED_S, assert_gone, begun, commands, folders, know, record
-from tests.integration.board import content, eventually, simulated
+from tests.integration.board import eventually
 from tests.integration.host import profagent, started
 
 
@@ -42,18 +42,6 @@ def test_a_board_without_python_is_told(bare: Sshd, root: Path, variables: dict[
     assert "has no Python 3.9 or later" in ended.err
     assert f"profagent bundle --arch {os.uname().machine} --libraries DIR -o FILE.tar.gz`" in ended.err
     assert "then `--bundle FILE.tar.gz`" in ended.err
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_a_bundle_serves_one_command(
-    bare: Sshd, bundle: Path, root: Path, variables: dict[str, str], tmp_path: Path
-) -> None:
-    job = simulated(root)
-    ended = profagent(*record(tmp_path / "ws", "--root", root, "--bundle", bundle), **variables)
-    assert ended.code == 0, ended.err
-    assert content(Path(ended.document["mirror"]) / job.name) == content(job)
-    assert not folders(root)
 
 
 @pytest.mark.long

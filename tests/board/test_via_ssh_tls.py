@@ -64,16 +64,6 @@ def test_the_certificate_is_checked_for_the_board(
         assert "euler shows another certificate" in ended.err
 
 
-def test_without_an_address_of_its_own_the_board_is_what_ssh_calls_it(
-    home: Path, friend: Sshd, root: Path, workshop: Keys, variables: dict[str, str], tmp_path: Path
-) -> None:
-    simulated(root)
-    with serving(root, workshop, "127.0.0.1") as (board, _):
-        know(home, friend, board.address)
-        ended = profagent(*record(tmp_path / "ws"), **variables)
-    assert ended.code == 0, ended.err
-
-
 def test_keys_may_be_named_and_are_missed(
     home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:

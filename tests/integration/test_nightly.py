@@ -119,9 +119,7 @@ def test_two_nights(tmp_path: Path) -> None:
     sessions = json.loads(profagent("sessions", "--workspace", tmp_path / "ws", "--json").out)
     assert {session["labels_by_key"]["place"] for session in sessions} == {"lab"}
     assert len({session["labels_by_key"]["nightly"] for session in sessions}) == 2
-    assert [session["cleared_us"] is not None for session in sessions] == [True, False, False, False], (
-        "a measure stays"
-    )
+    assert [session["cleared_us"] is not None for session in sessions] == [True, False, False, False], "a measure stays"
 
 
 def test_the_report_and_the_baseline(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ class Night:
         }
 
     def headlines(self) -> list[str]:
-        """The verdict in lines, the worst first: which boards, and what of them; good ones where there are no others."""
+        """The verdict in lines, the worst first: which boards, and what of them; good ones where all are."""
         found = sorted({outcome.verdict for outcome in self.outcomes} - {Verdict.GOOD}, reverse=True)
         lines = [
             f"{verdict.word.upper()}: {'; '.join(each.headline for each in self.outcomes if each.verdict is verdict)}"

@@ -68,10 +68,6 @@ def test_a_program_that_was_not_started_or_was_ended() -> None:
     assert "disk is full" in told(replace(AFTER, jobs={JOB: WHOLE}, free_kib=3))
 
 
-def test_a_whole_job_has_no_cause() -> None:
-    assert told(replace(AFTER, jobs={JOB: WHOLE})) == ""
-
-
 @pytest.mark.parametrize(
     ("files", "wanted"),
     [
@@ -85,24 +81,11 @@ def test_what_a_job_lacks(files: dict[str, int], wanted: str) -> None:
     assert wanted in told(replace(AFTER, jobs={JOB: files}))
 
 
-def test_a_program_without_finalize_is_named() -> None:
-    unfinished = {path: size for path, size in WHOLE.items() if path != "data/acl_api.0.m.0.done"}
-    after = replace(AFTER, jobs={JOB: unfinished})
-    assert "does not name svp_acl_finalize" not in told(after)
-    assert "up to 1 s and 2 MB" in told(after)
-    assert "does not name svp_acl_finalize" in told(replace(after, main=replace(ALL, calls=frozenset())))
-
-
 def test_an_interval_of_0_is_named_where_one_inference_came() -> None:
     files = {path: size for path, size in WHOLE.items() if not path.endswith(".1.1")}
     asked = replace(AFTER.asked, interval=0)
     assert "--interval 1" in told(replace(AFTER, asked=asked, jobs={JOB: files}))
     assert told(replace(AFTER, jobs={JOB: files})) == ""
-
-
-def test_several_jobs_are_several_tasks() -> None:
-    after = replace(AFTER, jobs={JOB: WHOLE, JOB[:-1] + "B": WHOLE}, users=("main /proc/7",))
-    assert "several tasks profile (main /proc/7" in told(after)
 
 
 def test_of_several_jobs_it_is_not_guessed_which_is_the_programs() -> None:
@@ -132,7 +115,3 @@ def test_a_job_elsewhere_and_a_board_without_the_npu() -> None:
     assert f"made elsewhere: /app/out/{JOB}" in told(replace(AFTER, elsewhere=(f"/app/out/{JOB}",)))
     assert "other NPU stack" in told(replace(AFTER, has_npu=False))
     assert "other NPU stack" not in told(AFTER)
-
-
-def test_nothing_is_missed_where_nothing_was_switched_on() -> None:
-    assert told(replace(AFTER, asked=replace(DEFAULTS, switch="off"))) == ""

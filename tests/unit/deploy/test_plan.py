@@ -11,7 +11,6 @@ from profagent.deploy.layout import Layout
 from profagent.deploy.plan import (
     board_name,
     check_room,
-    check_version,
     choose_init,
     choose_python,
     fact_lines,
@@ -60,25 +59,6 @@ def test_where_it_will_not_what_it_lacks_is_named(facts: BoardFacts, why: str) -
     assert choose_python(facts, "auto", "aarch64") == "bundled"
 
 
-@pytest.mark.parametrize(
-    ("wish", "bundled_for", "why"),
-    [
-        ("bundled", None, "needs --bundle FILE"),
-        ("system", "aarch64", "--bundle goes with --python bundled"),
-        ("bundled", "x86_64", "the bundle is for x86_64, and .* is aarch64"),
-    ],
-)
-def test_a_bundle_goes_with_its_wish_and_its_machine(wish: str, bundled_for: str | None, why: str) -> None:
-    with pytest.raises(ProfagentError, match=why):
-        choose_python(AIFLY, wish, bundled_for)
-
-
-def test_the_init_system_is_the_boards() -> None:
-    assert choose_init(AIFLY, "auto", USUAL) == "systemd"
-    assert choose_init(EULER, "auto", USUAL) == "initd"
-    assert choose_init(AIFLY, "none", USUAL) == "none"
-
-
 def test_what_was_deployed_stays_with_its_init_system() -> None:
     deployed = replace(AIFLY, files={"/etc/init.d/profagentd": ""})
     assert choose_init(deployed, "auto", USUAL) == "initd"
@@ -102,17 +82,6 @@ def test_room_is_looked_for_first() -> None:
         check_room(EULER, USUAL, 60 << 20)
     with pytest.raises(ProfagentError, match="/opt on euler cannot be written to by root"):
         check_room(replace(EULER, is_writable=False), USUAL, 0)
-
-
-def test_another_version_takes_an_upgrade() -> None:
-    deployed = replace(EULER, current="1-a")
-    check_version(EULER, "2-b", is_upgrade=False)
-    check_version(deployed, "1-a", is_upgrade=False)
-    check_version(deployed, "2-b", is_upgrade=True)
-    with pytest.raises(UsageError, match="euler has 1-a, and this is 2-b"):
-        check_version(deployed, "2-b", is_upgrade=False)
-    with pytest.raises(UsageError, match="nothing to upgrade"):
-        check_version(EULER, "2-b", is_upgrade=True)
 
 
 def test_a_board_is_called_by_its_host_name() -> None:

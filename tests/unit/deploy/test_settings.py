@@ -105,7 +105,3 @@ def test_what_makes_no_sense_is_refused(asked: dict[str, Any]) -> None:
 def test_settings_that_are_broken_are_nobodys_to_overwrite(old: str) -> None:
     with pytest.raises(ProfagentError, match=r"/etc/profagent/profagentd\.toml on the board"):
         made(old)
-
-
-def test_another_address_takes_the_place_of_one_that_is_none() -> None:
-    assert made("listen = 5", listen="127.0.0.1:1").listen == "127.0.0.1:1"

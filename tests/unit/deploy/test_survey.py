@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -88,27 +87,10 @@ def test_this_machine_is_seen_as_it_is(shell: tuple[str, ...], tmp_path: Path) -
     assert abs((facts.clock - datetime.now(UTC)).total_seconds()) < 600
 
 
-@pytest.mark.parametrize("text", ["", "\n", "port = 1", "port = 1\n", "# one\n\n|two\n\n"])
-def test_files_are_told_to_the_byte_whatever_ends_them(text: str, tmp_path: Path) -> None:
-    first, second = str(tmp_path / "first"), str(tmp_path / "second")
-    Path(first).write_text(text)
-    Path(second).write_text("next\n")
-    layout = Layout.of(str(tmp_path / "b"))
-    assert asked(layout, "sh", files=(first, second)).files == {first: text, second: "next\n"}
-
-
 def test_nothing_is_written_and_the_nearest_directory_is_found(tmp_path: Path) -> None:
     facts = asked(Layout.of(str(tmp_path / "not/yet/there")), "sh")
     assert facts.place == str(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_board_with_little_is_understood() -> None:
-    facts = read_survey(EULER)
-    assert facts.python is None
-    assert (facts.libc, facts.init, facts.npu) == ("glibc 2.29", "initd", ("svp_npu",))
-    assert facts.clock == datetime(1970, 1, 2, tzinfo=UTC)
-    assert facts.free_bytes == 50 << 20
 
 
 def test_marks_are_of_this_machine_alone() -> None:
@@ -124,12 +106,6 @@ def test_marks_are_of_this_machine_alone() -> None:
 def test_this_machines_own_interfaces_are_found(tmp_path: Path) -> None:
     facts = asked(Layout.of(str(tmp_path / "b")), *own_network(tmp_path), "sh")
     assert [mark for mark in facts.marks if mark.startswith("mac:")] == ["mac:00:11:22:33:44:05"]
-
-
-def test_what_cannot_be_told_is_not_guessed() -> None:
-    facts = read_survey(EULER.replace("free_kib=51200", "free_kib=").replace("clock=86400", "clock="))
-    assert (facts.free_bytes, facts.clock) == (None, None)
-    assert facts == replace(facts, files={})
 
 
 def test_a_login_banner_is_passed_over() -> None:

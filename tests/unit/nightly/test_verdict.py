@@ -74,11 +74,6 @@ def test_the_report() -> None:
     )
 
 
-def test_a_first_night_says_why_it_is_undecided() -> None:
-    lines = list(report_lines(Night("now", [NEW]), as_markdown=True))
-    assert lines[-1] == "- nothing to compare with: no good night before, and no baseline"
-
-
 def test_no_name_breaks_markdown() -> None:
     slow = Compared("baseline `a`", 1, (Slower("layer[a|b_*].median>+5%", "layer a|b_*", 6.04),))
     night = Night("now", [Outcome("<b>_1\n", 2, compared=[slow])], ["cannot remove a_b"])
@@ -90,13 +85,6 @@ def test_no_name_breaks_markdown() -> None:
         "- beside baseline \\`a\\` (session 1): layer a\\|b\\_\\* +6.0 %, and layer[a\\|b\\_\\*].median&gt;+5% holds",
         "cannot remove a\\_b",
     ]
-
-
-def test_a_condition_that_nobody_can_tell_is_named() -> None:
-    lines = list(report_lines(Night("now", [Outcome("odd", 2, compared=[UNTOLD])]), as_markdown=False))
-    assert (
-        lines[-1] == "  nobody can tell beside x (session 1): layer[conv22].median>+5%: not in both runs: layer conv22"
-    )
 
 
 def test_test_cases_fail_where_something_is_slower_or_went_wrong() -> None:

@@ -40,14 +40,6 @@ def test_what_a_file_needs_is_what_the_loader_loads_for_it(path: Path) -> None:
     assert set(elf.needed) <= {line.split()[0].rpartition("/")[2] for line in loaded.splitlines()}
 
 
-def test_a_program_names_its_loader_and_a_library_none() -> None:
-    program, library = read_elf(SHELL.read_bytes()), read_elf(LIBRARY.read_bytes())
-    assert program is not None
-    assert library is not None
-    assert Path(program.loader).is_file()
-    assert library.loader == ""
-
-
 def test_another_kind_of_file_is_none() -> None:
     assert read_elf(b"") is None
     assert read_elf(b"#!/bin/sh\n") is None
@@ -83,24 +75,6 @@ def test_it_runs_without_its_source(tmp_path: Path) -> None:
     program = "import module, sys; print(module.__doc__, module.has('two'), sorted(module.NAMES)[0])"
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert ran.stdout == "A module. True a\n"
-
-
-def test_another_process_makes_the_same() -> None:
-    here = compiled({"some/module.py": SOURCE}, OWN)["some/module.pyc"]
-    for seed in ("1", "2"):
-        there = subprocess.run(
-            [sys.executable, "-c", AGAIN],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            input=SOURCE,
-            check=True,
-            capture_output=True,
-        )
-        assert there.stdout == here
-
-
-def test_what_does_not_compile_and_what_is_no_source_stay() -> None:
-    files = {"a.py": b"print 'of another Python'", "b.so": b"\x7fELF", "c.txt": b"text"}
-    assert compiled(files, OWN) == files
 
 
 def test_only_its_own_version_is_compiled_for() -> None:
@@ -162,13 +136,6 @@ def test_the_newest_is_taken_with_what_is_needed_of_its_library(tmp_path: Path) 
     assert list(python.library) == ["os.py"]
 
 
-def test_a_tree_without_python_or_its_library_is_refused(tmp_path: Path) -> None:
-    assert "libpython3.11-stdlib" in refusal(tmp_path).hint
-    make_python(tmp_path)
-    (tmp_path / "usr/lib/python3.11/os.py").unlink()
-    assert "without its library" in str(refusal(tmp_path))
-
-
 def test_a_python_of_another_machine_is_refused(tmp_path: Path) -> None:
     assert f"is for {MACHINE}, not for {OTHER}" in str(refusal(make_python(tmp_path), OTHER))
     (tmp_path / "usr/bin/python3.11").write_text("#!/bin/sh\n")
@@ -185,12 +152,3 @@ def test_a_library_that_is_nowhere_is_refused_by_its_name(tmp_path: Path) -> Non
     with pytest.raises(ProfagentError, match=f"libnone.so.1 for {MACHINE} is not in {tmp_path}") as refused:
         needed_libraries([Elf(MACHINE, "", ("libnone.so.1",))], [tmp_path])
     assert "--libraries" in refused.value.hint
-
-
-def test_neither_another_machines_library_nor_this_ones_own_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib/libown.so.1").symlink_to(SHELL)
-    shutil.copy(SHELL, tmp_path / "lib/libother.so.1")
-    for elf in (Elf(MACHINE, "", ("libown.so.1",)), Elf(OTHER, "", ("libother.so.1",))):
-        with pytest.raises(ProfagentError, match="is not in"):
-            needed_libraries([elf], [tmp_path])
