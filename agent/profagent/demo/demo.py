@@ -49,8 +49,8 @@ async def demo(
     options: DemoOptions, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
 ) -> DemoResult:
     """Run the simulated board, show it live, record it, export it. Raises ProfagentError when a step fails."""
-    async with simulated_board(options) as board:
-        summary = await board.lives_through(_capture(options, board.address, show, tell, stop))
+    async with simulated_board(options) as (address, process):
+        summary = await _lives_through(process, _capture(options, address, show, tell, stop))
     tell("exporting")
     folder = options.workspace.root / "exports" / f"session-{summary['session']}"
     await asyncio.to_thread(_export, options.workspace.database, folder, summary["session"])
@@ -63,37 +63,28 @@ def _export(database: Path, folder: Path, session: int) -> None:
     export_summary(database, folder / "aggregate", session=session, options=SummaryOptions(aggregate=True))
 
 
-class SimulatedBoard:
-    """A `profagentd --simulate` of our own."""
-
-    def __init__(self, address: str, process: asyncio.subprocess.Process) -> None:
-        self.address = address
-        self._process = process
-
-    async def lives_through(self, work: Coroutine[Any, Any, T]) -> T:
-        """What some work gives, which is given up when the board ends before it. Raises ProfagentError then."""
-        task, ended = asyncio.create_task(work), asyncio.create_task(self._process.wait())
-        try:
-            await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-        except UnreachableError as error:
-            if await _has_ended(self._process, ENDING_S):
-                raise self._end_by_itself() from error
+async def _lives_through(process: asyncio.subprocess.Process, work: Coroutine[Any, Any, T]) -> T:
+    """What some work gives, which is given up when the board ends before it. Raises ProfagentError then."""
+    task, ended = asyncio.create_task(work), asyncio.create_task(process.wait())
+    try:
+        await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+    except UnreachableError:
+        # It is given a moment to be gone.
+        await asyncio.wait([ended], timeout=ENDING_S)
+        if process.returncode is None:
             raise
-        finally:
-            task.cancel()
-            ended.cancel()
-            await asyncio.wait([task, ended])
-        raise self._end_by_itself()
-
-    def _end_by_itself(self) -> ProfagentError:
-        return _board_failed(f"ended by itself (exit code {self._process.returncode})")
+    finally:
+        task.cancel()
+        ended.cancel()
+        await asyncio.wait([task, ended])
+    raise _board_failed(f"ended by itself (exit code {process.returncode})")
 
 
 @asynccontextmanager
-async def simulated_board(options: DemoOptions) -> AsyncIterator[SimulatedBoard]:
-    """A simulated board on a free loopback port."""
+async def simulated_board(options: DemoOptions) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
+    """A `profagentd --simulate` of our own on a free loopback port: its address, and the process."""
     arguments = ["--listen", "127.0.0.1:0", "--simulate", "--model", options.model]
     arguments += ("--rate", f"{options.rate:g}", "--for", f"{options.for_s:g}", "--log-level", "warning")
     process = await asyncio.create_subprocess_exec(
@@ -102,42 +93,27 @@ async def simulated_board(options: DemoOptions) -> AsyncIterator[SimulatedBoard]
         # Ctrl-C is ours: the board goes on until everything has been fetched.
         start_new_session=True,
     )
+    assert process.stdout is not None
     try:
-        yield SimulatedBoard(await _address(process), process)
+        line = b""
+        with suppress(TimeoutError):
+            line = await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT_S)
+        address = line.decode().rpartition(" serving ")[2].strip()
+        if not address:
+            raise _board_failed("did not start")
+        yield address, process
     finally:
-        await _end(process)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    process.terminate()
-    if not await _has_ended(process, STOP_TIMEOUT_S):
-        process.kill()
+        with suppress(ProcessLookupError):
+            process.terminate()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+        with suppress(ProcessLookupError):
+            process.kill()
         await process.wait()
-
-
-async def _has_ended(process: asyncio.subprocess.Process, within_s: float) -> bool:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(within_s):
-            await process.wait()
-    return process.returncode is not None
 
 
 def _board_failed(how: str) -> ProfagentError:
     return ProfagentError(f"the simulated board {how}", hint="profagentd's own message above says why")
-
-
-async def _address(process: asyncio.subprocess.Process) -> str:
-    assert process.stdout is not None
-    line = b""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(START_TIMEOUT_S):
-            line = await process.stdout.readline()
-    address = line.decode().rpartition(" serving ")[2].strip()
-    if not address:
-        raise _board_failed("did not start")
-    return address
 
 
 async def _capture(
@@ -150,12 +126,6 @@ async def _capture(
         return await record(RecordOptions((address,), options.workspace, until_finished=True, backlog=True), tell, stop)
     finally:
         watching.set()
-        await _settled(live)
-
-
-async def _settled(live: asyncio.Task[Event]) -> None:
-    """Wait for the live view; that it lost a board that has just stopped is no error."""
-    try:
-        await live
-    except UnreachableError:
-        return
+        # That it lost a board that has just stopped is no error.
+        with suppress(UnreachableError):
+            await live
