@@ -57,10 +57,10 @@ def test_all_imports_and_exports(served: Bench) -> None:
 
 
 def test_release_deletes_what_has_come(bench: Bench) -> None:
-    ended = bench.collect("--interval", "1", "--release", "--", "30", "0.1", "unload")
+    ended = bench.collect("--interval", "1", "--release", "--", "10", "0.1", "unload")
     assert ended.code == 0, ended.err
     (job,) = bench.jobs
-    assert len(list((job / "data").glob("aicore*.done"))) == 30
+    assert len(list((job / "data").glob("aicore*.done"))) == 10
     assert not bench.board_jobs
     again = bench.collect("--interval", "1", "--release", "--json")
     assert (again.code, len(again.document["jobs"]), again.document["causes"]) == (0, 1, [])
@@ -95,15 +95,15 @@ def drop_links(friend: Sshd, host: Host) -> None:
 
 
 def test_a_link_that_drops_costs_nothing(bench: Bench) -> None:
-    with started(*bench.arguments("--interval", "1", "--", "60", "0.1", "unload"), **bench.variables) as host:
+    with started(*bench.arguments("--interval", "1", "--", "30", "0.1", "unload"), **bench.variables) as host:
         host.out.until("inference 5")
         drop_links(bench.friend, host)
         ended = host.ended()
     assert ended.code == 0, ended.err
-    assert ended.out.splitlines() == ["up", *(f"inference {number}" for number in range(60))]
+    assert ended.out.splitlines() == ["up", *(f"inference {number}" for number in range(30))]
     (job,), (board_job,) = bench.jobs, bench.board_jobs
     assert content(job) == content(board_job)
-    assert len(list((job / "data").glob("aicore*.done"))) == 60
+    assert len(list((job / "data").glob("aicore*.done"))) == 30
     assert eventually(bench.is_tidy)
 
 

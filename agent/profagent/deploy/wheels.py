@@ -101,19 +101,20 @@ def download_arguments(python: BoardPython, folder: Path, wheelhouse: Path | Non
             hint="use a bundle with a Python of its own: `profagent bundle`",
         )
     where = ["--no-index", "--find-links", str(wheelhouse)] if wheelhouse else []
-    platforms = [argument for tag in python.platforms for argument in ("--platform", tag)]
-    return [
-        *("download", "--quiet", "--disable-pip-version-check", "--no-input", "--only-binary", ":all:"),
-        *("--implementation", "cp", "--python-version", _dotted(python.version), *platforms),
-        *("--dest", str(folder), *where, *python.requirements),
-    ]
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-input")
+    return ["download", *quiet, *_kind(python, python.platforms), "--dest", str(folder), *where, *python.requirements]
 
 
 def filling(python: BoardPython, wheelhouse: Path) -> str:
     """The command that fills a wheelhouse, on a machine with internet."""
-    oldest = [argument for tag in python.platforms[-2:] for argument in ("--platform", tag)]
-    kind = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", _dotted(python.version), *oldest]
+    kind = _kind(python, python.platforms[-2:])
     return shlex.join(["pip", "download", *kind, "--dest", str(wheelhouse), *python.requirements])
+
+
+def _kind(python: BoardPython, platforms: list[str]) -> list[str]:
+    chosen = [argument for tag in platforms for argument in ("--platform", tag)]
+    version = ["--implementation", "cp", "--python-version", _dotted(python.version)]
+    return ["--only-binary", ":all:", *version, *chosen]
 
 
 def _pair(text: str) -> tuple[int, int]:
