@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.demo.demo import DemoOptions, demo
+from profagent.demo.cli import DemoOptions, demo
 from profagent.errors import ProfagentError
 from profagent.store.workspace import Workspace
 from tests.integration.host import processed, profagent, started

@@ -18,7 +18,7 @@ from profagent.cli import options
 from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.table import printable
 from profagent.collect.collecting import CollectOptions, collect
-from profagent.deploy.layout import DEFAULT_PREFIX, Layout
+from profagent.deploy.units import DEFAULT_PREFIX, Layout
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
 from profagent.record.cli import summary_lines

@@ -20,7 +20,7 @@ from profagent.collect.daemon import CollectDaemon
 from profagent.collect.explain import LOST, Cause, causes, failure
 from profagent.collect.look import aftermath, jobs_in, placed, prepared, written_after
 from profagent.collect.project import upload_project
-from profagent.deploy.layout import Layout
+from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError
 from profagent.export.export import export_summary, export_timeline
 from profagent.files import make_directory

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from profagent.collect.board_run import PatientSsh
     from profagent.collect.look import Place
-    from profagent.deploy.layout import Layout
+    from profagent.deploy.units import Layout
     from profagent.link.boards_file import BoardEntry
     from profagent.link.messages import Board
     from profagent.ssh.passwords import Asker

@@ -9,12 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagent.deploy.board import looked_at
+from profagent.deploy.board import check_room, check_version, chosen_version, fact_lines, is_deployed, looked_at
 from profagent.deploy.installing import answered, changed, is_active, tried_out
-from profagent.deploy.layout import Layout
-from profagent.deploy.plan import check_room, check_version, chosen_version, fact_lines, is_deployed
 from profagent.deploy.settings import Asked
-from profagent.deploy.units import back_request, install_request, installed_init, named_roots, removal_request
+from profagent.deploy.units import Layout, back_request, install_request, installed_init, named_roots, removal_request
 from profagent.errors import UsageError
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys
 from profagent.link.boards_file import BoardEntry, BoardsFile

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from profagent.deploy.layout import Layout
     from profagent.deploy.settings import BoardSettings
     from profagent.deploy.survey import BoardFacts
-    from profagent.deploy.units import Service
+    from profagent.deploy.units import Layout, Service
     from profagent.link.boards_file import BoardEntry
     from profagent.link.messages import Board
     from profagent.ssh.remote import Program, Remote

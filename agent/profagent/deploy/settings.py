@@ -14,7 +14,7 @@ from profagent.errors import ProfagentError, UsageError
 from profagent.link.credentials import host_of, is_local
 
 if TYPE_CHECKING:
-    from profagent.deploy.layout import Layout
+    from profagent.deploy.units import Layout
 
 __all__ = ["DEFAULT_LISTEN", "Asked", "BoardSettings", "board_settings"]
 

@@ -15,7 +15,7 @@ from profagent.errors import ProfagentError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from profagent.deploy.layout import Layout
+    from profagent.deploy.units import Layout
     from profagent.ssh.remote import Remote
 
 

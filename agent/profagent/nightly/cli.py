@@ -199,7 +199,7 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
         own = [PastBoard(began, each.board, each.verdict.word, each.session) for each in night.outcomes]
         measures = [measure(board.name, [*own, *earlier]) for board in settings.boards]
         staying = {each: "of the next night" for each in measures if each is not None}
-        night = replace(night, remarks=_cleared(workspace, settings, rules, staying))
+        night = replace(night, remarks=cleared_after_night(workspace, settings, rules, staying))
         write_atomically(folder / f"{began}.json", [msgspec.json.encode(night.document()), b"\n"], durably=True)
     for remark in tell_night(night, settings.tell):
         tell(remark)
@@ -245,7 +245,7 @@ def _settings(config: Path) -> tuple[Nightly, Rules]:
     return settings, Rules(before_us, asked.keep_last, None if asked.max_size is None else size_bytes(asked.max_size))
 
 
-def _cleared(workspace: Workspace, settings: Nightly, rules: Rules, staying: Mapping[int, str]) -> list[str]:
+def cleared_after_night(workspace: Workspace, settings: Nightly, rules: Rules, staying: Mapping[int, str]) -> list[str]:
     """Let go of what the settings name, but for baselines and what the next night is compared with; a remark."""
     conditions = [condition_of(text) for text in settings.retention.where]
     if (rules == Rules() and not conditions) or not workspace.database.exists():

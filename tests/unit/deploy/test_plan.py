@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from profagent.deploy.layout import Layout
-from profagent.deploy.plan import (
+from profagent.deploy.board import (
     board_name,
     check_room,
     choose_init,
@@ -17,7 +16,7 @@ from profagent.deploy.plan import (
     is_deployed,
 )
 from profagent.deploy.survey import BoardFacts, read_survey
-from profagent.deploy.units import service
+from profagent.deploy.units import Layout, service
 from profagent.deploy.wheels import BoardPython
 from profagent.errors import ProfagentError, UsageError
 from tests.unit.deploy.test_survey import EULER as SAID

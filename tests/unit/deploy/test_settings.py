@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from profagent.deploy.layout import Layout
 from profagent.deploy.settings import Asked, BoardSettings, board_settings
+from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, UsageError
 from profagentd.config import examine
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.layout import Layout
 from profagent.deploy.survey import BoardFacts, read_survey, survey_script
+from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError
 from tests.board.deployed import mounted
 

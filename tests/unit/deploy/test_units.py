@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.layout import Layout
-from profagent.deploy.units import check_owner, every_service_file, installed_init, owned_init, removal_request, service
+from profagent.deploy.units import (
+    Layout,
+    check_owner,
+    every_service_file,
+    installed_init,
+    owned_init,
+    removal_request,
+    service,
+)
 from profagent.errors import UsageError
 
 USUAL = Layout.of()

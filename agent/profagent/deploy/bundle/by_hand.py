@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from profagent.deploy import setup
-from profagent.deploy.layout import DEFAULT_PREFIX, Layout
 from profagent.deploy.units import (
+    DEFAULT_PREFIX,
     FOUND_INIT,
     INITS,
+    Layout,
     Service,
     check_owner,
     every_service_file,
@@ -47,7 +48,6 @@ MODULES = (
     "deploy/__init__",
     "deploy/bundle/__init__",
     "deploy/bundle/by_hand",
-    "deploy/layout",
     "deploy/setup",
     "deploy/units",
 )

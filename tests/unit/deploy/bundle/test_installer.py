@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.bundle.bundling import installer_files
+from profagent.deploy.bundle.cli import installer_files
 from profagent.deploy.daemon_tree import DaemonTree
 
 SCRIPT = Path(__file__).parents[4] / "agent/profagent/deploy/bundle/install.sh"
