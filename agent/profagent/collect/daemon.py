@@ -83,7 +83,16 @@ class CollectDaemon:
                 settings = ("--state", self._state, *release)
                 prefix = "" if self._layout.is_usual else self._layout.prefix
                 over = OverSsh((self._output,), bundle, settings, is_own=True, asker=self._asker, prefix=prefix)
-                access = await stack.enter_async_context(reached([self._board], Access(), over, tell, stop))
+                try:
+                    access = await stack.enter_async_context(reached([self._board], Access(), over, tell, stop))
+                except UnreachableError:
+                    raise
+                except ProfagentError as error:
+                    # One that does not delete serves as well.
+                    access = await self._installed(stack, "", tell, stop) if deleting_for else None
+                    if access is None:
+                        raise
+                    tell(f"{error}: the board's own daemon serves, and what has come is deleted at the end")
             yield access
 
     async def _installed(

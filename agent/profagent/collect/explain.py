@@ -99,16 +99,6 @@ def _ended(after: Aftermath) -> Cause:
     return Cause(f"{after.place.main} ended with {after.status}", "its own output above says why")
 
 
-def _not_executable(after: Aftermath) -> Cause:
-    name, last = after.place.main, _last_line(after.complaint)
-    if _OTHER_MACHINE.search(last):
-        return Cause(f"a program is built for another machine: {last}", "build it with the board's toolchain")
-    return Cause(
-        f"{name} cannot be run: {last or 'permission denied'}",
-        f"chmod +x it in the project; on the board: ls -l {name}; mount (a file system may be noexec)",
-    )
-
-
 def _kept_from(after: Aftermath) -> Cause:
     if after.why == LOST:
         return Cause(
@@ -123,15 +113,21 @@ def _kept_from(after: Aftermath) -> Cause:
     )
 
 
-def _not_found(after: Aftermath) -> Cause:
-    library = _LIBRARY.search(after.complaint)
-    if library:
-        return Cause(
-            f"{after.place.main} lacks a library: {library[1]}",
-            "put it beside the program and name its directory: --env LD_LIBRARY_PATH=DIR (a login over SSH reads no"
-            " /etc/profile)",
-        )
+def _not_executable(after: Aftermath) -> Cause:
     name, last = after.place.main, _last_line(after.complaint)
+    if _OTHER_MACHINE.search(last):
+        return Cause(f"a program is built for another machine: {last}", "build it with the board's toolchain")
+    return Cause(
+        f"{name} cannot be run: {last or 'permission denied'}",
+        f"chmod +x it in the project; on the board: ls -l {name}; mount (a file system may be noexec)",
+    )
+
+
+def _not_found(after: Aftermath) -> Cause:
+    name, last = after.place.main, _last_line(after.complaint)
+    if library := _LIBRARY.search(after.complaint):
+        hint = "put it beside the program and name its directory: --env LD_LIBRARY_PATH=DIR (a login over SSH reads no"
+        return Cause(f"{name} lacks a library: {library[1]}", f"{hint} /etc/profile)")
     if not _NOT_THERE.search(last):
         return _ended(after)
     if not last.partition(f" {name}: ")[2].startswith(("not found", "No such file", "cannot execute")):
@@ -143,10 +139,10 @@ def _not_found(after: Aftermath) -> Cause:
 
 
 def _signalled(after: Aftermath) -> Cause:
-    try:
-        name = signal.Signals(after.status - SIGNALLED).name
-    except ValueError:
+    number = after.status - SIGNALLED
+    if number not in {each.value for each in signal.Signals}:
         return _ended(after)
+    name = signal.Signals(number).name
     meant = f": {_MEANT[name]}" if name in _MEANT else ""
     return Cause(
         f"{after.place.main} was ended by signal {name}{meant}",
@@ -226,38 +222,25 @@ def _of_acl_json(after: Aftermath) -> Iterator[Cause]:
     if not after.main.is_elf:
         return
     paths = [path for path in after.main.acl_paths if "acl" in posixpath.basename(path)]
-    if after.main.lacks("svp_acl_init"):
-        yield Cause(
-            "nothing was recorded: the program does not name svp_acl_init; a library of it may",
-            "see that it initialises ACL, and with which path",
-        )
-    elif "svp_acl_prof_init" in after.main.calls:
-        yield Cause(
-            "nothing was recorded, and the program names svp_acl_prof_init: while acl.json says anything of profiling"
-            " that call is refused with 148047",
-            "let it use one of the two: run it with `profagent record` beside it, or take the call out",
-        )
-    elif not after.main.is_whole:
-        yield Cause("nothing was recorded; the program is too large to be searched", _NAME_IT)
-    elif not paths:
-        told = "nothing was recorded: svp_acl_init seems to be called without a path, so no acl.json is read"
-        yield Cause(told, _NAME_IT)
-    else:
-        yield from _other_paths(after, paths)
-
-
-def _other_paths(after: Aftermath, paths: list[str]) -> Iterator[Cause]:
     found = [posixpath.normpath(posixpath.join(after.place.main_directory, path)) for path in paths]
-    if after.acl_json not in found:
-        yield Cause(
-            f"nothing was recorded: the program names {', '.join(paths)}, which is {found[0]}, not {after.acl_json}",
-            f"--acl-json {found[0]}",
+    text, remedy = "the program did not come as far as svp_acl_init, or that failed", "its own output above says why"
+    if after.main.lacks("svp_acl_init"):
+        text = "the program does not name svp_acl_init; a library of it may"
+        remedy = "see that it initialises ACL, and with which path"
+    elif "svp_acl_prof_init" in after.main.calls:
+        text = (
+            "the program names svp_acl_prof_init: while acl.json says anything of profiling that call is refused with"
+            " 148047"
         )
-    else:
-        yield Cause(
-            "nothing was recorded: the program did not come as far as svp_acl_init, or that failed",
-            "its own output above says why; svp_acl_init must return 0",
-        )
+        remedy = "let it use one of the two: run it with `profagent record` beside it, or take the call out"
+    elif not after.main.is_whole:
+        text, remedy = "the program is too large to be searched", _NAME_IT
+    elif not paths:
+        text, remedy = "svp_acl_init seems to be called without a path, so no acl.json is read", _NAME_IT
+    elif after.acl_json not in found:
+        text = f"the program names {', '.join(paths)}, which is {found[0]}, not {after.acl_json}"
+        remedy = f"--acl-json {found[0]}"
+    yield Cause(f"nothing was recorded: {text}", remedy)
 
 
 def _last_line(text: str) -> str:
