@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.board_wheels import fetch_wheels
-from profagent.deploy.wheels import PROBE, read_probe
+from profagent.deploy.wheels import PROBE, fetch_wheels, read_probe
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.board.bare import debian_tree
 from tests.board.bench import Bench
@@ -137,3 +136,9 @@ def bundle(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert made.document["start_s"] > 0
     assert made.document["is_compiled"]
     return file
+
+
+@pytest.fixture(autouse=True)
+def _little_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a program is gone, a shorter silence tells that nothing more comes."""
+    monkeypatch.setattr("profagent.record.made_jobs.REST_S", 0.5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,19 +38,6 @@ def test_a_boards_file_is_made_changed_and_checked(friend: Sshd, tmp_path: Path)
     marks = {each["check"]: each["mark"] for each in checked.document["findings"] if each["check"] != "path"}
     assert set(marks.values()) == {"good"}, checked.out
     assert aclconfig("get", friend, file).document["profiler"]["interval"] == "1"
-
-
-def test_mode_and_links_stay(friend: Sshd, tmp_path: Path) -> None:
-    file = tmp_path / "real.json"
-    file.write_text('{"other": "x"}')
-    file.chmod(0o640)
-    (tmp_path / "acl.json").symlink_to("real.json")
-    ended = aclconfig("set", friend, "--output", tmp_path, tmp_path / "acl.json")
-    assert ended.document["changed"], ended.err
-    assert (tmp_path / "acl.json").is_symlink()
-    assert file.stat().st_mode & 0o777 == 0o640
-    assert json.loads(file.read_text())["other"] == "x"
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["acl.json", "real.json"]
 
 
 def test_what_cannot_be_written_is_told(friend: Sshd, tmp_path: Path) -> None:

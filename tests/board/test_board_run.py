@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from profagent.collect import run_steps
-from profagent.collect.board_run import BoardRun, RunEnd
+from profagent.collect import board_run
+from profagent.collect.board_run import BoardRun, PatientSsh, RunEnd
 from profagent.collect.explain import LOST
-from profagent.collect.patient_ssh import PatientSsh
-from profagent.collect.place import Place
+from profagent.collect.look import Place
 from profagent.errors import ProfagentError
 from tests.board.askers import Nobody
 from tests.board.busybox_path import login_settings
@@ -35,7 +33,7 @@ def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def lock(friend: Sshd) -> Path:
-    return friend.folder / "tmp" / run_steps.LOCK
+    return friend.folder / "tmp" / board_run.LOCK
 
 
 class Board:
@@ -107,42 +105,11 @@ async def test_output_arguments_environment_and_exit_code(board: Board, lock: Pa
     await until(lambda: board.is_tidy() and not lock.exists())
 
 
-async def test_a_keeper_whose_host_is_gone_before_it_is_ready_leaves_at_once(
-    board: Board, lock: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_steps, "LEASH_S", 10 * int(LIMIT_S))
-    async with PatientSsh(board.friend.target, Nobody(), board.told.append) as ssh:
-        # Its standard input has ended before it begins.
-        assert (await ssh.remote.run(run_steps.keeper(board.place, "test"))).text == "ready"
-        await until(lambda: Path(board.place.own).exists() and board.is_tidy() and not lock.exists())
-
-
-def test_a_keeper_whose_ready_nobody_hears_leaves_at_once(
-    board: Board, lock: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_steps, "LEASH_S", 10 * int(LIMIT_S))
-    reading, writing = os.pipe()
-    os.close(reading)
-    command = ["sh", "-c", run_steps.keeper(board.place, "test")]
-    environment = {**os.environ, "TMPDIR": str(lock.parent)}
-    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writing, env=environment, check=True)
-    os.close(writing)
-    assert eventually(lambda: Path(board.place.own).exists() and board.is_tidy() and not lock.exists(), LIMIT_S)
-
-
-async def test_much_output_comes_whole(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_steps, "PIECE_READS", 8)
-    board.program("seq 1 200000; seq 1 1000 >&2")
-    assert (await board.ran()).status == 0
-    assert board.shown[False].split() == [str(number).encode() for number in range(1, 200_001)]
-    assert len(board.shown[True].split()) == 1000
-
-
 async def test_output_that_nobody_reads_takes_no_more_room_than_it_may(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_steps, "OUTPUT_BYTES", 200_000)
-    monkeypatch.setattr(run_steps, "PIECE_READS", 8)
+    monkeypatch.setattr(board_run, "OUTPUT_BYTES", 200_000)
+    monkeypatch.setattr(board_run, "PIECE_READS", 8)
     board.program("seq 1 200000; seq 1 1000 >&2")
     async with board.run() as run:
         async with run.held():
@@ -162,18 +129,6 @@ async def test_output_that_nobody_reads_takes_no_more_room_than_it_may(
     assert rest == [str(number) for number in range(1, 1001)]
 
 
-async def test_what_a_program_started_may_go_on_and_write(board: Board) -> None:
-    board.program("sleep 1000 & echo $!; exit 4")
-    assert (await board.ran()).status == 4
-    os.kill(int(board.shown[False]), signal.SIGKILL)
-
-
-@pytest.mark.parametrize(("name", "number"), [("SEGV", 11), ("KILL", 9)])
-async def test_a_signal_is_128_and_its_number(board: Board, name: str, number: int) -> None:
-    board.program(f"kill -{name} $$")
-    assert (await board.ran()).status == 128 + number
-
-
 @pytest.mark.parametrize("before", [None, "original", "link"])
 async def test_acl_json_is_changed_for_the_run_alone(board: Board, before: str | None) -> None:
     if before == "link":
@@ -189,15 +144,6 @@ async def test_acl_json_is_changed_for_the_run_alone(board: Board, before: str |
     board.check_acl_json(before)
 
 
-async def test_an_acl_json_that_cannot_be_written_is_told(board: Board) -> None:
-    board.program("echo started")
-    board.acl = board.directory / "none" / "acl.json"
-    end = await board.ran(text="changed")
-    assert end.status == 125
-    assert "none" in end.why
-    assert board.shown[False] == b""
-
-
 async def test_a_second_run_is_told_who_has_the_board(board: Board, tmp_path: Path, lock: Path) -> None:
     other = Board(tmp_path / "other", board.friend)
     async with board.run() as run, run.held(), other.run() as second:
@@ -210,14 +156,8 @@ async def test_a_second_run_is_told_who_has_the_board(board: Board, tmp_path: Pa
     assert other.shown[False] == b"mine\n"
 
 
-async def test_what_was_not_started_never_is_and_leaves_nothing(board: Board, lock: Path) -> None:
-    async with board.run() as run, run.held():
-        assert lock in lock.parent.iterdir()
-    await until(lambda: board.is_tidy() and not lock.exists())
-
-
 async def test_the_program_goes_on_when_the_link_drops(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_steps, "PIECE_READS", 4)
+    monkeypatch.setattr(board_run, "PIECE_READS", 4)
     board.acl.write_text("original")
     board.program("for i in $(seq 1 12); do echo $i; echo e$i >&2; sleep 0.2 || sleep 1; done; exit 5")
     async with board.run() as run:
@@ -242,7 +182,7 @@ async def test_the_program_goes_on_when_the_link_drops(board: Board, monkeypatch
 async def test_a_stop_asks_first_and_then_makes_it(
     board: Board, trap: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_steps, "GRACE_S", 2)
+    monkeypatch.setattr(board_run, "GRACE_S", 2)
     board.acl.write_text("original")
     board.program(f"trap '{trap}' TERM; echo up; while :; do sleep 1; done")
     async with board.run() as run:
@@ -255,21 +195,6 @@ async def test_a_stop_asks_first_and_then_makes_it(
         await run.leave(end)
     assert end.status == status
     assert board.acl.read_text() == "original"
-
-
-async def test_a_stop_ends_the_programs_children_too(board: Board) -> None:
-    board.program("sleep 1000 & echo $!; wait")
-    async with board.run() as run:
-        async with run.held():
-            await run.start((), {}, "", None)
-        following = asyncio.create_task(run.followed())
-        await until(lambda: board.shown[False].endswith(b"\n"))
-        await run.stop()
-        end = await following
-        assert end.status == 143
-        await run.leave(end)
-    child = int(board.shown[False])
-    await until(lambda: not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text())
 
 
 async def test_what_a_killed_keeper_left_is_put_right_by_the_next(board: Board, lock: Path) -> None:
@@ -308,8 +233,8 @@ async def test_a_keeper_that_is_ended_puts_everything_right(board: Board, lock: 
 
 
 async def test_a_program_that_nobody_follows_is_ended(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_steps, "ABANDONED_S", 1)
-    monkeypatch.setattr(run_steps, "GRACE_S", 1)
+    monkeypatch.setattr(board_run, "ABANDONED_S", 1)
+    monkeypatch.setattr(board_run, "GRACE_S", 1)
     board.acl.write_text("original")
     board.program("echo $$ >up; sleep 1000")
     async with board.run() as run:
@@ -318,15 +243,3 @@ async def test_a_program_that_nobody_follows_is_ended(board: Board, monkeypatch:
         await until((board.directory / "bin" / "up").exists)
     await until(lambda: board.acl.read_text() == "original")
     await until(lambda: not board.run_folder.exists())
-
-
-async def test_nobody_minds_a_program_that_has_ended(board: Board) -> None:
-    """A number that is watched for longer becomes another process's."""
-    board.program("exit 0")
-    await board.ran()
-
-    def minding() -> bool:
-        shown = subprocess.run(["ps", "-eo", "args"], capture_output=True, check=True).stdout
-        return any(b"keeper" in line and os.fsencode(board.place.own) in line for line in shown.splitlines())
-
-    await until(lambda: not minding())

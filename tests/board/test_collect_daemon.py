@@ -74,15 +74,6 @@ def test_a_daemon_that_deletes_by_itself_is_used_for_a_release(bench: Bench, hom
     assert (len(bench.jobs), bench.board_jobs) == (1, [])
 
 
-def test_a_daemon_that_has_the_directory_already_is_left_alone(bench: Bench, home: Path) -> None:
-    with running("--root", bench.remote.parent) as daemon:
-        know(home, bench, daemon.address)
-        ended = bench.collect("--board", "euler")
-    assert ended.code == 0, ended.err
-    assert "bringing a daemon" not in ended.err
-    assert_landed(bench)
-
-
 @pytest.mark.parametrize("has_roots_d", [pytest.param(True, marks=pytest.mark.long), False])
 def test_a_daemon_that_cannot_be_told_is_passed_over(
     bench: Bench, home: Path, tmp_path: Path, has_roots_d: bool

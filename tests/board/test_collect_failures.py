@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.collect.run_steps import LEASH_S
+from profagent.collect.board_run import LEASH_S
 from tests.board.busybox_path import login_settings
 from tests.board.sshd import Sshd, running_sshd
 from tests.fakes.small_disk import small_disk
@@ -51,38 +50,6 @@ def test_a_program_that_is_not_executable(bench: Bench) -> None:
     assert "chmod +x" in ended.err
 
 
-def test_a_program_for_another_machine(bench: Bench) -> None:
-    number = 62 if os.uname().machine == "aarch64" else 183
-    (bench.project / "main").write_bytes(b"\x7fELF\2\1".ljust(18, b"\0") + struct.pack("<H", number) + bytes(100))
-    ended = bench.collect()
-    assert ended.code == 1
-    assert "is built for" in ended.err
-    assert os.uname().machine in ended.err
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "told"),
-    [
-        ("#!/none/such\n", 127, "its loader or interpreter is missing"),
-        ("#!/bin/sh\n./lacking\n", 127, "lacks a library: libc.so.9"),
-        ("#!/bin/sh\n./foreign\n", 126, "a program is built for another machine: "),
-    ],
-)
-def test_a_program_that_cannot_run(bench: Bench, text: str, code: int, told: str) -> None:
-    """A real program whose library is missing, and one that is another machine's."""
-    script(bench, text)
-    program = Path("/bin/true").read_bytes()
-    foreign = 62 if os.uname().machine == "aarch64" else 183
-    for name, data in (
-        ("lacking", program.replace(b"libc.so.6\0", b"libc.so.9\0")),
-        ("foreign", program[:18] + struct.pack("<H", foreign) + program[20:]),
-    ):
-        (bench.project / name).write_bytes(data)
-        (bench.project / name).chmod(0o755)
-    ended = bench.collect("--switch", "off")
-    assert (ended.code, told in ended.err) == (code, True), ended.err
-
-
 def test_a_program_that_fills_the_boards_disk(bench: Bench, tmp_path: Path) -> None:
     """How it ended is known all the same, and its acl.json is put back."""
     script(bench, "#!/bin/sh\nhead -c 9000000 /dev/zero >fill\nprintf x >one; exit 3\n")
@@ -111,14 +78,6 @@ def test_a_program_that_records_nothing(served: Bench) -> None:
     assert ended.document["exit_code"] == 1
 
 
-def test_an_acl_json_that_is_none(bench: Bench) -> None:
-    (bench.project / "acl.json").write_text("{")
-    ended = bench.collect()
-    assert ended.code == 1
-    assert "aclconfig check" in ended.err
-    assert (bench.remote / "acl.json").read_text() == "{"
-
-
 def test_a_dump_is_left_out_and_told(served: Bench) -> None:
     (served.project / "acl.json").write_text('{"dump": {"dump_path": "/d"}}')
     ended = served.collect()
@@ -139,16 +98,6 @@ def test_a_link_that_drops_before_the_program_runs_leaves_nothing(bench: Bench) 
     # It is told, and has not only its leash to go by.
     assert eventually(lambda: not (bench.remote / ".profagent" / "run").exists(), LEASH_S / 2)
     assert not (bench.remote / "seen.json").exists()
-
-
-def test_a_stop_before_the_program_runs(bench: Bench) -> None:
-    (bench.project / "large").write_bytes(os.urandom(30_000_000))
-    with started(*bench.arguments(), **bench.variables) as host:
-        assert eventually((bench.remote / ".profagent" / "run" / "keeper").exists)
-        ended = host.interrupt()
-    assert ended.code == 3
-    assert "stopped before the program was started" in ended.err
-    assert eventually(lambda: not (bench.remote / ".profagent" / "run").exists(), LEASH_S / 2)
 
 
 @pytest.mark.parametrize(
@@ -174,10 +123,3 @@ def test_an_output_that_cannot_be_is_told_before_anything_is_done(bench: Bench) 
     assert ended.code == 1
     assert f"cannot write {bench.output}" in ended.err
     assert not bench.remote.exists()
-
-
-def test_a_directory_that_cannot_be_made(bench: Bench, tmp_path: Path) -> None:
-    bench.remote = bench.project / "main" / "x"
-    ended = bench.collect()
-    assert ended.code == 1
-    assert "mkdir" in ended.err

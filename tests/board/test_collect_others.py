@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,16 +49,6 @@ def test_a_job_that_a_record_left_open(bench: Bench, home: Path, tmp_path: Path,
             entry = BoardEntry("euler", daemon.address, ssh=bench.friend.target)
             BoardsFile(home / ".config" / "profagent" / "boards.toml").put(entry)
         assert_only_its_own(bench, *(("--board", "euler") if still_served else ()))
-
-
-def test_a_job_of_an_earlier_record_that_is_gone(served: Bench, tmp_path: Path) -> None:
-    """That it is gone is none of the run's business."""
-    (tmp_path / "other").mkdir()
-    with running("--simulate", "--rate", "5", "--root", tmp_path / "other") as daemon:
-        record = ("record", "--board", daemon.address, "--workspace", served.workspace, "--inferences", "2")
-        assert profagent(*record, **served.variables).code == 0
-    shutil.rmtree(tmp_path / "other")
-    assert_only_its_own(served)
 
 
 @pytest.mark.long

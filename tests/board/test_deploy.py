@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +14,7 @@ import pytest
 
 from profagent.link.certificate import Certificate
 from tests.board.collected import make_project
-from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, busybox, deploy_board, mounted
+from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, busybox, deploy_board
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually, simulated
 from tests.integration.host import profagent, started
@@ -97,17 +94,11 @@ def test_a_second_time_there_is_nothing_to_do(board: DeployBoard) -> None:
     assert (board.daemon, board.entry) == (daemon, entry)
     damaged = board.prefix / "current/lib/profagentd/config.py"
     damaged.write_bytes(b"")
-    mended = board.deploy()
-    assert mended.code == 0, mended.err
-    assert f"change   {board.version()} anew: its files are damaged" in mended.out
-    assert "nothing to do" not in mended.out
-    assert damaged.read_bytes()
-    assert board.daemon != daemon
-    daemon = board.daemon
     subprocess.run([board.prefix / "profagentd.init", "stop"], check=True, capture_output=True)
     changed = board.deploy("--retain", "delivered")
     assert changed.code == 0, changed.err
-    assert "change   start the service, which does not run" in changed.out
+    assert f"change   {board.version()} anew: its service does not run" in changed.out
+    assert damaged.read_bytes()
     assert board.daemon != daemon
     config = (board.prefix / "etc/profagentd.toml").read_text()
     assert 'retain_for = ["record-' in config
@@ -152,15 +143,6 @@ def test_another_version_takes_its_place_only_when_told_and_leads_back(board: De
         assert board.deploy("--rollback").code == 0
         assert board.version() == expected
         assert board.daemon != daemon
-
-
-def test_a_version_that_cannot_run_there_is_never_switched_to(board: DeployBoard, tmp_path: Path) -> None:
-    daemon, old = board.daemon, board.version()
-    broken = another_version(tmp_path / "broken", "raise SystemExit('libfoo.so: cannot open shared object file')")
-    ended = board.deploy("--upgrade", **broken)
-    assert ended.code == 1
-    assert "libfoo.so: cannot open shared object file" in ended.err
-    assert (board.daemon, board.version()) == (daemon, old)
 
 
 @pytest.mark.long
@@ -216,36 +198,6 @@ def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path, 
         assert list(disk.iterdir()) == []
 
 
-def fill(file: Path) -> None:
-    """Leave less than a version takes."""
-    room = os.statvfs(file.parent)
-    file.write_bytes(bytes(room.f_bavail * room.f_frsize - 4 * MIB))
-
-
-def test_what_an_interrupted_deployment_left_is_room_and_what_is_damaged_is_not(tmp_path: Path, cache: Path) -> None:
-    with small_disk(tmp_path / "small", 128 * MIB) as disk, deploy_board(tmp_path, cache, disk / "p") as board:
-        left = disk / "p/versions/0.0.1-0123abcd.part"
-        left.mkdir(parents=True)
-        fill(left / "file")
-        board.deploy_first()
-        assert not left.exists()
-        (board.prefix / "current/lib/profagentd/config.py").write_bytes(b"")
-        fill(disk / "file")
-        damaged = board.deploy()
-        assert damaged.code == 1
-        assert "MiB free, and" in damaged.err
-
-
-def test_a_disk_that_cannot_be_written_to_is_told(tmp_path: Path, cache: Path) -> None:
-    with small_disk(tmp_path / "small", 64 * MIB) as disk, deploy_board(tmp_path, cache, disk / "p") as board:
-        remounted = ctypes.CDLL(None).mount(None, os.fsencode(disk), None, ctypes.c_ulong(_REMOUNT_READ_ONLY), None)
-        assert remounted == 0
-        ended = board.deploy()
-        assert ended.code == 1
-        assert f"{disk} on " in ended.err
-        assert "cannot be written to" in ended.err
-
-
 def test_a_board_without_python_is_refused(tmp_path: Path, cache: Path) -> None:
     programs = busybox(tmp_path / "bin")
     with deploy_board(tmp_path, cache, programs=programs) as board:
@@ -253,19 +205,6 @@ def test_a_board_without_python_is_refused(tmp_path: Path, cache: Path) -> None:
         assert ended.code == 1
         assert "has no Python 3.9 or later" in ended.err
         assert not board.prefix.exists()
-
-
-def test_a_python_without_libstdcxx_and_a_clock_of_1970_are_seen(tmp_path: Path, cache: Path) -> None:
-    ctypes.CDLL("libstdc++.so.6")
-    loaded = Path("/proc/self/maps").read_text().split()
-    library = next(word for word in loaded if "/libstdc++.so" in word)
-    programs = busybox(tmp_path / "bin", date="[ $1 = +%s ] && echo 86400")
-    (programs / "python3").symlink_to(Path(sys.executable).resolve())
-    with deploy_board(tmp_path, cache, programs=programs, inside=mounted(f"mount --bind /dev/null {library}")) as board:
-        ended = board.deploy()
-        assert ended.code == 1
-        assert "1970-01-02 00:00 UTC: never set" in ended.out
-        assert "without libstdc++.so.6" in ended.err, ended.out
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("127.0.0.2", marks=pytest.mark.long)])

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.bundle.archive import pack, unpack
-from profagent.deploy.daemon_tree import DaemonTree
+from profagent.deploy.daemon_tree import DaemonTree, pack, unpack
 from tests.board.deployed import DeployBoard, busybox, deploy_board
 from tests.integration.board import content, simulated
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -12,13 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.ssh.connection import connect
-from tests.board.askers import Nobody
 from tests.board.deployed import HOST, DeployBoard, busybox
 from tests.board.dropbear import Dropbear
-from tests.board.tunnelled import assert_gone, begun, folders, know, record
-from tests.integration.board import content, running, simulated
-from tests.integration.host import profagent, started
+from tests.board.tunnelled import folders, know, record
+from tests.integration.board import content, simulated
+from tests.integration.host import profagent
 
 if TYPE_CHECKING:
     from tests.board.sshd import Sshd
@@ -34,24 +30,6 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
         yield server
 
 
-async def test_it_is_logged_in_to_without_sftp(friend: Sshd, tmp_path: Path) -> None:
-    async with connect(friend.target, Nobody()) as remote:
-        await remote.put(b"data", str(tmp_path / "file"), 0o600)
-        assert (await remote.must(f"cat {tmp_path}/file")).text == "data"
-        assert (await remote.run("exit 3")).status == 3
-
-
-def test_a_tunnel_leads_to_the_daemon_that_runs_there(
-    home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
-) -> None:
-    job = simulated(root)
-    with running("--root", root, "--quiet-after", "1") as board:
-        know(home, friend, board.address)
-        ended = profagent(*record(tmp_path / "ws"), **variables)
-    assert ended.code == 0, ended.err
-    assert content(Path(ended.document["mirror"]) / job.name) == content(job)
-
-
 def test_a_temporary_daemon_serves_and_leaves_nothing(
     home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
 ) -> None:
@@ -61,17 +39,6 @@ def test_a_temporary_daemon_serves_and_leaves_nothing(
     assert ended.code == 0, ended.err
     assert content(Path(ended.document["mirror"]) / job.name) == content(job)
     assert not folders(root)
-
-
-def test_nothing_is_left_when_the_link_drops(
-    home: Path, friend: Sshd, root: Path, variables: dict[str, str], unused_tcp_port: int
-) -> None:
-    know(home, friend, f"127.0.0.1:{unused_tcp_port}")
-    with started("watch", "--board", "euler", "--via", "ssh", "--root", root, "--json", **variables) as host:
-        folder = begun(host, root)
-        for session in friend.sessions():
-            os.kill(session, signal.SIGKILL)
-        assert_gone(folder, root)
 
 
 def test_a_daemon_is_deployed_and_removed(sshd: Sshd, cache: Path, tmp_path: Path) -> None:

@@ -142,15 +142,6 @@ def test_one_that_is_killed_starts_again_after_a_rising_delay(initd: Initd) -> N
         initd.until(lambda: initd.daemon not in (0, was))  # noqa: B023
 
 
-def test_a_stop_while_it_waits_to_start_again_is_a_stop(initd: Initd) -> None:
-    initd.run("start")
-    initd.until(lambda: initd.daemon > 0)
-    os.kill(initd.daemon, signal.SIGKILL)
-    initd.until(lambda: initd.says("starts again"))
-    assert initd.run("stop") == (0, "profagentd is stopped\n")
-    assert initd.run("status")[0] == 3
-
-
 def test_one_that_always_fails_is_left_alone_in_the_end(initd: Initd) -> None:
     initd.launch(["sh", "-c", '"[ $# -gt 4 ]"', "profagentd"])  # fails, but for --check-config
     sleep = initd.directory.parent / "bin/sleep"
@@ -175,34 +166,6 @@ def test_a_reload_reads_the_settings_again(initd: Initd) -> None:
     assert initd.daemon == daemon
 
 
-def test_a_restart_is_another_process(initd: Initd) -> None:
-    initd.run("start")
-    initd.until(lambda: initd.says("serving unix:"))
-    daemon = initd.daemon
-    assert initd.run("restart")[0] == 0
-    initd.until(lambda: initd.daemon not in (0, daemon))
-
-
-def test_settings_with_mistakes_are_not_started_with(initd: Initd) -> None:
-    initd.configure("depth = 99\n")
-    code, said = initd.run("start")
-    assert code == 6
-    assert f"{initd.config}: depth = 99" in said
-    assert initd.run("status")[0] == 3
-
-
-def test_a_daemon_that_lost_its_watcher_is_stopped(initd: Initd) -> None:
-    initd.run("start")
-    initd.until(lambda: initd.says("serving unix:"))
-    daemon = initd.daemon
-    os.kill(initd.watcher, signal.SIGKILL)
-    unwatched = f"profagentd is running, process {daemon}\nnobody watches over it: restart it\n"
-    initd.until(lambda: initd.run("status") == (0, unwatched))
-    assert initd.run("stop") == (0, "profagentd is stopped\n")
-    assert not lives(daemon)
-    assert initd.says("stopping")
-
-
 def test_a_daemon_that_lost_its_watcher_gives_way_to_one_that_has_one(initd: Initd) -> None:
     initd.run("start")
     initd.until(lambda: initd.says("serving unix:"))
@@ -225,14 +188,6 @@ def test_a_process_that_only_has_the_number_of_ours_is_left_alone(initd: Initd, 
     finally:
         other.kill()
         other.wait()
-
-
-def test_a_long_log_is_begun_anew(initd: Initd) -> None:
-    initd.log.write_bytes(b"x" * (2 << 20))
-    initd.run("start")
-    initd.until(lambda: initd.says("serving unix:"))
-    assert initd.log.stat().st_size < 1 << 20
-    assert initd.log.with_name("log.1").exists()
 
 
 def test_a_log_that_grows_while_the_daemon_runs_is_begun_anew(initd: Initd) -> None:

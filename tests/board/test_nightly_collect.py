@@ -70,20 +70,3 @@ def test_nights_of_a_board_that_is_run_by_collect(served: Bench) -> None:
     assert [each["cleared_us"] is None for each in sessions] == [False, True, True]
     # What retention let go of takes no room in any form.
     assert len(list((served.workspace / "nightly" / "jobs").iterdir())) == 2
-
-
-def test_a_board_that_is_restarted_while_it_runs_is_tried_again(served: Bench) -> None:
-    """All that runs there is gone at once."""
-    program = served.project / "restarted"
-    program.write_text(RESTARTED, "utf-8")
-    program.chmod(0o755)
-    file = served.project.parent / "nightly.toml"
-    text = SETTINGS.format(
-        attempts=2, main="restarted", count=3, then="unload", more=f'["--remote-dir", "{served.remote}"]'
-    )
-    file.write_text(text.partition('[[boards]]\nname = "ssh')[0], "utf-8")
-    ended = profagent("nightly", "run", "--config", file, "--json", **served.variables)
-    (board,) = ended.document["boards"]
-    assert (board["attempts"], board["problems"], board["session"]) == (2, [], 2), ended.err
-    assert "the board was restarted, or the keeper of the run was killed" in ended.err
-    assert "the next attempt is in 1 s" in ended.err

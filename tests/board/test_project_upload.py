@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from profagent.collect.project_upload import Uploaded, upload_project
-from profagent.errors import ProfagentError, UsageError
+from profagent.collect.project import Uploaded, upload_project
 from profagent.ssh.connection import connect
 from tests.board.askers import Nobody
 from tests.board.busybox_path import busybox_path
 from tests.board.sshd import AS_OF_A_BOARD, Sshd, running_sshd
 
 
-@pytest.fixture(scope="module", params=["gnu", "busybox", "cksum"])
+@pytest.fixture(scope="module", params=["gnu", "busybox"])
 def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     folder = tmp_path_factory.mktemp("sshd")
     settings = ""
     if request.param != "gnu":
         path = busybox_path(folder / "bin")
         settings = f'SetEnv {AS_OF_A_BOARD} "PATH={path}"'
-        if request.param == "cksum":
-            for name in ("sha256sum", "md5sum", "xargs"):
-                (Path(path) / name).unlink()
-            (Path(path) / "cksum").symlink_to(str(shutil.which("cksum")))
     with running_sshd(folder, settings=settings) as server:
         yield server
 
@@ -118,15 +112,3 @@ async def test_what_is_left_out_is_not_sent(friend: Sshd, project: Path, there: 
     (project / "src" / "link").symlink_to("../ssh.ini")
     ended = await uploaded(friend, project, there, left_out=[project / "profiling", project / "ssh.ini"])
     assert ended.total == 6
-
-
-async def test_a_name_that_takes_two_lines_is_refused(friend: Sshd, project: Path, there: Path) -> None:
-    (project / "two\nlines").write_text("x")
-    with pytest.raises(UsageError, match="by its name"):
-        await uploaded(friend, project, there)
-    assert not shape(there)
-
-
-async def test_what_cannot_be_written_is_told(friend: Sshd, project: Path, tmp_path: Path) -> None:
-    with pytest.raises(ProfagentError, match="mkdir"):
-        await uploaded(friend, project, project / "-n")

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,17 +54,6 @@ async def test_a_job_that_root_wrote_in_its_home_arrives_at_a_client(board: Boot
         board.until(lambda: board.show("StatusText") == "clients: 1, JOBs: 1 (1 open), losses kept: 0")
 
 
-def test_its_log_has_priorities_and_no_times_of_its_own(board: Booted) -> None:
-    board.configure(CONFIG + "depth = 3\n")
-    board.start()
-    board.configure(CONFIG + "depth = 2\n")
-    board.run("systemctl", "reload", SERVICE)
-    lines = board.run("journalctl", f"_PID={board.show('MainPID')}", "--output=json", "--no-pager").splitlines()
-    said = {entry["MESSAGE"]: entry["PRIORITY"] for entry in map(json.loads, lines)}
-    assert said["profagentd.service: another depth takes a restart"] == "4"
-    assert said["profagentd.service: the settings were read again"] == "6"
-
-
 async def test_a_reload_takes_a_new_file_of_roots_and_keeps_the_clients(board: Booted) -> None:
     job = job_of_root(board.root / "root/more")
     board.start()
@@ -77,15 +65,6 @@ async def test_a_reload_takes_a_new_file_of_roots_and_keeps_the_clients(board: B
         board.run("systemctl", "reload", SERVICE)
         await client.until(lambda: job.name in client.jobs)
     assert board.show("MainPID") == main
-
-
-def test_a_reload_with_mistakes_changes_nothing_and_names_them(board: Booted) -> None:
-    board.start()
-    (board.root / "etc/profagent/roots.d/app.conf").write_text("more\n")
-    board.run("systemctl", "reload", SERVICE)
-    board.until(lambda: "the settings stay as they were" in board.journal())
-    assert "/etc/profagent/roots.d/app.conf: roots: 'more' is no absolute path" in board.journal()
-    assert board.show("ActiveState") == "active"
 
 
 async def test_a_stop_sends_what_there_is_and_says_goodbye(board: Booted) -> None:
@@ -100,25 +79,6 @@ async def test_a_stop_sends_what_there_is_and_says_goodbye(board: Booted) -> Non
     assert client.copy(LOG).is_complete
     board.until(lambda: board.show("ActiveState") == "inactive")
     assert (board.show("Result"), board.show("ExecMainStatus")) == ("success", "0")
-
-
-def test_one_that_hangs_is_killed_and_started_again(board: Booted) -> None:
-    board.configure(unit="[Service]\nWatchdogSec=4\n")
-    board.start()
-    main = board.show("MainPID")
-    board.run("kill", "-STOP", main)
-    board.until(lambda: board.show("NRestarts") != "0" and board.show("ActiveState") == "active")
-    assert board.show("MainPID") != main
-    assert "Watchdog timeout" in board.journal()
-
-
-def test_one_that_is_killed_starts_again_after_a_rising_delay(board: Booted) -> None:
-    board.start()
-    for delay in ("1", "4"):
-        board.run("kill", "-KILL", board.show("MainPID"))
-        board.until(partial(_is_waiting, board, delay))
-        board.until(lambda: board.show("ActiveState") == "active")
-    assert board.show("NRestarts") == "2"
 
 
 def _is_waiting(board: Booted, delay: str) -> bool:
@@ -180,11 +140,6 @@ async def test_only_with_the_drop_in_what_is_delivered_is_deleted(board: Booted,
             assert data.exists()
 
 
-def test_no_directive_of_the_unit_is_unknown_here(board: Booted) -> None:
-    board.configure(unit=RETENTION)
-    assert board.run("systemd-analyze", "verify", f"/etc/systemd/system/{SERVICE}") == ""
-
-
 @pytest.mark.parametrize("drop_in", ["", RETENTION], ids=["base", "retention"])
 def test_its_exposure_is_what_the_docs_say(board: Booted, drop_in: str) -> None:
     page = (CHECKOUT / "docs/reference/service.md").read_text()
@@ -197,15 +152,3 @@ def test_its_exposure_is_what_the_docs_say(board: Booted, drop_in: str) -> None:
     assert found is not None, measured
     assert found["level"] == stated["retention" if drop_in else "base"]
     assert float(stated["base"]) <= HIGHEST
-
-
-def test_what_the_service_needs_is_made_by_its_files(board: Booted) -> None:
-    assert board.run("getent", "passwd", "profagentd").split(":")[0] == "profagentd"
-    modes = board.run("stat", "--format=%a %U", "/etc/profagent", "/etc/profagent/roots.d", "/etc/profagent/keys")
-    assert modes.splitlines() == ["755 root", "755 root", "700 root"]
-
-
-def test_a_board_without_roots_waits_for_them(board: Booted) -> None:
-    board.configure('listen = "unix:/run/profagentd/profagentd.sock"\n')
-    board.start()
-    assert board.show("ActiveState") == "active"

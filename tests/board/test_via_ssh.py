@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from profagent.boards.tunnel import socket_folder
-from profagent.link.boards_file import BoardsFile
 from tests.board.sshd import AS_OF_A_BOARD, PATH_OF_TESTS, Sshd, running_sshd
 from tests.board.tunnelled import ENDED_S, assert_gone, begun, folders, know, record, socket_folder_of
-from tests.faults.proxy import FaultProxy
 from tests.integration.board import content, eventually, running, simulated
 from tests.integration.host import Ended, profagent, started
 
@@ -59,17 +57,6 @@ def test_doctor_looks_through_a_tunnel(
     assert f"an SSH tunnel to {friend.target} leads there" in ended.err
     assert "✗ link" in ended.out
     assert "no daemon listens" in ended.out
-
-
-def test_another_board_behind_a_tunnel_is_refused(
-    home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
-) -> None:
-    with running("--root", root, "--identity", "u-1") as board:
-        know(home, friend, board.address, uuid="u-2")
-        ended = profagent(*record(tmp_path / "ws"), **variables)
-    assert ended.code == 3
-    assert "u-1" in ended.err
-    assert "u-2" in ended.err
 
 
 def test_no_daemon_and_no_root_is_told(
@@ -179,22 +166,6 @@ def test_nothing_is_left_when_the_link_drops(
     assert eventually(lambda: not folders(root), ENDED_S)
 
 
-def test_nothing_is_left_when_the_link_falls_silent(
-    temporary: tuple[str | Path, ...], home: Path, root: Path, friend: Sshd, variables: dict[str, str]
-) -> None:
-    """Neither side is told that the other is away: the daemon ends when it has heard nothing for its leash."""
-    with FaultProxy(f"127.0.0.1:{friend.port}", seed=1) as proxy:
-        port = proxy.address.rpartition(":")[2]
-        (home / ".ssh" / "known_hosts").write_text(friend.known.replace(str(friend.port), port), "ascii")
-        (entry,) = BoardsFile(home / ".config" / "profagent" / "boards.toml").entries().values()
-        know(home, friend, entry.address, at=f"ssh://{friend.user}@127.0.0.1:{port}")
-        with started(*temporary, **variables) as host:
-            folder = begun(host, root)
-            proxy.stall()
-            host.err.until("no tunnel to euler")
-            assert_gone(folder, root)
-
-
 def test_nothing_is_left_when_the_link_drops_in_mid_upload(
     temporary: tuple[str | Path, ...], root: Path, friend: Sshd, variables: dict[str, str]
 ) -> None:
@@ -210,26 +181,3 @@ def test_nothing_is_left_when_the_link_drops_in_mid_upload(
     assert ended.code == 3, ended.err
     assert "is lost" in ended.err
     assert_gone(folder, root)
-
-
-def test_a_stop_before_the_daemon_runs_leaves_nothing(
-    temporary: tuple[str | Path, ...], root: Path, variables: dict[str, str]
-) -> None:
-    with started(*temporary, **variables) as host:
-        host.err.until("bringing a daemon")
-        (folder,) = folders(root)
-        ended = host.interrupt()
-    assert ended.code == 3
-    assert "stopped before" in ended.err
-    assert_gone(folder, root)
-
-
-def test_what_a_temporary_daemon_refuses_is_told(
-    home: Path, friend: Sshd, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
-) -> None:
-    know(home, friend, f"127.0.0.1:{unused_tcp_port}")
-    inner = tmp_path / "root" / "inner"
-    inner.mkdir(parents=True)
-    ended = profagent(*record(tmp_path / "ws", "--root", inner, "--root", inner.parent), **variables)
-    assert ended.code == 1
-    assert "lies in" in ended.err

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import _ssl
 import os
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.board.deployed import busybox, mounted
+from tests.board.deployed import busybox
 from tests.board.sshd import Sshd, running_sshd
 from tests.board.tunnelled import ENDED_S, assert_gone, begun, commands, folders, know, record
-from tests.integration.board import content, eventually, simulated
+from tests.integration.board import eventually
 from tests.integration.host import profagent, started
 
 
@@ -46,31 +44,6 @@ def test_a_board_without_python_is_told(bare: Sshd, root: Path, variables: dict[
     assert "then `--bundle FILE.tar.gz`" in ended.err
 
 
-def test_what_a_boards_python_lacks_is_told(
-    home: Path, root: Path, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
-) -> None:
-    programs = busybox(tmp_path / "bin")
-    (programs / "python3").symlink_to(Path(sys.executable).resolve())
-    without_ssl = mounted(f"mount --bind /dev/null {_ssl.__file__}")
-    with bare_board(home, tmp_path, programs, f"127.0.0.1:{unused_tcp_port}", without_ssl):
-        ended = profagent(*record(tmp_path / "ws", "--root", root), **variables)
-    assert ended.code == 1
-    assert f"has Python 3.{sys.version_info.minor} without ssl" in ended.err
-    assert "profagent bundle" in ended.err
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_a_bundle_serves_one_command(
-    bare: Sshd, bundle: Path, root: Path, variables: dict[str, str], tmp_path: Path
-) -> None:
-    job = simulated(root)
-    ended = profagent(*record(tmp_path / "ws", "--root", root, "--bundle", bundle), **variables)
-    assert ended.code == 0, ended.err
-    assert content(Path(ended.document["mirror"]) / job.name) == content(job)
-    assert not folders(root)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_bundle_runs_with_its_own_python_and_leaves_nothing_when_the_link_drops(
@@ -86,39 +59,6 @@ def test_a_bundle_runs_with_its_own_python_and_leaves_nothing_when_the_link_drop
         assert_gone(folder, root)
         host.interrupt()
     assert eventually(lambda: not folders(root), ENDED_S)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_a_bundle_leaves_nothing_when_the_link_drops_in_mid_upload(
-    bare: Sshd, bundle: Path, root: Path, variables: dict[str, str]
-) -> None:
-    def brought() -> list[Path]:
-        return [folder for folder in folders(root) if (folder / "tree" / "lib").exists()]
-
-    watch = ("watch", "--board", "euler", "--via", "ssh", "--root", root, "--bundle", bundle)
-    with started(*watch, **variables) as host:
-        assert eventually(lambda: bool(brought()), ENDED_S)
-        (folder,) = brought()
-        for session in bare.sessions():
-            os.kill(session, signal.SIGKILL)
-        ended = host.ended()
-    assert ended.code == 3, ended.err
-    assert "is lost" in ended.err
-    assert_gone(folder, root)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_a_bundle_that_does_not_fit_is_told_before_it_is_brought(
-    home: Path, bundle: Path, root: Path, variables: dict[str, str], tmp_path: Path, unused_tcp_port: int
-) -> None:
-    programs = busybox(tmp_path / "bin", df="echo 'tmpfs 20480 1024 19456 5% /tmp'")
-    with bare_board(home, tmp_path, programs, f"127.0.0.1:{unused_tcp_port}"):
-        ended = profagent(*record(tmp_path / "ws", "--root", root, "--bundle", bundle), **variables)
-    assert ended.code == 1
-    assert "/tmp of 127.0.0.1 has 19.0 MiB free" in ended.err
-    assert "bringing" not in ended.err
 
 
 @pytest.mark.long

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from profagent.keys.keys import Keys
 from tests.board.tunnelled import know, record
 from tests.integration.board import content, running, simulated
-from tests.integration.host import profagent, started
+from tests.integration.host import profagent
 
 if TYPE_CHECKING:
     from tests.board.sshd import Sshd
@@ -66,16 +64,6 @@ def test_the_certificate_is_checked_for_the_board(
         assert "euler shows another certificate" in ended.err
 
 
-def test_without_an_address_of_its_own_the_board_is_what_ssh_calls_it(
-    home: Path, friend: Sshd, root: Path, workshop: Keys, variables: dict[str, str], tmp_path: Path
-) -> None:
-    simulated(root)
-    with serving(root, workshop, "127.0.0.1") as (board, _):
-        know(home, friend, board.address)
-        ended = profagent(*record(tmp_path / "ws"), **variables)
-    assert ended.code == 0, ended.err
-
-
 def test_keys_may_be_named_and_are_missed(
     home: Path, friend: Sshd, root: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:
@@ -94,28 +82,3 @@ def test_keys_may_be_named_and_are_missed(
         assert "not by the CA of" in ended.err
         ended = profagent(*record(tmp_path / "ws", "--keys", keys.folder), **variables)
         assert ended.code == 0, ended.err
-
-
-def test_doctor_looks_through_tls_in_a_tunnel(
-    home: Path, friend: Sshd, root: Path, workshop: Keys, variables: dict[str, str]
-) -> None:
-    with serving(root, workshop, ADDRESS) as (board, _):
-        know(home, friend, at(board))
-        ended = profagent("doctor", "--board", "euler", "--via", "ssh", "--json", **variables)
-    (looked_at,) = (each for each in ended.document["sections"] if each["about"].startswith("board euler"))
-    marks = {finding["check"]: finding["mark"] for finding in looked_at["findings"]}
-    assert (marks["link"], marks["certificate"]) == ("good", "good"), ended.out
-
-
-def test_a_tunnel_that_was_lost_leads_to_tls_again(
-    home: Path, friend: Sshd, root: Path, workshop: Keys, variables: dict[str, str]
-) -> None:
-    with serving(root, workshop, ADDRESS) as (board, _):
-        know(home, friend, at(board))
-        with started("watch", "--board", "euler", "--via", "ssh", "--json", **variables) as host:
-            host.err.until("watching ")
-            for session in friend.sessions():
-                os.kill(session, signal.SIGKILL)
-            host.err.until("no tunnel to euler")
-            host.err.until("watching ", 2)
-            assert host.interrupt().code == 0

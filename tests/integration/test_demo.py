@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.demo.demo import DemoOptions, demo, simulated_board
-from profagent.errors import ProfagentError, UnreachableError
+from profagent.demo.cli import DemoOptions, demo
+from profagent.errors import ProfagentError
 from profagent.store.workspace import Workspace
 from tests.integration.host import processed, profagent, started
 from tests.integration.rows import query
@@ -49,14 +49,6 @@ def test_a_demo_that_is_interrupted_still_exports(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("profagentd-*"))
 
 
-def test_a_network_that_there_is_not_is_told(tmp_path: Path) -> None:
-    ended = processed("demo", "--model", "nothing", TMPDIR=str(tmp_path))
-    assert ended.code == 1
-    assert "--model nothing" in ended.err
-    assert "the simulated board did not start" in ended.err
-    assert "Traceback" not in ended.err
-
-
 @pytest.fixture
 def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subprocess.Process]:
     """The process of the simulated board, once it runs."""
@@ -69,18 +61,6 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subpr
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", started_board)
     return boards
-
-
-async def test_a_board_that_cannot_be_reached_as_it_ended_is_told(
-    tmp_path: Path, board: list[asyncio.subprocess.Process]
-) -> None:
-    async def lost(address: str) -> None:
-        board[0].kill()
-        raise UnreachableError.at(address, "it has gone")
-
-    async with simulated_board(DemoOptions(Workspace.at(tmp_path / "workspace"))) as simulated:
-        with pytest.raises(ProfagentError, match=r"the simulated board ended by itself \(exit code -9\)"):
-            await simulated.lives_through(lost(simulated.address))
 
 
 async def test_a_board_that_ends_while_it_is_shown_ends_the_demo(

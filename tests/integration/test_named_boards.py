@@ -56,13 +56,6 @@ def test_another_board_under_a_name_is_refused(address: str, tmp_path: Path) -> 
     assert record(tmp_path, address).code == 0
 
 
-def test_a_name_and_the_address_behind_it_are_one_board(address: str, tmp_path: Path) -> None:
-    know(tmp_path, BoardEntry("euler", address))
-    ended = record(tmp_path, "euler", address)
-    assert ended.code == 2
-    assert "named 2 times" in ended.err
-
-
 def test_a_name_that_is_not_there_is_a_host(tmp_path: Path) -> None:
     ended = profagent("record", "--insecure", "--board", "nowhere.invalid", "--workspace", tmp_path / "ws")
     assert ended.code == 3

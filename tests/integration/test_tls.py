@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from profagent.errors import RefusedError, UnreachableError
+from profagent.errors import RefusedError
 from profagent.keys.keys import Keys
-from profagent.link.channel import connected
-from profagent.link.credentials import Access, Credentials
+from profagent.link.credentials import Credentials
 from profagent.link.handshake import proven_certificate
 from profagent.link.known import KnownBoard
 from tests.integration.board import content, eventually, running, simulated
@@ -100,30 +99,6 @@ def test_a_capture_over_tls_is_as_any_other(workshop: Keys, root: Path, tmp_path
     assert "insecure" not in ended.err
 
 
-def test_the_default_keys_are_taken_for_a_board_that_is_not_local(workshop: Keys, root: Path, tmp_path: Path) -> None:
-    simulated(root)
-    home = tmp_path / "home"
-    shutil.copytree(workshop.folder, home / "profagent" / "keys")
-    folder = Keys(workshop.folder).issue_board("named", (OTHERS,)).folder
-    with running("--root", root, *FAST, *serving(folder), listen="0.0.0.0:0") as board:
-        address = f"{OTHERS}:{board.address.rpartition(':')[2]}"
-        arguments = record(address, "--workspace", tmp_path / "ws")
-        ended = profagent(*arguments, XDG_CONFIG_HOME=str(home))
-        assert ended.code == 0, ended.err
-        none = profagent(*arguments, XDG_CONFIG_HOME=str(tmp_path / "nothing"))
-    assert none.code == 2
-    assert "no keys for the board" in none.err
-    assert "profagent keys init" in none.err
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
-async def test_a_board_is_known_by_each_of_its_addresses(workshop: Keys, root: Path, host: str) -> None:
-    with running("--root", root, *serving(workshop.folder / "boards" / "euler"), listen="[::]:0") as board:
-        port = board.address.rpartition(":")[2]
-        async with connected(f"{host}:{port}", Access(workshop.folder)) as channel:
-            assert not (await channel.describe()).insecure
-
-
 def test_a_viewer_watches_over_tls(workshop: Keys, root: Path, address: str) -> None:
     viewer = workshop.issue_host("ci", "viewer").folder
     with started("watch", "--from-start", "--json", "--board", address, "--keys", viewer) as host:
@@ -207,29 +182,6 @@ async def test_a_board_that_is_revoked(workshop: Keys, address: str) -> None:
     assert f"is revoked: it is in {workshop.folder / 'revoked.txt'}" in told
 
 
-async def test_a_hosts_certificate_is_no_boards(workshop: Keys, root: Path) -> None:
-    folder = issued(workshop, "host")
-    shutil.copy(folder / "host.pem", folder / "board.pem")
-    shutil.copy(folder / "host.key", folder / "board.key")
-    with running("--root", root, *serving(folder)) as board:
-        assert "is no board's: it is of the kind host" in await why(board.address, workshop.folder)
-
-
-async def test_a_host_that_has_expired(workshop: Keys, address: str) -> None:
-    told = await why(address, issued(workshop, "host", now=LONG_AGO))
-    assert "does not take this host's certificate" in told
-    assert "(other) has expired on" in told
-    assert "keys issue host" in told
-
-
-async def test_a_board_whose_clock_is_past_the_hosts_certificate(workshop: Keys, address: str) -> None:
-    # What has expired for the board is valid for this host, whose clock shows a day of ten years ago.
-    folder = issued(workshop, "host", now=LONG_AGO)
-    told = await why(address, folder, LONG_AGO)
-    assert "either the board's clock is wrong" in told
-    assert "`date`" in told
-
-
 async def test_a_host_of_another_workshop(workshop: Keys, address: str, tmp_path: Path) -> None:
     other = Keys(tmp_path / "other")
     other.init("lab-4")
@@ -238,26 +190,11 @@ async def test_a_host_of_another_workshop(workshop: Keys, address: str, tmp_path
     assert "was not issued by the CA of the board's, lab-3" in told
 
 
-async def test_a_boards_certificate_is_no_hosts(workshop: Keys, address: str) -> None:
-    folder = issued(workshop, "board")
-    shutil.copy(folder / "board.pem", folder / "host.pem")
-    shutil.copy(folder / "board.key", folder / "host.key")
-    assert "is no host's: it is of the kind board" in await why(address, folder)
-
-
 async def test_a_daemon_without_tls(workshop: Keys, root: Path) -> None:
     with running("--root", root) as board:
         told = await why(board.address, workshop.folder)
     assert "does not speak TLS" in told
     assert "--tls-cert" in told
-
-
-async def test_nobody_there_is_no_question_of_trust(workshop: Keys, root: Path) -> None:
-    with running("--root", root) as board:
-        pass
-    with pytest.raises(UnreachableError, match=f"{board.address}: connection refused") as error:
-        await proven(board.address, workshop.folder)
-    assert not isinstance(error.value, RefusedError)
 
 
 def test_a_command_ends_with_the_explanation_and_exit_code_3(workshop: Keys, root: Path, tmp_path: Path) -> None:

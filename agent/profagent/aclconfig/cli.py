@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,21 +24,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from profagent.aclconfig.edit import Profiler
-    from profagent.aclconfig.files import AclFile
+    from profagent.aclconfig.files import BoardAclFile, LocalAclFile
     from profagent.doctor.finding import Section
 
 
-async def get_acl_json(path: str, board: str | None) -> dict[str, object] | None:
-    """The `profiler` object; None where the file has none. Raises UsageError, FormatError, UnreachableError."""
+async def _get(path: str, board: str | None) -> dict[str, object] | None:
     async with opened_acl_json(path, board) as file:
         return profiler_of(await _content(file), file.shown)
 
 
-async def set_acl_json(path: str, board: str | None, asked: Profiler) -> tuple[bool, Section]:
-    """Write the object; a file is made where there is none. Whether it changed, and what a check says of it then.
-
-    Raises UsageError, FormatError, ProfagentError, UnreachableError; the file stays as it was then.
-    """
+async def _set(path: str, board: str | None, asked: Profiler) -> tuple[bool, Section]:
+    """Whether the file changed, and what a check says of it then."""
     async with opened_acl_json(path, board) as file:
         before = await file.read()
         data = edited_acl_json(before or b"", asked, file.shown).encode("utf-8", "surrogateescape")
@@ -46,29 +43,25 @@ async def set_acl_json(path: str, board: str | None, asked: Profiler) -> tuple[b
         return data != before, await _checked(file, data)
 
 
-async def check_acl_json(path: str, board: str | None) -> Section:
-    """What the runtime would do with the file. Raises UsageError, UnreachableError."""
+async def _check(path: str, board: str | None) -> Section:
     async with opened_acl_json(path, board) as file:
         return await _checked(file, await _content(file))
 
 
-async def _content(file: AclFile) -> bytes:
+async def _content(file: LocalAclFile | BoardAclFile) -> bytes:
     data = await file.read()
     if data is None:
         raise UsageError(f"{file.shown} is not there", hint="`profagent aclconfig set --output DIR` makes one")
     return data
 
 
-async def _checked(file: AclFile, data: bytes) -> Section:
-    return acl_json_section(file.shown, data, output=await _output_state(file, data))
-
-
-async def _output_state(file: AclFile, data: bytes) -> str:
-    try:
+async def _checked(file: LocalAclFile | BoardAclFile, data: bytes) -> Section:
+    state = ""
+    with suppress(FormatError):
         output = (profiler_of(data, file.shown) or {}).get("output")
-    except FormatError:
-        return ""
-    return await file.output_state(output) if isinstance(output, str) and output.startswith("/") else ""
+        if isinstance(output, str) and output.startswith("/"):
+            state = await file.output_state(output)
+    return acl_json_section(file.shown, data, output=state)
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -107,7 +100,7 @@ def get(*, path: str, board: str | None, as_json: bool) -> int:
 
     Example: profagent aclconfig get --board euler /opt/app/acl.json
     """
-    profiler = run_to_the_end(lambda: get_acl_json(path, board))
+    profiler = run_to_the_end(lambda: _get(path, board))
     if as_json:
         click.echo(msgspec.json.encode({"path": path, "board": board, "profiler": _plain(profiler)}))
     elif profiler is None:
@@ -131,7 +124,7 @@ def set_(*, path: str, board: str | None, output: str | None, profiler: Profiler
 
     Example: profagent aclconfig set --interval 1 --output /opt/app/profiling acl.json
     """
-    has_changed, section = run_to_the_end(lambda: set_acl_json(path, board, replace(profiler, output=output)))
+    has_changed, section = run_to_the_end(lambda: _set(path, board, replace(profiler, output=output)))
     if as_json:
         click.echo(msgspec.json.encode({"changed": has_changed, **section_fields(section)}))
     else:
@@ -151,7 +144,7 @@ def check(*, path: str, board: str | None, as_json: bool) -> int:
 
     Example: profagent aclconfig check --board root@192.168.1.20 /opt/app/acl.json
     """
-    section = run_to_the_end(lambda: check_acl_json(path, board))
+    section = run_to_the_end(lambda: _check(path, board))
     if as_json:
         click.echo(msgspec.json.encode(section_fields(section)))
     else:

@@ -47,7 +47,13 @@ def run_on_boards(
 def via(function: F) -> F:
     """`--via ssh`, `--root DIR` and `--bundle FILE`, which the command is given as one `over`."""
 
-    @click.option("--via", type=click.Choice(["ssh"]), help="Reach the board through SSH; BOARD may be USER@HOST.")
+    @click.option(
+        "--via",
+        type=click.Choice(["ssh"]),
+        is_flag=False,
+        flag_value="ssh",
+        help="Reach the board through SSH; BOARD may be USER@HOST.",
+    )
     @click.option(
         "--root",
         "roots",

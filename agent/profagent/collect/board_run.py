@@ -1,116 +1,115 @@
-"""A program's run on a board: held, started, followed over lost links, stopped."""
+"""A program's run on a board: held, started, followed over lost links, stopped; there by keeper.sh and follower.sh."""
 
 from __future__ import annotations
 
 import asyncio
 import getpass
 import os
+import random
 import shlex
 import socket
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import reduce
-from typing import TYPE_CHECKING
+from importlib.resources import files
+from typing import TYPE_CHECKING, Self, TypeVar
 
+from profagent.cli.remarks import retrying
 from profagent.collect.explain import LOST
-from profagent.collect.run_steps import ABANDONED_S, LOCK, how_it_ended, keeper, left, main_script, stopped
-from profagent.errors import ProfagentError, UnreachableError
+from profagent.errors import ProfagentError, RefusedError, UnreachableError
+from profagent.link.backoff import delay_s
+from profagent.ssh.connection import connect
 from profagent.ssh.failures import connected
 from profagent.ssh.remote import Ran
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from types import TracebackType
 
-    from profagent.collect.patient_ssh import PatientSsh
-    from profagent.collect.place import Place
+    from profagent.collect.look import Place
+    from profagent.ssh.passwords import Asker
     from profagent.ssh.remote import Program, Remote
 
-
-# The follower's exit status when the keeper is gone without having told how the program ended, when another follows,
-# and when what comes next of the output is not kept.
-GONE, REPLACED, NOT_KEPT = 7, 8, 9
-_FOLLOWER = r"""run=$1
-cd "$run" 2>/dev/null || exit @GONE@
-read -r keeper begun boot <keeper
-read -r booted </proc/sys/kernel/random/boot_id
-echo "$$" 1<>follower
-trap 'kill "$reader" 2>/dev/null' EXIT
-exec 5<&0
-( while read -r word <&5; do true >alive; [ "$word" != stop ] || true >stop; done; kill "$$" ) >/dev/null 2>&1 &
-reader=$!
-exec 5<&- </dev/null
-true >alive
-while [ ! -e pid ] && [ ! -e status ]; do
-    [ "$boot" = "$booted" ] && [ -d "/proc/$keeper" ] || exit @GONE@
-    sleep 0.2 2>/dev/null || sleep 1
-done
-[ -e pid ] || exit 0
-seek() {
-    number=
-    for each in "$2".*.*; do
-        start=${each##*.}
-        [ "$start" -le "$3" ] || continue
-        rest=${each#*.}
-        [ -z "$number" ] || [ "${rest%%.*}" -gt "$number" ] || continue
-        number=${rest%%.*} from=$start
-    done
-    [ -n "$number" ] || exit @NOT_KEPT@
-    eval "n$1=$number; exec $1<$2.$number.$from"
-    tail -c "+$(($3 - from + 1))" <&"$1"
-}
-advance() {
-    eval "number=\$n$1"
-    set -- "$1" "$2" "$2.$((number + 1))".*
-    cat <&"$1"
-    if [ -e "$3" ]; then
-        eval "n$1=$((number + 1)); exec $1<$3"
-        more=1
-    else
-        set -- "$1" "$2" "$2.$number".*
-        [ -e "$3" ] || exit @NOT_KEPT@
-    fi
-}
-seek 3 stdout "$2"
-seek 4 stderr "$3" >&2
-while :; do
-    last= more=
-    [ ! -e status ] || last=1
-    advance 3 stdout
-    advance 4 stderr >&2
-    [ -z "$more" ] || continue
-    [ -z "$last" ] || exit 0
-    read -r who <follower && [ "$who" = "$$" ] || exit @REPLACED@
-    [ "$boot" = "$booted" ] && [ -d "/proc/$keeper" ] || [ -e status ] || exit @GONE@
-    sleep 0.5 2>/dev/null || sleep 1
-done
-"""
-
-
-def follower(place: Place, stdout: int, stderr: int) -> str:
-    """Shows the output from these offsets on, until the program has ended.
-
-    Lines on standard input keep that going; a line `stop` has the keeper end it.
-    """
-    codes = {"@GONE@": GONE, "@REPLACED@": REPLACED, "@NOT_KEPT@": NOT_KEPT}
-    text = reduce(lambda text, name: text.replace(name, str(codes[name])), codes, _FOLLOWER)
-    return f"exec sh -c {shlex.quote(text)} {shlex.join(('follower', place.run, str(stdout), str(stderr)))}"
-
-
-def kept_from(place: Place) -> str:
-    """Prints from which offset on each stream of the output is kept."""
-    return f"""cd {shlex.quote(place.run)} && for stream in stdout stderr; do
-    least=
-    for each in $stream.*.*; do
-        [ -n "$least" ] && [ "${{each##*.}}" -ge "$least" ] || least=${{each##*.}}
-    done
-    echo "$least"
-done"""
-
-
-# The keeper's leash is several times as long.
+T = TypeVar("T")
+# One device, one profiling task (manual, constraints of use): one lock for all users of a board, in its /tmp.
+LOCK = "profagent-collect.lock"
+# Before the program is started the keeper leaves after so long without a word of the host; afterwards it ends the
+# program after so long, for nobody would empty the board's disk.
+LEASH_S, ABANDONED_S = 60, 900
+GRACE_S = 10
+# Of each stream of the program's output so much is kept at most, beside the piece that grows.
+OUTPUT_BYTES, PIECE_READS = 16 << 20, 1024
+# The follower's exit status, and the keeper's of an acl.json that cannot be written.
+GONE, NOT_KEPT = 7, 9
 _SPEAK_S = 5.0
 _READ_BYTES = 1 << 16
 _KEPT_BYTES = 8192
+# What the keeper says is read until it is ready, for then it writes elsewhere. Where the link is gone nobody reads on.
+_MINDER = """with=
+command -v setsid >/dev/null && with=setsid
+said=$($with {keeper} </dev/null &)
+trap '' PIPE
+echo "$said" 2>/dev/null
+[ "$said" = ready ] && cd {run} || exit 1
+while read -r word; do true >alive; done
+[ -e go ] || true >leave
+"""
+
+
+class PatientSsh:
+    """A way to one board that is made again when it was lost; a context, in which it stands at first."""
+
+    def __init__(self, target: str, asker: Asker, tell: Callable[[str], None]) -> None:
+        self._target = target
+        self._asker = asker
+        self._tell = tell
+        self._stack = AsyncExitStack()
+        self._remote: Remote | None = None
+        self._making = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        """Raises UsageError, UnreachableError, RefusedError."""
+        self._remote = await self._stack.enter_async_context(connect(self._target, self._asker))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """The connection ends."""
+        await self._stack.aclose()
+
+    @property
+    def remote(self) -> Remote:
+        """The board, on the connection that stands or was lost last."""
+        assert self._remote is not None, "it is a context"
+        return self._remote
+
+    async def persist(self, action: Callable[[Remote], Awaitable[T]]) -> T:
+        """Do something that may be done again, on another connection when one is lost, for as long as that takes.
+
+        Raises RefusedError, and what the action raises but UnreachableError.
+        """
+        attempt = 0
+        while True:
+            remote = self.remote
+            try:
+                if attempt:
+                    remote = await self._another(remote)
+                return await action(remote)
+            except RefusedError:
+                raise
+            except UnreachableError as error:
+                wait_s = delay_s(attempt, random.uniform)
+                attempt += 1
+                self._tell(f"{error}; {retrying(wait_s)}")
+            await asyncio.sleep(wait_s)
+
+    async def _another(self, lost: Remote) -> Remote:
+        """A connection in place of one that was lost, which may have been made for somebody else already."""
+        async with self._making:
+            if self._remote is lost:
+                await self._stack.aclose()
+                self._remote = await self._stack.enter_async_context(connect(self._target, self._asker))
+            return self.remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +131,7 @@ class BoardRun:
     def __init__(self, ssh: PatientSsh, place: Place, show: Callable[[bytes, bool], None]) -> None:
         self._ssh = ssh
         self._place = place
+        self._run = shlex.quote(place.run)
         self._show = show
         self._shown = [0, 0]
         self._complaint = b""
@@ -143,7 +143,7 @@ class BoardRun:
         Raises ProfagentError for a board that is held by another, UnreachableError.
         """
         remote = self._ssh.remote
-        async with remote.stream(keeper(self._place, _who())) as program:
+        async with remote.stream(keeper(self._place)) as program:
             speaking = asyncio.create_task(_speak(program))
             try:
                 await _take(program, remote.host)
@@ -156,8 +156,13 @@ class BoardRun:
         self, arguments: Sequence[str], environment: Mapping[str, str], acl_json: str, text: str | None
     ) -> None:
         """Start the program, with this text in its acl.json while it runs. Raises ProfagentError, UnreachableError."""
-        remote, run = self._ssh.remote, self._place.run
-        await remote.put(main_script(self._place, arguments, environment).encode(), f"{run}/main.sh")
+        remote, run, place = self._ssh.remote, self._place.run, self._place
+        exports = "".join(f"export {shlex.quote(f'{name}={value}')}\n" for name, value in environment.items())
+        command = shlex.join((place.main, *arguments))
+        script = (
+            f"echo $$ >{self._run}/pid\n{exports}cd {shlex.quote(place.main_directory)} || exit 126\nexec {command}\n"
+        )
+        await remote.put(script.encode(), f"{run}/main.sh")
         if text is not None:
             await remote.put(text.encode("utf-8", "surrogateescape"), f"{run}/acl.json")
         await remote.put((acl_json if text is not None else "").encode(), f"{run}/acl")
@@ -168,8 +173,9 @@ class BoardRun:
         return await self._ssh.persist(self._follow)
 
     async def stop(self) -> None:
-        """End it: asked first, made to after a grace. Raises ProfagentError, RefusedError."""
-        await self._ssh.persist(lambda remote: remote.run(stopped(self._place)))
+        """Have it ended: asked first, made to after a grace. Raises ProfagentError, RefusedError."""
+        command = f"cd {self._run} 2>/dev/null || exit 0; [ -e go ] || true >leave; true >stop"
+        await self._ssh.persist(lambda remote: remote.run(command))
 
     async def leave(self, end: RunEnd) -> None:
         """Have the board forget the run; where its keeper is gone, another one puts right what that left."""
@@ -178,29 +184,36 @@ class BoardRun:
                 async with self.held():
                     pass
             return
-        await self._ssh.persist(lambda remote: remote.run(left(self._place)))
+        await self._ssh.persist(lambda remote: remote.run(f"[ ! -d {self._run} ] || true >{self._run}/leave"))
 
     async def _follow(self, remote: Remote) -> RunEnd:
         while (status := await self._shown_by(remote)) == NOT_KEPT:
             await self._pass_over(remote)
+        complaint = self._complaint.decode("utf-8", "replace")
         if status == GONE:
-            return RunEnd(1, LOST, self._complaint.decode("utf-8", "replace"))
+            return RunEnd(1, LOST, complaint)
         if status != 0:
-            raise _lost_sight(remote.host, status)
-        told = (await remote.must(how_it_ended(self._place))).text.split("\n", 1)
-        return RunEnd(int(told[0]), told[1] if len(told) > 1 else "", self._complaint.decode("utf-8", "replace"))
+            raise ProfagentError(
+                f"following the program on {remote.host} ended with status {status}",
+                hint="another profagent may follow it; or look there whether it has tail, cat and grep",
+            )
+        why = "{ [ ! -e abandoned ] || echo abandoned; [ ! -e failure ] || cat failure; }"
+        told = (await remote.must(f"cd {self._run} && cat status && {why}")).text.split("\n", 1)
+        return RunEnd(int(told[0]), told[1] if len(told) > 1 else "", complaint)
 
     async def _pass_over(self, remote: Remote) -> None:
         """Go on with what is kept, and say how much is not."""
-        kept = (await remote.must(kept_from(self._place))).text.split()
-        for stream, offset in enumerate(map(int, kept)):
+        least = "for each in $stream.*.*; do echo ${each##*.}; done | sort -n | head -n 1"
+        kept = await remote.must(f"cd {self._run} && for stream in stdout stderr; do {least}; done")
+        for stream, offset in enumerate(map(int, kept.text.split())):
             if offset > self._shown[stream]:
                 missing, self._shown[stream] = offset - self._shown[stream], offset
                 self._show(f"[{missing} bytes of output came too fast, and are not kept]\n".encode(), True)
 
     async def _shown_by(self, remote: Remote) -> int:
         """The exit status of a follower that shows what there is."""
-        async with remote.stream(follower(self._place, *self._shown)) as program:
+        arguments = (LOCK, self._place.run, *map(str, self._shown))
+        async with remote.stream(f"exec {_script('follower.sh', arguments)}") as program:
             speaking = asyncio.create_task(_speak(program))
             try:
                 async with asyncio.TaskGroup() as group:
@@ -232,6 +245,22 @@ class BoardRun:
             self._show(piece, is_stderr)
 
 
+def keeper(place: Place) -> str:
+    """Starts the keeper and minds it: it prints `ready`, or `held PID WHO` and fails.
+
+    A line of standard input tells it that somebody prepares the run; the end of them, however early, has it leave.
+    """
+    limits = (LEASH_S, ABANDONED_S, GRACE_S, OUTPUT_BYTES, PIECE_READS)
+    arguments = (LOCK, place.own, _who(), *map(str, limits))
+    return _MINDER.format(keeper=_script("keeper.sh", arguments), run=shlex.quote(place.run))
+
+
+def _script(name: str, arguments: Sequence[str]) -> str:
+    lines = files("profagent.collect").joinpath(name).read_text("utf-8").splitlines(keepends=True)
+    text = "".join(line for line in lines if not line.lstrip().startswith("#"))
+    return f"sh -c {shlex.quote(text)} {shlex.join((name, *arguments))}"
+
+
 async def _take(program: Program, host: str) -> None:
     said = b""
     while line := await program.read_line():
@@ -239,8 +268,19 @@ async def _take(program: Program, host: str) -> None:
             return
         said = line
     complaint = await program.complaint()
-    status = await program.wait()
-    raise _not_held(host, Ran(said, complaint.encode(), status))
+    ran = Ran(said, complaint.encode(), await program.wait())
+    word, _, rest = ran.text.partition(" ")
+    pid, _, who = rest.partition(" ")
+    if word == "held":
+        raise ProfagentError(
+            f"{host} is taken: another collect runs there ({who or 'nobody knows who'}; keeper {pid} on the board)",
+            hint="one profiling task at a time on a device: wait for it, or end it there with Ctrl-C; one whose host is"
+            f" gone is ended after {ABANDONED_S // 60} minutes, or at once by `kill {pid}` on the board; where no such"
+            f" process is, remove /tmp/{LOCK} there",
+        )
+    raise ProfagentError(
+        f"{host} cannot hold a run: {ran.complaint}", hint="check that /tmp and the project's directory can be written"
+    )
 
 
 async def _speak(program: Program) -> None:
@@ -260,30 +300,3 @@ def _who() -> str:
     with suppress(OSError, KeyError):
         return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
     return f"{socket.gethostname()} pid {os.getpid()}"
-
-
-def _not_held(host: str, ran: Ran) -> ProfagentError:
-    word, _, rest = ran.text.partition(" ")
-    pid, _, more = rest.partition(" ")
-    who = more.split(" ", 2)[2] if more.count(" ") > 1 else "nobody knows who"
-    if word == "held":
-        return ProfagentError(
-            f"{host} is taken: another collect runs there ({who}; keeper {pid} on the board)",
-            hint="one profiling task at a time on a device: wait for it, or end it there with Ctrl-C; one whose host is"
-            f" gone is ended after {ABANDONED_S // 60} minutes, or at once by `kill {pid}` on the board",
-        )
-    if word == "stale":
-        return ProfagentError(
-            f"{host} has the lock of a collect that is no more ({who}), and another user's",
-            hint=f"on the board, as its owner or root: rm -r /tmp/{LOCK}",
-        )
-    return ProfagentError(
-        f"{host} cannot hold a run: {ran.complaint}", hint="check that /tmp and the project's directory can be written"
-    )
-
-
-def _lost_sight(host: str, status: int) -> ProfagentError:
-    return ProfagentError(
-        f"following the program on {host} ended with status {status}",
-        hint="another profagent may follow it; or look there whether it has tail, cat and sed",
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import stat
 import sys
 from dataclasses import asdict, dataclass, field
@@ -17,8 +18,7 @@ from profagent.cli import options
 from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.table import printable
 from profagent.collect.collecting import CollectOptions, collect
-from profagent.collect.place import plain_name
-from profagent.deploy.layout import DEFAULT_PREFIX, Layout
+from profagent.deploy.units import DEFAULT_PREFIX, Layout
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
 from profagent.record.cli import summary_lines
@@ -65,6 +65,13 @@ def read_ini(text: str, file: str) -> IniLogin:
 
 
 OPEN_MODE = 0o077
+# The manual's constraints of use: paths of profiling have letters, digits and underscores.
+_ODD = re.compile(r"[^A-Za-z0-9_]+")
+
+
+def plain_name(text: str) -> str:
+    """A directory's name as the manual allows it."""
+    return _ODD.sub("_", text).strip("_") or "project"
 
 
 @click.command("collect")

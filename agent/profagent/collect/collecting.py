@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import posixpath
 import re
+import shlex
+import shutil
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.running import interrupted_by
-from profagent.collect.board_run import BoardRun
+from profagent.collect.board_run import BoardRun, PatientSsh
 from profagent.collect.daemon import CollectDaemon
 from profagent.collect.explain import LOST, Cause, causes, failure
-from profagent.collect.look import aftermath, placed, prepared
-from profagent.collect.patient_ssh import PatientSsh
-from profagent.collect.project_upload import upload_project
-from profagent.collect.results import deliver_job, export_job, job_files
-from profagent.collect.run_steps import jobs_in, released, written_after
-from profagent.deploy.layout import Layout
+from profagent.collect.look import aftermath, jobs_in, placed, prepared, written_after
+from profagent.collect.project import upload_project
+from profagent.deploy.units import Layout
+from profagent.errors import ProfagentError
+from profagent.export.export import export_summary, export_timeline
 from profagent.files import make_directory
 from profagent.formats.names import is_job_name
+from profagent.importing.importing import import_job
+from profagent.importing.job_folder import own_folder, write_log
 from profagent.link.credentials import own_consumer
 from profagent.record.board_record import exit_code_of
 from profagent.record.made_jobs import MadeJobs
@@ -34,10 +38,11 @@ if TYPE_CHECKING:
 
     from profagent.aclconfig.edit import Profiler
     from profagent.collect.board_run import RunEnd
-    from profagent.collect.look import Prepared
-    from profagent.collect.place import Place
+    from profagent.collect.look import Place, Prepared
     from profagent.link.boards_file import BoardEntry
+    from profagent.link.messages import Profiling
     from profagent.ssh.passwords import Asker
+    from profagent.ssh.remote import Remote
     from profagent.store.workspace import Workspace
 
 
@@ -167,171 +172,194 @@ async def collect(
     async with AsyncExitStack() as stack:
         async with interrupted_by(stop, _STARTED):
             ssh = await stack.enter_async_context(PatientSsh(options.target, options.asker, tell))
-        return await _Collect(options, ssh, show, tell, on_progress, stop).run()
+            place, machine = await placed(ssh.remote, options.remote_dir, options.main)
+            run = BoardRun(ssh, place, show)
+            async with run.held():
+                await _upload(options, ssh.remote, place, tell, on_progress)
+                asked = replace(options.profiler, output=place.output)
+                ready = await prepared(ssh.remote, place, machine, options.acl_json, asked, tell)
+                recording = None
+                if asked.records:
+                    recording = await stack.enter_async_context(_recorded(options, ssh, ready, tell, stop))
+                    recording.made.begin()
+                await run.start(options.arguments, options.environment, ready.acl_json, ready.text)
+        end = await _followed(run, recording, tell, stop)
+        if not end.why:
+            tell(f"{place.main} has ended with {end.status}")
+        is_whole = recording is not None and await _has_come(ssh, ready, recording.made, tell, stop)
+        summary = None if recording is None else await recording.end()
+        growing = tuple(sorted(recording.made.growing)) if recording else ()
+        done = await _kept(options, ssh, ready, end, summary, growing, is_whole=is_whole)
+        await run.leave(end)
+    return done
+
+
+async def _upload(
+    options: CollectOptions,
+    remote: Remote,
+    place: Place,
+    tell: Callable[[str], None],
+    on_progress: Callable[[int, int], None],
+) -> None:
+    if options.project is None:
+        return
+    left_out = [path for path in (options.output, options.config) if path is not None]
+    brought = await upload_project(remote, options.project, place.directory, left_out, on_progress)
+    tell(
+        f"{options.project}: {len(brought.sent)} of {brought.total} names sent ({brought.sent_bytes} bytes),"
+        f" {len(brought.removed)} removed in {place.directory}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
-    """What is there when the program is gone; `is_whole`: all that it made has come."""
-
-    end: RunEnd
-    summary: dict[str, Any] | None
-    is_whole: bool
-    growing: tuple[str, ...] = ()
-    """JOBs that were written to when it was gone."""
-
-
 class _Recording:
     """A capture of what the program makes, which goes on beside it."""
 
-    def __init__(self, made: MadeJobs, captured: asyncio.Task[dict[str, Any]], ending: asyncio.Event) -> None:
-        self.made = made
-        self.captured = captured
-        self._ending = ending
+    made: MadeJobs
+    captured: asyncio.Task[dict[str, Any]]
+    ending: asyncio.Event
 
     async def end(self) -> dict[str, Any]:
         """The session's summary. Raises what ended the capture."""
-        self._ending.set()
+        self.ending.set()
         return await self.captured
 
 
-class _Collect:
-    def __init__(
-        self,
-        options: CollectOptions,
-        ssh: PatientSsh,
-        show: Callable[[bytes, bool], None],
-        tell: Callable[[str], None],
-        on_progress: Callable[[int, int], None],
-        stop: asyncio.Event,
-    ) -> None:
-        self._options = options
-        self._ssh = ssh
-        self._show = show
-        self._tell = tell
-        self._on_progress = on_progress
-        self._stop = stop
-
-    async def run(self) -> Collected:
-        """As `collect`."""
-        async with AsyncExitStack() as stack:
-            async with interrupted_by(self._stop, _STARTED):
-                place, machine = await placed(self._ssh.remote, self._options.remote_dir, self._options.main)
-                run = BoardRun(self._ssh, place, self._show)
-                async with run.held():
-                    ready = await self._prepared(place, machine)
-                    recording = None
-                    if ready.asked.records:
-                        recording = await stack.enter_async_context(self._recorded(ready))
-                        recording.made.begin()
-                    await run.start(self._options.arguments, self._options.environment, ready.acl_json, ready.text)
-            end = await self._followed(run, recording)
-            if not end.why:
-                self._tell(f"{place.main} has ended with {end.status}")
-            ended = await self._drained(ready, end, recording)
-        done = await self._kept(ready, ended)
-        await run.leave(end)
-        return done
-
-    async def _prepared(self, place: Place, machine: str) -> Prepared:
-        """Bring the project, and look at what is there."""
-        options = self._options
-        if options.project is not None:
-            left_out = [path for path in (options.output, options.config) if path is not None]
-            brought = await upload_project(
-                self._ssh.remote, options.project, place.directory, left_out, self._on_progress
-            )
-            self._tell(
-                f"{options.project}: {len(brought.sent)} of {brought.total} names sent ({brought.sent_bytes} bytes),"
-                f" {len(brought.removed)} removed in {place.directory}"
-            )
-        asked = replace(options.profiler, output=place.output)
-        return await prepared(self._ssh.remote, place, machine, options.acl_json, asked, self._tell)
-
-    @asynccontextmanager
-    async def _recorded(self, ready: Prepared) -> AsyncIterator[_Recording]:
-        """What the program makes is recorded for as long as the context, or until it is told to end."""
-        options = self._options
-        found = await project_labels(options.project, options.main, ready.main.digest)
-        daemon = CollectDaemon(self._ssh, ready.place, options.board, options.entry, options.layout, options.asker)
-        serving = daemon.serving(
-            options.bundle, own_consumer(), releases=options.releases, tell=self._tell, stop=self._stop
+@asynccontextmanager
+async def _recorded(
+    options: CollectOptions, ssh: PatientSsh, ready: Prepared, tell: Callable[[str], None], stop: asyncio.Event
+) -> AsyncIterator[_Recording]:
+    """What the program makes is recorded for as long as the context, or until it is told to end."""
+    found = await project_labels(options.project, options.main, ready.main.digest)
+    daemon = CollectDaemon(ssh, ready.place, options.board, options.entry, options.layout, options.asker)
+    serving = daemon.serving(options.bundle, own_consumer(), releases=options.releases, tell=tell, stop=stop)
+    async with serving as access:
+        made, ending = MadeJobs(ready.place.output, ready.before, ready.told), asyncio.Event()
+        wanted = RecordOptions(
+            (options.board,),
+            options.workspace,
+            new=True,
+            labels={**found, **options.labels},
+            maps=options.maps,
+            access=access,
+            source="collect",
+            made=made,
         )
-        async with serving as access:
-            made, ending = MadeJobs(ready.place.output, ready.before, ready.told), asyncio.Event()
-            wanted = RecordOptions(
-                (options.board,),
-                options.workspace,
-                new=True,
-                labels={**found, **options.labels},
-                maps=options.maps,
-                access=access,
-                source="collect",
-                made=made,
-            )
-            captured = asyncio.create_task(record(wanted, self._tell, ending))
-            linking = asyncio.create_task(made.ready())
-            try:
-                await asyncio.wait([captured, linking], return_when=asyncio.FIRST_COMPLETED)
-                if captured.done():
-                    await captured
-                yield _Recording(made, captured, ending)
-            finally:
-                linking.cancel()
-                captured.cancel()
-                await asyncio.wait([captured, linking])
-                # What ended it was raised, or something worse was.
-                if not captured.cancelled():
-                    captured.exception()
-
-    async def _followed(self, run: BoardRun, recording: _Recording | None) -> RunEnd:
-        """Wait until the program has ended; end it when that is asked for, or when nothing records it any more."""
-        following = asyncio.create_task(run.followed())
-        stopping = asyncio.create_task(self._stop.wait())
-        reasons = [following, stopping, *([recording.captured] if recording else [])]
+        captured = asyncio.create_task(record(wanted, tell, ending))
+        linking = asyncio.create_task(made.ready())
         try:
-            await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
-            if not following.done():
-                self._tell("ending the program; again to leave at once")
-                await run.stop()
-            return await following
+            await asyncio.wait([captured, linking], return_when=asyncio.FIRST_COMPLETED)
+            if captured.done():
+                await captured
+            yield _Recording(made, captured, ending)
         finally:
-            for task in (following, stopping):
-                task.cancel()
-            await asyncio.wait([following, stopping])
+            linking.cancel()
+            captured.cancel()
+            await asyncio.wait([captured, linking])
+            # What ended it was raised, or something worse was.
+            if not captured.cancelled():
+                captured.exception()
 
-    async def _drained(self, ready: Prepared, end: RunEnd, recording: _Recording | None) -> _Ended:
-        """Wait until what the program made has come, and see what that is."""
-        if recording is None:
-            return _Ended(end, None, is_whole=False)
-        names = await self._names(jobs_in(ready.place.output), ready)
-        hurried = asyncio.Event() if self._stop.is_set() else self._stop
-        is_whole = await recording.made.settled(
-            names, hurried, self._tell, lambda: self._names(written_after(ready.place), ready)
-        )
-        return _Ended(end, await recording.end(), is_whole=is_whole, growing=tuple(sorted(recording.made.growing)))
 
-    async def _names(self, command: str, ready: Prepared) -> list[str]:
+async def _followed(
+    run: BoardRun, recording: _Recording | None, tell: Callable[[str], None], stop: asyncio.Event
+) -> RunEnd:
+    """Wait until the program has ended; end it when that is asked for, or when nothing records it any more."""
+    following = asyncio.create_task(run.followed())
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        reasons = [following, stopping, *([recording.captured] if recording else [])]
+        await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
+        if not following.done():
+            tell("ending the program; again to leave at once")
+            await run.stop()
+        return await following
+    finally:
+        for task in (following, stopping):
+            task.cancel()
+        await asyncio.wait([following, stopping])
+
+
+async def _has_come(
+    ssh: PatientSsh, ready: Prepared, made: MadeJobs, tell: Callable[[str], None], stop: asyncio.Event
+) -> bool:
+    """Wait until what the program made has come; whether it has."""
+
+    async def names(command: str) -> list[str]:
         """Of JOBs whose paths a command prints, but for those that stood there before."""
-        ran = await self._ssh.persist(lambda remote: remote.run(command))
-        names = [posixpath.basename(path) for path in ran.text.splitlines() if path not in ready.before]
-        return [name for name in names if is_job_name(name)]
+        ran = await ssh.persist(lambda remote: remote.run(command))
+        found = [posixpath.basename(path) for path in ran.text.splitlines() if path not in ready.before]
+        return [name for name in found if is_job_name(name)]
 
-    async def _kept(self, ready: Prepared, ended: _Ended) -> Collected:
-        """Bring JOBs to where they were asked for, release those on the board, and say what is odd."""
-        options, summary = self._options, ended.summary
-        jobs: list[Path] = []
-        if summary is not None:
-            mirror = Path(summary["mirror"])
-            jobs = [await asyncio.to_thread(deliver_job, mirror / name, options.output) for name in summary["jobs"]]
-        files = {job.name: await asyncio.to_thread(job_files, job) for job in jobs}
-        if options.exports:
-            for job in jobs:
-                await export_job(job, options.maps, ready.told, summary["sdk_version"] if summary else "")
-        # Of several, one may be another program's.
-        if options.releases and summary is not None and ended.is_whole and summary["complete"] and len(jobs) == 1:
-            await self._ssh.persist(lambda remote: remote.run(released(ready.place.output, list(summary["jobs"]))))
-        after = await self._ssh.persist(lambda remote: aftermath(remote, ready, ended.end, files, ended.growing))
-        failed = failure(after)
-        odd = (*([failed] if failed else []), *causes(after))
-        return Collected(ended.end.status, tuple(jobs), odd, summary, is_lost=ended.end.why == LOST)
+    hurried = asyncio.Event() if stop.is_set() else stop
+    own = await names(jobs_in(ready.place.output))
+    return await made.settled(own, hurried, tell, lambda: names(written_after(ready.place)))
+
+
+async def _kept(
+    options: CollectOptions,
+    ssh: PatientSsh,
+    ready: Prepared,
+    end: RunEnd,
+    summary: dict[str, Any] | None,
+    growing: tuple[str, ...],
+    *,
+    is_whole: bool,
+) -> Collected:
+    """Bring JOBs to where they were asked for, release those on the board, and say what is odd."""
+    names = list(summary["jobs"]) if summary else []
+    jobs = [
+        await asyncio.to_thread(_deliver, Path(summary["mirror"]) / name, options.output) for name in names if summary
+    ]
+    files = {job.name: await asyncio.to_thread(_job_files, job) for job in jobs}
+    if options.exports:
+        for job in jobs:
+            await _export_job(job, options.maps, ready.told, summary["sdk_version"] if summary else "")
+    # Of several, one may be another program's.
+    if options.releases and summary and is_whole and summary["complete"] and len(names) == 1:
+        command = f"cd {shlex.quote(ready.place.output)} && rm -rf {shlex.quote(names[0])}"
+        await ssh.persist(lambda remote: remote.run(command))
+    after = await ssh.persist(lambda remote: aftermath(remote, ready, end, files, growing))
+    failed = failure(after)
+    odd = (*([failed] if failed else []), *causes(after))
+    return Collected(end.status, tuple(jobs), odd, summary, is_lost=end.why == LOST)
+
+
+def _deliver(mirror: Path, output: Path) -> Path:
+    """Copy a JOB below `output`, whole or not at all; one of that name gives way to it. Raises ProfagentError."""
+    target, part = output / mirror.name, output / f".{mirror.name}.part"
+    make_directory(output)
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(mirror, part, symlinks=True)
+        shutil.rmtree(target, ignore_errors=True)
+        part.rename(target)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise ProfagentError(
+            f"cannot write {target}: {error.strerror or error}",
+            hint=f"the JOB is safe in {mirror}; make room, or name another --output",
+        ) from error
+    return target
+
+
+async def _export_job(job: Path, maps: CounterMaps, told: Profiling, sdk: str) -> None:
+    """What the vendor's `--all` makes in a JOB directory: its database, timelines and summaries. StoreError."""
+    imported = await import_job(job, maps, told=told, sdk=sdk)
+    await asyncio.to_thread(_export, imported.database, job)
+    await asyncio.to_thread(write_log, job, [f"collect: {imported.files} files in {imported.elapsed_s:.1f} s"])
+
+
+def _job_files(job: Path) -> Mapping[str, int]:
+    """Sizes by path inside the JOB."""
+    found: dict[str, int] = {}
+    for folder, _, names in os.walk(job):
+        for name in names:
+            path = job / os.path.relpath(os.path.join(folder, name), job)  # noqa: PTH118 - names may be of any bytes
+            found[path.relative_to(job).as_posix()] = path.lstat().st_size
+    return found
+
+
+def _export(database: Path, job: Path) -> None:
+    export_timeline(database, own_folder(job, "timeline"), job=job.name)
+    export_summary(database, own_folder(job, "summary"), job=job.name)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from profagent.collect.patient_ssh import PatientSsh
-    from profagent.collect.place import Place
-    from profagent.deploy.layout import Layout
+    from profagent.collect.board_run import PatientSsh
+    from profagent.collect.look import Place
+    from profagent.deploy.units import Layout
     from profagent.link.boards_file import BoardEntry
     from profagent.link.messages import Board
     from profagent.ssh.passwords import Asker
@@ -72,39 +72,28 @@ class CollectDaemon:
     ) -> AsyncIterator[Access]:
         """How to reach the installed daemon, where it serves the directory or may be told to; else a temporary one.
 
-        Where what `consumer` has is to be deleted (`releases`), the one that does so while it comes, if there is one.
-        Raises ProfagentError, UnreachableError.
+        Where what `consumer` has is to be deleted (`releases`), one that does so while it comes. Raises ProfagentError,
+        UnreachableError.
         """
         deleting_for = consumer if releases else ""
         async with AsyncExitStack() as stack:
             access = await self._installed(stack, deleting_for, tell, stop)
             if access is None:
-                access = await self._temporary(stack, bundle, deleting_for, tell, stop)
+                release = ("--retain", "delivered", "--retain-for", deleting_for) if deleting_for else ()
+                settings = ("--state", self._state, *release)
+                prefix = "" if self._layout.is_usual else self._layout.prefix
+                over = OverSsh((self._output,), bundle, settings, is_own=True, asker=self._asker, prefix=prefix)
+                try:
+                    access = await stack.enter_async_context(reached([self._board], Access(), over, tell, stop))
+                except UnreachableError:
+                    raise
+                except ProfagentError as error:
+                    # One that does not delete serves as well.
+                    access = await self._installed(stack, "", tell, stop) if deleting_for else None
+                    if access is None:
+                        raise
+                    tell(f"{error}: the board's own daemon serves, and what has come is deleted at the end")
             yield access
-
-    async def _temporary(
-        self,
-        stack: AsyncExitStack,
-        bundle: Path | None,
-        deleting_for: str,
-        tell: Callable[[str], None],
-        stop: asyncio.Event,
-    ) -> Access:
-        """One that is brought; where that cannot be, one that does not delete serves as well."""
-        release = ("--retain", "delivered", "--retain-for", deleting_for) if deleting_for else ()
-        settings = ("--state", self._state, *release)
-        prefix = "" if self._layout.is_usual else self._layout.prefix
-        over = OverSsh((self._output,), bundle, settings, is_own=True, asker=self._asker, prefix=prefix)
-        try:
-            return await stack.enter_async_context(reached([self._board], Access(), over, tell, stop))
-        except UnreachableError:
-            raise
-        except ProfagentError as error:
-            access = await self._installed(stack, "", tell, stop) if deleting_for else None
-            if access is None:
-                raise
-            tell(f"{error}: the board's own daemon serves, and what has come is deleted at the end")
-            return access
 
     async def _installed(
         self, stack: AsyncExitStack, deleting_for: str, tell: Callable[[str], None], stop: asyncio.Event

@@ -8,7 +8,6 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from profagent.collect.program import LARGEST_BYTES
 from profagent.doctor.finding import Mark
 from profagent.doctor.job import job_data
 from profagent.formats.names import LogKind, parse_log_name
@@ -17,10 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from profagent.aclconfig.edit import Profiler
-    from profagent.collect.place import Place
-    from profagent.collect.program import Main
-
-__all__ = ["LOST", "Aftermath", "Cause", "causes", "failure"]
+    from profagent.collect.look import Main, Place
 
 # Why a run is over, where the board tells: its host was away for too long, or nobody knows.
 ABANDONED, LOST = "abandoned", "lost"
@@ -34,11 +30,9 @@ _MEANT = {
     "SIGABRT": "it gave up by itself",
 }
 _LIBRARY = re.compile(r"(?:loading shared libraries: |loading shared library )([^:\s]+)")
-_C_LIBRARY = re.compile(r"version [`']?(\S+?)'? not found \(required by")
 _NOT_THERE = re.compile(r"not found|no such file", re.IGNORECASE)
 _OTHER_MACHINE = re.compile(r"exec format error", re.IGNORECASE)
 _NO_SPACE = re.compile(r"no space left on device", re.IGNORECASE)
-_DENIED = re.compile(r"permission denied", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,35 +88,15 @@ def causes(after: Aftermath) -> Iterator[Cause]:
     if after.status == 0 and after.free_kib is not None and after.free_kib < LEAST_FREE_KIB:
         yield _DISK_FULL
     if after.jobs:
-        yield from _doubtful(after)
+        yield from _several(after)
         for job, files in after.jobs.items():
             yield from _of_job(after, job, files)
-        if len(after.jobs) > 1 or len(after.users) > 1:
-            yield from _several(after)
     else:
         yield from _without_job(after)
 
 
 def _ended(after: Aftermath) -> Cause:
-    told = f"{after.place.main} ended with {after.status}"
-    newer = _C_LIBRARY.search(after.complaint)
-    if newer:
-        hint = "build it with the board's toolchain, or against the board's libraries"
-        return Cause(f"{told}: it wants {newer[1]}, and the board's library is older", hint)
-    if _DENIED.search(after.complaint):
-        hint = "see who may read and write that on the board, and log in as that user"
-        return Cause(f"{told}: {_last_line(after.complaint)}", hint)
-    return Cause(told, "its own output above says why")
-
-
-def _not_executable(after: Aftermath) -> Cause:
-    name, last = after.place.main, _last_line(after.complaint)
-    if _OTHER_MACHINE.search(last):
-        return Cause(f"a program is built for another machine: {last}", "build it with the board's toolchain")
-    return Cause(
-        f"{name} cannot be run: {last or 'permission denied'}",
-        f"chmod +x it in the project; on the board: ls -l {name}; mount (a file system may be noexec)",
-    )
+    return Cause(f"{after.place.main} ended with {after.status}", "its own output above says why")
 
 
 def _kept_from(after: Aftermath) -> Cause:
@@ -139,15 +113,21 @@ def _kept_from(after: Aftermath) -> Cause:
     )
 
 
-def _not_found(after: Aftermath) -> Cause:
-    library = _LIBRARY.search(after.complaint)
-    if library:
-        return Cause(
-            f"{after.place.main} lacks a library: {library[1]}",
-            "put it beside the program and name its directory: --env LD_LIBRARY_PATH=DIR (a login over SSH reads no"
-            " /etc/profile)",
-        )
+def _not_executable(after: Aftermath) -> Cause:
     name, last = after.place.main, _last_line(after.complaint)
+    if _OTHER_MACHINE.search(last):
+        return Cause(f"a program is built for another machine: {last}", "build it with the board's toolchain")
+    return Cause(
+        f"{name} cannot be run: {last or 'permission denied'}",
+        f"chmod +x it in the project; on the board: ls -l {name}; mount (a file system may be noexec)",
+    )
+
+
+def _not_found(after: Aftermath) -> Cause:
+    name, last = after.place.main, _last_line(after.complaint)
+    if library := _LIBRARY.search(after.complaint):
+        hint = "put it beside the program and name its directory: --env LD_LIBRARY_PATH=DIR (a login over SSH reads no"
+        return Cause(f"{name} lacks a library: {library[1]}", f"{hint} /etc/profile)")
     if not _NOT_THERE.search(last):
         return _ended(after)
     if not last.partition(f" {name}: ")[2].startswith(("not found", "No such file", "cannot execute")):
@@ -159,10 +139,10 @@ def _not_found(after: Aftermath) -> Cause:
 
 
 def _signalled(after: Aftermath) -> Cause:
-    try:
-        name = signal.Signals(after.status - SIGNALLED).name
-    except ValueError:
+    number = after.status - SIGNALLED
+    if number not in {each.value for each in signal.Signals}:
         return _ended(after)
+    name = signal.Signals(number).name
     meant = f": {_MEANT[name]}" if name in _MEANT else ""
     return Cause(
         f"{after.place.main} was ended by signal {name}{meant}",
@@ -196,15 +176,7 @@ def _is_unfinished(files: Mapping[str, int]) -> bool:
 
 
 def _several(after: Aftermath) -> Iterator[Cause]:
-    who = f" ({', '.join(after.users)} have the NPU open)" if after.users else ""
-    yield Cause(
-        f"several tasks profile{who}: by the manual figures are wrong then",
-        "profile one process at a time",
-    )
-
-
-def _doubtful(after: Aftermath) -> Iterator[Cause]:
-    """JOBs of which it cannot be told whether the program made them."""
+    """JOBs of which it cannot be told whether the program made them, and programs that profile at a time."""
     if len(after.jobs) > 1:
         yield Cause(
             f"{', '.join(after.jobs)} were made in {after.place.output} while the program ran: which of them are its"
@@ -215,6 +187,11 @@ def _doubtful(after: Aftermath) -> Iterator[Cause]:
         yield Cause(
             f"{job} was written to after the program had ended: it is another program's, or of one left running",
             "see that no other program writes there, and that this one waits for what it starts",
+        )
+    if len(after.jobs) > 1 or len(after.users) > 1:
+        who = f" ({', '.join(after.users)} have the NPU open)" if after.users else ""
+        yield Cause(
+            f"several tasks profile{who}: by the manual figures are wrong then", "profile one process at a time"
         )
 
 
@@ -245,39 +222,25 @@ def _of_acl_json(after: Aftermath) -> Iterator[Cause]:
     if not after.main.is_elf:
         return
     paths = [path for path in after.main.acl_paths if "acl" in posixpath.basename(path)]
-    if after.main.lacks("svp_acl_init"):
-        yield Cause(
-            "nothing was recorded: the program does not name svp_acl_init; a library of it may",
-            "see that it initialises ACL, and with which path",
-        )
-    elif "svp_acl_prof_init" in after.main.calls:
-        yield Cause(
-            "nothing was recorded, and the program names svp_acl_prof_init: while acl.json says anything of profiling"
-            " that call is refused with 148047",
-            "let it use one of the two: run it with `profagent record` beside it, or take the call out",
-        )
-    elif not after.main.is_whole:
-        size = f"{LARGEST_BYTES >> 20} MiB"
-        yield Cause(f"nothing was recorded; the program is larger than {size}, and was not searched", _NAME_IT)
-    elif not paths:
-        told = "nothing was recorded: svp_acl_init seems to be called without a path, so no acl.json is read"
-        yield Cause(told, _NAME_IT)
-    else:
-        yield from _other_paths(after, paths)
-
-
-def _other_paths(after: Aftermath, paths: list[str]) -> Iterator[Cause]:
     found = [posixpath.normpath(posixpath.join(after.place.main_directory, path)) for path in paths]
-    if after.acl_json not in found:
-        yield Cause(
-            f"nothing was recorded: the program names {', '.join(paths)}, which is {found[0]}, not {after.acl_json}",
-            f"--acl-json {found[0]}",
+    text, remedy = "the program did not come as far as svp_acl_init, or that failed", "its own output above says why"
+    if after.main.lacks("svp_acl_init"):
+        text = "the program does not name svp_acl_init; a library of it may"
+        remedy = "see that it initialises ACL, and with which path"
+    elif "svp_acl_prof_init" in after.main.calls:
+        text = (
+            "the program names svp_acl_prof_init: while acl.json says anything of profiling that call is refused with"
+            " 148047"
         )
-    else:
-        yield Cause(
-            "nothing was recorded: the program did not come as far as svp_acl_init, or that failed",
-            "its own output above says why; svp_acl_init must return 0",
-        )
+        remedy = "let it use one of the two: run it with `profagent record` beside it, or take the call out"
+    elif not after.main.is_whole:
+        text, remedy = "the program is too large to be searched", _NAME_IT
+    elif not paths:
+        text, remedy = "svp_acl_init seems to be called without a path, so no acl.json is read", _NAME_IT
+    elif after.acl_json not in found:
+        text = f"the program names {', '.join(paths)}, which is {found[0]}, not {after.acl_json}"
+        remedy = f"--acl-json {found[0]}"
+    yield Cause(f"nothing was recorded: {text}", remedy)
 
 
 def _last_line(text: str) -> str:

@@ -1,16 +1,19 @@
-"""Looking at a board before a program runs there, and after."""
+"""Where things of a run stand on a board, and what is there before the program runs and after."""
 
 from __future__ import annotations
 
+import hashlib
+import posixpath
+import re
+import shlex
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagent.aclconfig.edit import DEFAULTS, edited_acl_json, has_dump
 from profagent.aclconfig.files import BoardAclFile
 from profagent.collect.explain import Aftermath
-from profagent.collect.place import Place
-from profagent.collect.program import LARGEST_BYTES, read_main, runs_on
-from profagent.collect.run_steps import facts_after, jobs_in, looked, made_output, program_bytes, settled
+from profagent.collect.project import OWN
 from profagent.doctor.board import plain_path
 from profagent.doctor.finding import Mark
 from profagent.errors import ProfagentError, UsageError
@@ -21,10 +24,101 @@ if TYPE_CHECKING:
 
     from profagent.aclconfig.edit import Profiler
     from profagent.collect.board_run import RunEnd
-    from profagent.collect.program import Main
     from profagent.ssh.remote import Remote
 
-__all__ = ["Prepared", "aftermath", "placed", "prepared"]
+LARGEST_BYTES = 8 << 20
+"""A program is looked at up to here."""
+CALLS = ("svp_acl_init", "svp_acl_finalize", "svp_acl_prof_init")
+_MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv"}
+# What a kernel runs beside its own.
+_ALSO = {"x86_64": {"i386"}, "aarch64": {"arm"}}
+_ACL_JSON = re.compile(rb"[\x21-\x7e]{0,200}\.json(?![\x21-\x7e])")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A program and its surroundings; `directory` is the project's, as the board's kernel calls it."""
+
+    directory: str
+    main: str
+    """An absolute path."""
+
+    @classmethod
+    def of(cls, directory: str, main: str) -> Place:
+        """`main` is relative to the directory, or absolute."""
+        path = posixpath.normpath(posixpath.join(directory, main))
+        if not main.startswith("/") and not path.startswith(f"{directory}/"):
+            raise UsageError(f"-m {main} leads out of the project", hint="name it relative to --project, or absolutely")
+        return cls(directory, path)
+
+    @property
+    def main_directory(self) -> str:
+        """Where the program is started."""
+        return posixpath.dirname(self.main)
+
+    @property
+    def output(self) -> str:
+        """Where JOBs are made."""
+        return f"{self.directory}/profiling"
+
+    @property
+    def own(self) -> str:
+        """What is ours there."""
+        return f"{self.directory}/{OWN}"
+
+    @property
+    def run(self) -> str:
+        """The files of the run that goes on."""
+        return f"{self.own}/run"
+
+    @property
+    def acl_candidates(self) -> tuple[str, ...]:
+        """Where programs of the SDK have their acl.json."""
+        above = posixpath.dirname(self.main_directory)
+        folders = (self.main_directory, above, self.directory)
+        return tuple(dict.fromkeys(f"{each}/{name}" for each in folders for name in ("acl.json", "src/acl.json")))
+
+    def acl_json(self, given: str) -> str:
+        """The file that is named relative to the project, or absolutely."""
+        return posixpath.normpath(posixpath.join(self.directory, given))
+
+
+@dataclass(frozen=True, slots=True)
+class Main:
+    """A program's file. `machine` is empty for a script, or what is not known; without ELF its calls are unknown."""
+
+    is_elf: bool
+    machine: str
+    calls: frozenset[str]
+    """Of CALLS, those whose names stand in the file."""
+    acl_paths: tuple[str, ...]
+    """Names of JSON files that stand in it."""
+    is_whole: bool
+    """Whether it was looked at to its end."""
+    digest: str = ""
+    """SHA-256, in hexadecimal digits; empty where it was not."""
+
+    def lacks(self, call: str) -> bool:
+        """Whether it is sure that the file does not name this call; a library may."""
+        return self.is_elf and self.is_whole and call not in self.calls
+
+    def runs_on(self, machine: str) -> bool:
+        """Whether a board of this `uname -m` can run it, as far as is known."""
+        if not self.machine or machine not in _MACHINES.values():
+            return True
+        return self.machine == machine or self.machine in _ALSO.get(machine, set())
+
+
+def read_main(data: bytes, *, is_whole: bool = True) -> Main:
+    """What its first bytes tell, or all of them."""
+    digest = hashlib.sha256(data).hexdigest() if is_whole else ""
+    if not data.startswith(b"\x7fELF") or len(data) < 20:
+        return Main(is_elf=False, machine="", calls=frozenset(), acl_paths=(), is_whole=is_whole, digest=digest)
+    (number,) = struct.unpack_from("<H" if data[5] == 1 else ">H", data, 18)
+    calls = frozenset(call for call in CALLS if call.encode() + b"\0" in data)
+    paths = dict.fromkeys(found.decode("ascii") for found in _ACL_JSON.findall(data))
+    machine = _MACHINES.get(number, "")
+    return Main(is_elf=True, machine=machine, calls=calls, acl_paths=tuple(paths), is_whole=is_whole, digest=digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +143,10 @@ class Prepared:
 
 async def placed(remote: Remote, directory: str, main: str) -> tuple[Place, str]:
     """Where things are, in a directory that is made; and the board's machine. Raises UsageError, ProfagentError."""
-    path, machine = (await remote.must(settled(directory))).text.splitlines()[-2:]
+    home = directory.startswith("~/")
+    name = f'"$HOME"/{shlex.quote(directory[2:])}' if home else shlex.quote(directory)
+    ran = await remote.must(f"mkdir -p {name} && cd {name} && pwd -P && uname -m")
+    path, machine = ran.text.splitlines()[-2:]
     return Place.of(path, main), machine
 
 
@@ -57,19 +154,15 @@ async def prepared(
     remote: Remote, place: Place, machine: str, acl_json: str | None, asked: Profiler, tell: Callable[[str], None]
 ) -> Prepared:
     """Look at the program, its acl.json and the directory for JOBs, which is made. UsageError, ProfagentError."""
-    what, *found = (await remote.must(looked(place))).text.splitlines()
-    main = await _main(remote, place, what, machine)
-    path = place.acl_json(acl_json) if acl_json else found[0] if found else f"{place.main_directory}/acl.json"
-    file = BoardAclFile(remote, path, path)
-    data = await file.read()
-    if data is None:
-        tell(f"{path} is not there, and is made for this run")
-    if asked.records and has_dump(data or b""):
-        tell(f"{path} speaks of a Dump, which excludes profiling: it is left out for this run")
+    main = await _main(remote, place, machine)
+    path = place.acl_json(acl_json) if acl_json else await _found_acl_json(remote, place)
+    data = await BoardAclFile(remote, path, path).read()
     text = edited_acl_json(data or b"", asked, path, without_dump=asked.records)
-    for remark in _remarks(place, asked):
+    for remark in _remarks(place, asked, path, data):
         tell(remark)
-    ran = await remote.run(made_output(place))
+    output = shlex.quote(place.output)
+    # As the manual's umask has it.
+    ran = await remote.run(f"(umask 027; mkdir -p {output}) && [ -w {output} ]")
     if ran.status != 0:
         raise ProfagentError(
             f"cannot use {place.output} on {remote.host}: {ran.complaint}",
@@ -79,9 +172,19 @@ async def prepared(
     return Prepared(place, main, asked, path, text, before)
 
 
-def _remarks(place: Place, asked: Profiler) -> list[str]:
+async def _found_acl_json(remote: Remote, place: Place) -> str:
+    candidates = shlex.join(place.acl_candidates)
+    ran = await remote.must(f'for each in {candidates}; do [ ! -e "$each" ] || {{ echo "$each"; break; }}; done')
+    return ran.text or f"{place.main_directory}/acl.json"
+
+
+def _remarks(place: Place, asked: Profiler, path: str, data: bytes | None) -> list[str]:
     remarks = []
     finding = plain_path(place.output)
+    if data is None:
+        remarks.append(f"{path} is not there, and is made for this run")
+    if asked.records and has_dump(data or b""):
+        remarks.append(f"{path} speaks of a Dump, which excludes profiling: it is left out for this run")
     if finding.mark is Mark.BAD:
         remarks.append(f"{finding.evidence}; take another --remote-dir if nothing comes")
     if asked.records and asked.interval == DEFAULTS.interval:
@@ -91,17 +194,19 @@ def _remarks(place: Place, asked: Profiler) -> list[str]:
     return remarks
 
 
-async def _main(remote: Remote, place: Place, what: str, machine: str) -> Main:
-    if what in ("missing", "directory"):
+async def _main(remote: Remote, place: Place, machine: str) -> Main:
+    name = shlex.quote(place.main)
+    head = f"dd if={name} bs=1024 count={LARGEST_BYTES // 1024} 2>/dev/null"
+    ran = await remote.run(f"[ -f {name} ] || exit 3; [ -x {name} ] || exit 4; {head}")
+    if ran.status == 3:
         raise UsageError(
-            f"there is no program {place.main} on {remote.host}" + (": a directory" if what == "directory" else ""),
+            f"there is no program {place.main} on {remote.host}",
             hint="-m is relative to --project, or an absolute path of the board",
         )
-    if what == "closed":
+    if ran.status != 0:
         raise ProfagentError(f"{place.main} is not executable", hint="chmod +x it in the project, and collect again")
-    data = (await remote.must(program_bytes(place, LARGEST_BYTES))).stdout
-    main = read_main(data, is_whole=len(data) < LARGEST_BYTES)
-    if not runs_on(main, machine):
+    main = read_main(ran.stdout, is_whole=len(ran.stdout) < LARGEST_BYTES)
+    if not main.runs_on(machine):
         raise ProfagentError(
             f"{place.main} is built for {main.machine}, and {remote.host} is {machine}",
             hint="build it with the board's toolchain",
@@ -109,15 +214,37 @@ async def _main(remote: Remote, place: Place, what: str, machine: str) -> Main:
     return main
 
 
+def jobs_in(*directories: str) -> str:
+    """Prints the paths of the JOBs in these directories."""
+    paths = " ".join(f"{shlex.quote(directory)}/JOB*" for directory in directories)
+    return f'for each in {paths}; do [ ! -d "$each" ] || echo "$each"; done'
+
+
+def written_after(place: Place) -> str:
+    """Prints the paths of the JOBs in which a file was written when the program was gone."""
+    since = shlex.quote(f"{place.run}/status")
+    return f"""for each in {shlex.quote(place.output)}/JOB*; do
+    [ -z "$(find "$each" -type f -newer {since} 2>/dev/null | head -n 1)" ] || echo "$each"
+done"""
+
+
 async def aftermath(
     remote: Remote, ready: Prepared, end: RunEnd, jobs: Mapping[str, Mapping[str, int]], growing: Collection[str]
 ) -> Aftermath:
     """What there is on the board after the program; `jobs` is what has come, some still grow. UnreachableError."""
-    told = [line.partition("=")[::2] for line in (await remote.run(facts_after(ready.place))).text.splitlines()]
-    made = [value for key, value in told if key == "job" and value not in ready.before]
-    free = [value for key, value in told if key == "free_kib"]
+    place = ready.place
+    script = f"""[ ! -e /dev/svp_npu ] || echo npu=yes
+{jobs_in(place.main_directory, place.output)} | sed 's/^/job=/'
+df -Pk {shlex.quote(place.output)} | tail -n 1 | sed -n 's/.* \\([0-9][0-9]*\\)  *[0-9][0-9]*% .*/free_kib=\\1/p'
+for each in /proc/[0-9]*/fd; do
+    case $(ls -l "$each" 2>/dev/null) in
+    */dev/svp_npu*) echo "user=$(cat "${{each%/fd}}/comm" 2>/dev/null) ${{each%/fd}}" ;;
+    esac
+done"""
+    said = [line.partition("=")[::2] for line in (await remote.run(script)).text.splitlines()]
+    free = [value for key, value in said if key == "free_kib"]
     return Aftermath(
-        ready.place,
+        place,
         ready.acl_json,
         ready.asked,
         ready.main,
@@ -126,8 +253,8 @@ async def aftermath(
         end.complaint,
         jobs,
         growing=tuple(growing),
-        elsewhere=tuple(made),
-        has_npu=("npu", "yes") in told,
-        users=tuple(value for key, value in told if key == "user"),
+        elsewhere=tuple(value for key, value in said if key == "job" and value not in ready.before),
+        has_npu=("npu", "yes") in said,
+        users=tuple(value for key, value in said if key == "user"),
         free_kib=int(free[0]) if free else None,
     )

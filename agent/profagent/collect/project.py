@@ -1,22 +1,37 @@
-"""A project on the host and its copy on a board: what has to be sent, and what may be removed there."""
+"""Bringing a project to a board: only what is not there already, by content."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import zlib
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+import os
+import shlex
+import stat
+import tarfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profagent.errors import UsageError
+from profagent.formats.names import is_job_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 
-__all__ = ["DIGESTS", "Difference", "Entry", "Tree", "difference", "is_plain_name"]
+    from profagent.ssh.remote import Remote
+
+# What is ours in a project's directory on a board; and below it the names that were put there.
+OWN = ".profagent"
+MANIFEST = f"{OWN}/files"
+# What no program needs that was built elsewhere.
+LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", OWN})
+_KINDS = {"f": "file", "x": "file", "d": "directory", "l": "link"}
+_PIECE_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`kind`: file, directory or link. `content` is a file's digest, empty if not known, and where a link leads."""
+    """`kind`: file, directory or link. `content` is a file's SHA-256, empty if not known, and where a link leads."""
 
     kind: str
     content: str = ""
@@ -28,21 +43,60 @@ Tree = dict[str, Entry]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """Names, in the order in which they are to be sent and removed."""
+class Uploaded:
+    """What was done: names."""
 
-    send: tuple[str, ...]
-    remove: tuple[str, ...]
-    put: tuple[str, ...]
-    """What of the project is on the board then."""
+    sent: tuple[str, ...]
+    removed: tuple[str, ...]
+    sent_bytes: int
+    total: int
 
 
-def difference(wanted: Mapping[str, Entry], found: Mapping[str, Entry], put: Collection[str]) -> Difference:
-    """`put` are the names that an earlier upload has put there: nothing else is ever removed."""
+async def upload_project(
+    remote: Remote,
+    project: Path,
+    directory: str,
+    left_out: Collection[Path] = (),
+    on_progress: Callable[[int, int], None] = lambda _sent, _total: None,
+) -> Uploaded:
+    """Make a directory of the board hold what the project holds; `on_progress` is told bytes sent, and of how many.
+
+    Removed there is only what an earlier upload put there. Raises UsageError, ProfagentError, UnreachableError; what
+    was sent by then stays, and is known as ours.
+    """
+    where = shlex.quote(directory)
+    manifest = await remote.must(f"cd {where} 2>/dev/null && [ -f {MANIFEST} ] && cat {MANIFEST}; :")
+    put = [name for name in manifest.text.splitlines() if is_plain_name(name)]
+    wanted = await asyncio.to_thread(project_tree, project, left_out)
+    found = await _found(remote, where, [*dict.fromkeys((*wanted, *put))])
+    send, remove = difference(wanted, found, put)
+    size = await asyncio.to_thread(_size_bytes, project, send)
+    if send or remove or set(put) != set(wanted):
+        # Names first: a link that drops must leave nothing that is not known as ours.
+        await _remember(remote, directory, dict.fromkeys((*put, *wanted)))
+        await remote.must(
+            f'cd {where} && while IFS= read -r name; do if [ -d "./$name" ] && [ ! -L "./$name" ]; then'
+            ' rmdir "./$name" 2>/dev/null || :; else rm -f "./$name"; fi; done',
+            _lines(remove),
+        )
+        tar = _pieces(_tar(project, send))
+        await remote.unpack(tar, directory, lambda sent: on_progress(min(sent, size), size))
+        await _remember(remote, directory, wanted)
+    return Uploaded(send, remove, size, len(wanted))
+
+
+def difference(
+    wanted: Mapping[str, Entry], found: Mapping[str, Entry], put: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names to send and to remove, in order. `put` are those of an earlier upload: nothing else is ever removed."""
     send = tuple(name for name, entry in wanted.items() if not _is_there(entry, found.get(name)))
     gone = [name for name in put if name in found and (name not in wanted or wanted[name].kind != found[name].kind)]
     # What is in a directory goes before it.
-    return Difference(send, tuple(sorted(gone, reverse=True)), tuple(wanted))
+    return send, tuple(sorted(gone, reverse=True))
+
+
+def _is_there(wanted: Entry, found: Entry | None) -> bool:
+    return found == wanted and (wanted.kind != "file" or bool(wanted.content))
 
 
 def is_plain_name(name: str) -> bool:
@@ -51,58 +105,122 @@ def is_plain_name(name: str) -> bool:
     return name.isprintable() and "\\" not in name and not any(part in ("", ".", "..") for part in parts)
 
 
-def _is_there(wanted: Entry, found: Entry | None) -> bool:
-    return found == wanted and (wanted.kind != "file" or bool(wanted.content))
+def project_tree(project: Path, left_out: Collection[Path] = ()) -> Tree:
+    """The files, directories and links below a directory, in order.
+
+    Left out are repositories of versions, JOBs, and what is named. Raises UsageError.
+    """
+    if not project.is_dir():
+        raise UsageError(f"{project} is no directory", hint="name the directory that holds the program with --project")
+    resolved = {path.resolve() for path in left_out}
+    try:
+        entries = ((name, _entry(path)) for name, path in _paths(project, resolved))
+        return {name: entry for name, entry in entries if entry is not None}
+    except OSError as error:
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}", hint="check its mode") from error
 
 
-class Digest(Protocol):
-    """A running digest."""
-
-    def update(self, data: bytes, /) -> None:
-        """Take some bytes."""
-
-    def hexdigest(self) -> str:
-        """What the board's program prints of a file."""
-
-
-class Cksum:
-    """What POSIX `cksum` prints of a file: its CRC and its size."""
-
-    # Its CRC takes the highest bit of a byte first, zlib's the lowest.
-    _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
-
-    def __init__(self) -> None:
-        self._crc = 0xFFFFFFFF  # zlib inverts it at both ends
-        self._size = 0
-
-    def update(self, data: bytes, /) -> None:
-        """As Digest."""
-        self._crc = zlib.crc32(data.translate(self._REVERSED), self._crc)
-        self._size += len(data)
-
-    def hexdigest(self) -> str:
-        """As Digest."""
-        length = self._size.to_bytes((self._size.bit_length() + 7) // 8, "little")
-        crc = zlib.crc32(length.translate(self._REVERSED), self._crc)
-        return f"{int(f'{crc:032b}'[::-1], 2)} {self._size}"
+def _paths(project: Path, left_out: Collection[Path]) -> Iterator[tuple[str, Path]]:
+    for folder, directories, files in os.walk(project):
+        here = Path(folder)
+        kept = [name for name in directories if name not in LEFT_OUT and not is_job_name(name)]
+        directories[:] = sorted(name for name in kept if (here / name).resolve() not in left_out)
+        for base in sorted((*directories, *(name for name in files if (here / name).resolve() not in left_out))):
+            name = (here / base).relative_to(project).as_posix()
+            if not is_plain_name(name):
+                raise UsageError(f"{name!r} cannot be sent by its name", hint="rename it, or keep it elsewhere")
+            yield name, here / base
 
 
-# The board's programs, the best first.
-DIGESTS: dict[str, Callable[[], Digest]] = {
-    "sha256sum": hashlib.sha256,
-    "md5sum": partial(hashlib.md5, usedforsecurity=False),
-    "cksum": Cksum,
-}
+def _entry(path: Path) -> Entry | None:
+    """None for what is neither file, directory nor link."""
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return Entry("link", str(path.readlink()))
+    if stat.S_ISDIR(mode):
+        return Entry("directory")
+    if not stat.S_ISREG(mode):
+        return None
+    with path.open("rb") as file:
+        return Entry("file", hashlib.file_digest(file, "sha256").hexdigest(), bool(mode & 0o111))
 
 
-def read_digests(lines: Iterable[str], tool: str) -> dict[str, str]:
-    """Digests by name, of what the board's program has printed."""
-    found: dict[str, str] = {}
-    for line in lines:
-        crc, _, rest = line.partition(" ")
-        if tool == "cksum":
-            size, _, name = rest.partition(" ")
-            found[name] = f"{crc} {size}"
-        else:
-            found[rest[1:]] = crc
+async def _found(remote: Remote, where: str, names: list[str]) -> Tree:
+    """What is on the board under these names; digests where it has `sha256sum`."""
+    listing = f"""cd {where} 2>/dev/null || exit 0
+while IFS= read -r name; do
+    if [ -L "./$name" ]; then echo "l$(readlink "./$name" | head -n 1)"
+    elif [ -d "./$name" ]; then echo d
+    elif [ -x "./$name" ] && [ -f "./$name" ]; then echo x
+    elif [ -f "./$name" ]; then echo f
+    elif [ -e "./$name" ]; then echo o
+    else echo -
+    fi
+done"""
+    lines = (await remote.must(listing, _lines(names))).stdout.decode("utf-8", "surrogateescape").split("\n")
+    found: Tree = {}
+    for name, line in zip(names, lines, strict=False):
+        kind = _KINDS.get(line[:1], "other")
+        if line not in ("", "-"):
+            found[name] = Entry(kind, line[1:] if kind == "link" else "", line == "x")
+    files = [name for name, entry in found.items() if entry.kind == "file"]
+    if files:
+        digests = f"cd {where} && sed 's|^|./|' | tr '\\n' '\\0' | xargs -0 sha256sum 2>/dev/null; :"
+        for line in (await remote.must(digests, _lines(files))).stdout.decode("utf-8", "surrogateescape").splitlines():
+            digest, _, name = line.partition(" ")
+            name = name[1:].removeprefix("./")
+            if name in found:
+                found[name] = replace(found[name], content=digest)
     return found
+
+
+def _size_bytes(project: Path, names: Iterable[str]) -> int:
+    """Of the files among these."""
+    found = ((project / name).lstat() for name in names)
+    return sum(each.st_size for each in found if stat.S_ISREG(each.st_mode))
+
+
+def _tar(project: Path, names: Iterable[str]) -> Iterator[bytes]:
+    """An uncompressed tar of some of it, piece by piece. Raises UsageError for a file that changes meanwhile."""
+    for name in names:
+        path = project / name
+        found = path.lstat()
+        entry = tarfile.TarInfo(name)
+        entry.mtime, entry.mode = int(found.st_mtime), found.st_mode & 0o777
+        if stat.S_ISLNK(found.st_mode):
+            entry.type, entry.linkname = tarfile.SYMTYPE, str(path.readlink())
+        elif stat.S_ISDIR(found.st_mode):
+            entry.type = tarfile.DIRTYPE
+        else:
+            entry.size = found.st_size
+        yield entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+        if entry.isreg():
+            yield from _content(path, entry.size)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _content(path: Path, size: int) -> Iterator[bytes]:
+    left = size
+    with path.open("rb") as file:
+        while left and (piece := file.read(min(left, _PIECE_BYTES))):
+            left -= len(piece)
+            yield piece
+        if left or file.read(1):
+            raise UsageError(f"{path} changes while it is sent", hint="let what writes it end first")
+    yield bytes(-size % tarfile.BLOCKSIZE)
+
+
+async def _remember(remote: Remote, directory: str, names: Iterable[str]) -> None:
+    await remote.must(f"mkdir -p {shlex.quote(directory)}/{OWN}")
+    await remote.put(_lines(names), f"{directory}/{MANIFEST}")
+
+
+def _lines(names: Iterable[str]) -> bytes:
+    return "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
+
+
+async def _pieces(tar: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Read on a thread: the files of a project may be large."""
+    done = object()
+    while isinstance(piece := await asyncio.to_thread(next, tar, done), bytes):
+        yield piece

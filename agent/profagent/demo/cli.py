@@ -2,18 +2,141 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import tempfile
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from profagent.cli.options import duration_s
 from profagent.cli.running import run_until_stopped, tell
-from profagent.demo.demo import DemoOptions, demo
-from profagent.errors import IncompleteError
+from profagent.errors import IncompleteError, ProfagentError, UnreachableError
+from profagent.export.export import SummaryOptions, export_summary, export_timeline
 from profagent.record.cli import summary_lines
+from profagent.record.record import RecordOptions, record
 from profagent.store.workspace import Workspace
 from profagent.watch.cli import show_text
+from profagent.watch.watch import WatchOptions, watch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from profagent.watch.live import Event
+
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+# A board that cannot be reached is given so long to be gone.
+ENDING_S = 2.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """How long the simulated program runs, at which rate and with which network."""
+
+    workspace: Workspace
+    for_s: float = 5.0
+    rate: float = 10.0
+    model: str = "yolov5s"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """The recorded session's summary, and the folder with the exports."""
+
+    summary: dict[str, Any]
+    exports: Path
+
+
+async def demo(
+    options: DemoOptions, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
+) -> DemoResult:
+    """Run the simulated board, show it live, record it, export it. Raises ProfagentError when a step fails."""
+    async with simulated_board(options) as (address, process):
+        summary = await _lives_through(process, _capture(options, address, show, tell, stop))
+    tell("exporting")
+    folder = options.workspace.root / "exports" / f"session-{summary['session']}"
+    await asyncio.to_thread(_export, options.workspace.database, folder, summary["session"])
+    return DemoResult(summary, folder)
+
+
+def _export(database: Path, folder: Path, session: int) -> None:
+    export_timeline(database, folder / "timeline", session=session)
+    export_summary(database, folder / "summary", session=session)
+    export_summary(database, folder / "aggregate", session=session, options=SummaryOptions(aggregate=True))
+
+
+async def _lives_through(process: asyncio.subprocess.Process, work: Coroutine[Any, Any, T]) -> T:
+    """What some work gives, which is given up when the board ends before it. Raises ProfagentError then."""
+    task, ended = asyncio.create_task(work), asyncio.create_task(process.wait())
+    try:
+        await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+    except UnreachableError:
+        # It is given a moment to be gone.
+        await asyncio.wait([ended], timeout=ENDING_S)
+        if process.returncode is None:
+            raise
+    finally:
+        task.cancel()
+        ended.cancel()
+        await asyncio.wait([task, ended])
+    raise _board_failed(f"ended by itself (exit code {process.returncode})")
+
+
+@asynccontextmanager
+async def simulated_board(options: DemoOptions) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
+    """A `profagentd --simulate` of our own on a free loopback port: its address, and the process."""
+    arguments = ["--listen", "127.0.0.1:0", "--simulate", "--model", options.model]
+    arguments += ("--rate", f"{options.rate:g}", "--for", f"{options.for_s:g}", "--log-level", "warning")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "profagentd", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        # Ctrl-C is ours: the board goes on until everything has been fetched.
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    try:
+        line = b""
+        with suppress(TimeoutError):
+            line = await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT_S)
+        address = line.decode().rpartition(" serving ")[2].strip()
+        if not address:
+            raise _board_failed("did not start")
+        yield address, process
+    finally:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _board_failed(how: str) -> ProfagentError:
+    return ProfagentError(f"the simulated board {how}", hint="profagentd's own message above says why")
+
+
+async def _capture(
+    options: DemoOptions, address: str, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
+) -> dict[str, Any]:
+    """Watch and record at the same time, as two clients, until the simulated program has finished."""
+    watching = asyncio.Event()
+    live = asyncio.create_task(watch(WatchOptions(address, from_start=True), show, tell, watching))
+    try:
+        return await record(RecordOptions((address,), options.workspace, until_finished=True, backlog=True), tell, stop)
+    finally:
+        watching.set()
+        # That it lost a board that has just stopped is no error.
+        with suppress(UnreachableError):
+            await live
 
 
 @click.command("demo")

@@ -12,12 +12,10 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
 from profagent.cli.table import printable
-from profagent.deploy.deploying import Deployed, DeployOptions, deploy, roll_back
-from profagent.deploy.layout import DEFAULT_PREFIX, Layout
-from profagent.deploy.plan import PYTHONS
-from profagent.deploy.removing import remove
+from profagent.deploy.board import PYTHONS
+from profagent.deploy.deploying import Deployed, DeployOptions, deploy, remove, roll_back
 from profagent.deploy.settings import DEFAULT_LISTEN, Asked
-from profagent.deploy.units import INITS
+from profagent.deploy.units import DEFAULT_PREFIX, INITS, Layout
 from profagent.errors import UsageError
 from profagent.link.credentials import default_keys
 
@@ -71,7 +69,7 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
     "--replace",
     "may_replace",
     is_flag=True,
-    help="Agree that another CA's keys, a copied identity or another prefix's service goes; else it is asked.",
+    help="Agree that another CA's keys or a copied identity go; else it is asked.",
 )
 @click.option("--upgrade", "is_upgrade", is_flag=True, help="Put this host's version in place of another one.")
 @click.option("--rollback", is_flag=True, help="Go back to the version that ran before.")

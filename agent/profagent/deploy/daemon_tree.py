@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -13,18 +14,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from profagent.deploy.setup import MANIFEST
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["DaemonTree", "launcher", "own_packages", "wheel_files"]
-
-LAUNCHER, LIBRARY, MANIFEST = "bin/profagentd", "lib", "manifest.json"
+LAUNCHER, LIBRARY = "bin/profagentd", "lib"
 # Neither side imports the other: the daemon's files are found, not loaded.
 PACKAGES = ("profagentd", "profagent_wire")
 PIECE_BYTES = 64 << 10
 _DIGITS = 8
+_LEVEL = 6
+_HINT = "make it anew with `profagent bundle`"
 _LAUNCHER = """#!/bin/sh
 # Runs the daemon of this tree, wherever the tree stands.
 case $0 in */*) here=${{0%/*}} ;; *) here=. ;; esac
@@ -92,6 +94,36 @@ class DaemonTree:
     def _directories(self, below: str) -> list[str]:
         parents = {str(parent) for path in self.files for parent in Path(f"{below}{path}").parents}
         return sorted(parents - {"."})
+
+
+def pack(tree: DaemonTree) -> bytes:
+    """A tar.gz with one directory, called as the tree is."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=packed, mtime=0) as stream:
+        for piece in tree.tar(below=f"{tree.name}/"):
+            stream.write(piece)
+    return packed.getvalue()
+
+
+def unpack(path: Path) -> DaemonTree:
+    """The tree of a bundle. Raises ProfagentError for a file that is none, or is damaged."""
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            files = {
+                member.name.partition("/")[2]: (file.read(), member.mode)
+                for member in archive
+                if (file := archive.extractfile(member)) is not None
+            }
+        manifest = json.loads(files[MANIFEST][0])
+        digests, version = manifest["files"], manifest["version"]
+        about = {key: value for key, value in manifest.items() if key not in ("files", "version")}
+    except (OSError, EOFError, tarfile.TarError, KeyError, ValueError, TypeError) as error:
+        raise ProfagentError(f"{path} is no bundle: {error}", hint=_HINT) from error
+    found = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in files.items() if name != MANIFEST}
+    if found != digests:
+        wrong = sorted(name for name in {*found, *digests} if found.get(name) != digests.get(name))
+        raise ProfagentError(f"{path} is damaged: {', '.join(wrong[:3])}", hint=_HINT)
+    return DaemonTree(version, files, about)
 
 
 def launcher(python: str) -> str:

@@ -14,11 +14,9 @@ from profagent.errors import ProfagentError, UsageError
 from profagent.link.credentials import host_of, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from profagent.deploy.units import Layout
 
-    from profagent.deploy.layout import Layout
-
-__all__ = ["DEFAULT_LISTEN", "Asked", "BoardSettings", "board_settings", "proposed"]
+__all__ = ["DEFAULT_LISTEN", "Asked", "BoardSettings", "board_settings"]
 
 DEFAULT_LISTEN = "0.0.0.0:50151"
 _ADDRESS = re.compile(r"(\[[^\]]+\]|[^:\[\]]+):([1-9]\d{0,4})")
@@ -123,15 +121,6 @@ def board_settings(old: str, asked: Asked, layout: Layout, init: str, identity: 
         tuple(values.get("roots", ())),
         values.get("retain", "keep") != "keep",
     )
-
-
-def proposed(text: str, staged: Collection[str]) -> str:
-    """Settings that name certificates and keys as they are called before they take their places."""
-    document = tomlkit.parse(text)
-    for key in _TLS:
-        if document.get(key) in staged:
-            document[key] = f"{document[key]}.new"
-    return tomlkit.dumps(document)
 
 
 def _changes(document: Any, asked: Asked, consumer: str) -> dict[str, Any]:

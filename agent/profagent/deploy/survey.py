@@ -8,15 +8,14 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from profagent.deploy.steps import VERSION
 from profagent.deploy.units import FOUND_INIT, every_service_file
 from profagent.deploy.wheels import PROBE, BoardPython, read_probe
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from profagent.deploy.layout import Layout
+    from profagent.deploy.units import Layout
     from profagent.ssh.remote import Remote
 
 
@@ -70,14 +69,8 @@ say systemd "$(systemctl --version 2>/dev/null | sed -n '1s/[^0-9]*\\([0-9]*\\).
 say kept "$(readlink "$PREFIX/current")"
 say before "$(readlink "$PREFIX/previous")"
 say versions "$(ls "$PREFIX/versions" 2>/dev/null | tr '\\n' ' ')"
-say leftovers "$(cd "$PREFIX/versions" 2>/dev/null && for each in *; do
-    case $each in
-    *[[:space:]]* | "$(basename "$(readlink ../current)")" | "$(basename "$(readlink ../previous)")") ;;
-    $VERSION | $VERSION.part) du -sk "$each" | tr '\\n' ' ' ;;
-    esac
-done)"
 [ ! -s "$KEY" ] || say key yes
-[ ! -d "$TRIAL" ] || say trial yes
+[ ! -e "$TRIAL" ] || say trial yes
 place=$PREFIX
 while [ ! -d "$place" ]; do place=$(dirname "$place"); done
 say place "$place"
@@ -128,23 +121,13 @@ class BoardFacts:
     current: str
     previous: str
     versions: tuple[str, ...]
-    leftovers: Mapping[str, int]
-    """Bytes of those versions, whole or in part, that nothing leads to."""
     marks: tuple[str, ...]
-    """By what its machine is known again (`deploy.machine`)."""
+    """By what its machine is known again (`board.recognised`)."""
     has_key: bool
     is_on_trial: bool
     """Whether a deployment was neither confirmed nor taken back."""
     files: Mapping[str, str] = field(repr=False)
     """The texts of the files that were asked about, by path, of those that there are."""
-
-    def is_deployed_like(self, other: BoardFacts) -> bool:
-        """Whether the same was deployed there."""
-        return self._deployed == other._deployed
-
-    @property
-    def _deployed(self) -> tuple[object, ...]:
-        return self.current, self.previous, self.versions, self.has_key, self.is_on_trial, self.files
 
 
 def survey_script(layout: Layout, files: Iterable[str]) -> str:
@@ -152,7 +135,6 @@ def survey_script(layout: Layout, files: Iterable[str]) -> str:
     given = {
         "PREFIX": layout.prefix,
         "KEY": f"{layout.keys}/board.key",
-        "VERSION": VERSION,
         "TRIAL": layout.trial,
         "LACKS": _LACKS,
         "FILES": " ".join(files),
@@ -205,17 +187,11 @@ def _facts(said: Mapping[str, str], files: Mapping[str, str]) -> BoardFacts:
         current=said["kept"].rpartition("/")[2],
         previous=said["before"].rpartition("/")[2],
         versions=tuple(said["versions"].split()),
-        leftovers=_leftovers(said["leftovers"].split()),
         marks=tuple(_marks(said)),
         has_key="key" in said,
         is_on_trial="trial" in said,
         files=files,
     )
-
-
-def _leftovers(words: Sequence[str]) -> dict[str, int]:
-    """Of what `du -k` tells of directories."""
-    return {name: int(kib) * 1024 for kib, name in zip(words[::2], words[1::2], strict=True)}
 
 
 def _marks(said: Mapping[str, str]) -> Iterator[str]:

@@ -1,47 +1,120 @@
-"""How a board starts the daemon: the files of each init system, and the commands that work on them."""
+"""Where things stand on a board, and how it starts the daemon: files, and the commands that work on them."""
 
 from __future__ import annotations
 
-import hashlib
+import base64
 import re
-from collections.abc import Iterable
+import socket
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from profagent.deploy.layout import Layout
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+DEFAULT_PREFIX = "/opt/profagent"
+# Fit for a shell, a unit file and an init script without quotes.
+_PATH = re.compile(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+")
+# Of a file system that is always there, can be written to, and is not the prefix's.
+_BOARD_LOCK = "/var/run/profagentd.deploying"
+_KEY_FILES = ("ca.pem", "board.pem", "revoked.txt", "board.key")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths on a board: the program's below the prefix, all others where a system has them (FHS).
+
+    With another prefix than the usual one all of them are below it: nothing but the service's own files is elsewhere,
+    and who is not root can deploy there.
+    """
+
+    prefix: str
+    settings: str
+    """The directory of profagentd.toml, board-id, keys/ and roots.d/."""
+    state: str
+    run: str
+    log: str
+
+    @classmethod
+    def of(cls, prefix: str = DEFAULT_PREFIX) -> Self:
+        """The paths for a prefix. Raises UsageError."""
+        if not _PATH.fullmatch(prefix):
+            raise UsageError(
+                f"--prefix {prefix!r}: no absolute path of letters, digits and . _ + -",
+                hint="take one such as /opt/profagent",
+            )
+        if prefix == DEFAULT_PREFIX:
+            return cls(prefix, "/etc/profagent", "/var/lib/profagentd", "/var/run", "/var/log/profagentd.log")
+        return cls(prefix, f"{prefix}/etc", f"{prefix}/state", f"{prefix}/run", f"{prefix}/profagentd.log")
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the prefix is the one that the daemon and its service know by themselves."""
+        return self.prefix == DEFAULT_PREFIX
+
+    @property
+    def versions(self) -> str:
+        """The directory of version directories."""
+        return f"{self.prefix}/versions"
+
+    @property
+    def current(self) -> str:
+        """The link to the version that runs."""
+        return f"{self.prefix}/current"
+
+    @property
+    def trial(self) -> str:
+        """The file of what the host has not confirmed yet."""
+        return f"{self.prefix}/trial.json"
+
+    @property
+    def setup(self) -> str:
+        """The program that changes what is deployed."""
+        return f"{self.prefix}/setup.py"
+
+    def lock(self, init: str) -> str:
+        """The file that a host has locked while it works here.
+
+        The board's service is one, so its lock is, whatever the prefix; where there is none, another prefix than the
+        usual one is for itself.
+        """
+        return f"{self.prefix}/deploying" if init == "none" and not self.is_usual else _BOARD_LOCK
+
+    @property
+    def config(self) -> str:
+        """The daemon's settings."""
+        return f"{self.settings}/profagentd.toml"
+
+    @property
+    def board_id(self) -> str:
+        """The file of the board's identity."""
+        return f"{self.settings}/board-id"
+
+    @property
+    def keys(self) -> str:
+        """The directory of the board's certificate and key."""
+        return f"{self.settings}/keys"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of settings, identity, certificates and key."""
+        return (self.config, self.board_id, *(f"{self.keys}/{name}" for name in _KEY_FILES))
+
+    @property
+    def roots_d(self) -> str:
+        """The directory in which programs name theirs."""
+        return f"{self.settings}/roots.d"
+
+    def version(self, name: str) -> str:
+        """A version directory."""
+        return f"{self.versions}/{name}"
 
 
 TEMPLATE = "retention.conf.in"
-_MADE = "# Made by a deployment, which makes it anew; what is your own goes into another file here. "
-
-
-def drop_in(template: str, roots: Iterable[str]) -> str:
-    """The text that lets the service write below these roots."""
-    paths = " ".join(f'"-{_for_unit(root)}"' for root in dict.fromkeys(roots))
-    text = template.replace("@ROOTS@", paths)
-    return f"{_MADE}{_digest(text)}\n{text}"
-
-
-def is_made(text: str) -> bool:
-    """Whether a text is what `drop_in` has made at some time, of whatever roots."""
-    first, _, rest = text.partition("\n")
-    return first == f"{_MADE}{_digest(rest)}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def _for_unit(path: str) -> str:
-    """A path as it stands between quotes in a unit."""
-    return path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-
-
+_MADE = "# Made by a deployment, which makes it anew; what is your own goes into another file here.\n"
 INITS = ("systemd", "initd", "none")
 # Of systemd/.
 SERVICE_FILES = (
@@ -112,38 +185,83 @@ def owned_init(layout: Layout, texts: Mapping[str, str]) -> str | None:
     return "none" if _private_script(layout) in texts else None
 
 
-def other_prefix(layout: Layout, texts: Mapping[str, str]) -> str | None:
-    """The prefix below which a board's service starts a daemon, when it is not this layout's."""
+def check_owner(layout: Layout, texts: Mapping[str, str], where: str) -> None:
+    """Raises UsageError where the service of a board starts the daemon of another prefix."""
     if owned_init(layout, texts) is not None or installed_init(layout, texts) is None:
-        return None
+        return
     found = _PREFIX.search(texts.get(_UNIT, "") + texts.get(_SCRIPT, ""))
-    return "a place that cannot be told" if found is None else found[1] or found[2]
+    other = "a place that cannot be told" if found is None else found[1] or found[2]
+    raise UsageError(
+        f"the service on {where} starts the daemon below {other}",
+        hint=f"`profagent deploy … --prefix {other} --remove` first, or deploy with that --prefix",
+    )
 
 
-def left_behind(layout: Layout, texts: Mapping[str, str]) -> tuple[Service, tuple[str, ...]] | None:
-    """Of a deployment whose service starts another one's daemon by now what it has itself, and what is the other's.
-
-    None where that is not so. Raises UsageError where the other one's prefix cannot be told.
-    """
-    prefix, init = other_prefix(layout, texts), installed_init(layout, texts)
-    if prefix is None or init is None:
-        return None
-    if not prefix.startswith("/"):
-        raise UsageError(f"the board's service starts the daemon of {prefix}", hint="remove that one first")
-    other = service(init, Layout.of(prefix), (), deletes=False)
-    return service("none", layout, (), deletes=False), other.owned
+def named_roots(files: Mapping[str, str], layout: Layout) -> tuple[str, ...]:
+    """The roots that programs have named, of a board's files by path."""
+    texts = [text for path, text in sorted(files.items()) if path.startswith(f"{layout.roots_d}/")]
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    return tuple(line for line in lines if line.startswith("/"))
 
 
-def check_drop_in(files: Mapping[str, str], service: Service, where: str) -> None:
-    """Raises UsageError where the service's drop-in would change, and is not as a deployment has made it."""
-    there = files.get(DROP_IN)
-    wanted, _ = service.files.get(DROP_IN, ("", 0))
-    would_change = there != wanted and (wanted or DROP_IN in service.unwanted)
-    if there is not None and would_change and not is_made(there):
-        raise UsageError(
-            f"{DROP_IN} on {where} was changed by hand",
-            hint="put what is your own into another file of that directory, remove this one, and run this again",
-        )
+def install_request(
+    layout: Layout,
+    service: Service,
+    version: str,
+    part: str,
+    files: Mapping[str, tuple[bytes, int]],
+    *,
+    had_service: bool,
+) -> dict[str, Any]:
+    """What `setup` is asked to put in place: `part` is where the version has arrived, empty for one that is there."""
+    return {
+        **_request("install", layout, service),
+        "version": version,
+        "part": part,
+        "files": {path: (base64.b64encode(content).decode(), mode) for path, (content, mode) in files.items()},
+        "unwanted": service.unwanted,
+        "had_service": had_service,
+        "directories": [layout.versions, layout.roots_d],
+        "private": [layout.keys, layout.state],
+        "config": layout.config,
+        "roots_d": layout.roots_d,
+    }
+
+
+def back_request(layout: Layout, service: Service) -> dict[str, Any]:
+    """Have what was not confirmed taken back."""
+    return _request("back", layout, service)
+
+
+def removal_request(layout: Layout, service: Service, roots: Iterable[str]) -> dict[str, Any]:
+    """What `setup` is asked to take away. Raises UsageError where one of these roots would be lost."""
+    settings = (layout.config, layout.board_id, layout.keys, layout.roots_d, f"{layout.settings}/default")
+    own = (layout.state, f"{layout.prefix}/run/profagentd.pid", f"{layout.prefix}/run/profagentd.daemon.pid")
+    paths = (*service.files, *service.unwanted, *service.owned, *settings, *own, layout.setup)
+    for root in roots:
+        if any(f"{root}/".startswith(f"{each}/") for each in (layout.versions, layout.settings, *paths)):
+            raise UsageError(f"JOBs below {root} would be removed, too", hint="move them elsewhere first")
+    empty = (
+        "/etc/sysusers.d",
+        "/etc/tmpfiles.d",
+        layout.versions,
+        f"{layout.prefix}/run",
+        layout.settings,
+        layout.prefix,
+    )
+    return {**_request("remove", layout, service), "paths": paths, "empty": empty}
+
+
+def _request(act: str, layout: Layout, service: Service) -> dict[str, Any]:
+    commands = ("enable", "restart", "stop", "forget", "log")
+    return {
+        "act": act,
+        "owner": socket.gethostname(),
+        "prefix": layout.prefix,
+        "lock": layout.lock(service.init),
+        "trial": layout.trial,
+        "service": {name: getattr(service, name) for name in commands},
+    }
 
 
 def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
@@ -153,7 +271,8 @@ def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
         _DIRECTORIES: (_placed(_text("tmpfiles.d/profagentd.conf"), layout), 0o644),
     }
     if deletes:
-        found[DROP_IN] = (drop_in(_text(TEMPLATE), roots), 0o644)
+        paths = " ".join(f'"-{_for_unit(root)}"' for root in dict.fromkeys(roots))
+        found[DROP_IN] = (_MADE + _text(TEMPLATE).replace("@ROOTS@", paths), 0o644)
     user = "id -u profagentd >/dev/null 2>&1"
     return Service(
         "systemd",
@@ -196,6 +315,11 @@ def _script(layout: Layout, *, has_boot: bool) -> Service:
 
 _ENABLE = f"""if command -v update-rc.d >/dev/null; then update-rc.d profagentd defaults
 else ln -sf profagentd {_BOOTED}; fi"""
+
+
+def _for_unit(path: str) -> str:
+    """A path as it stands between quotes in a unit."""
+    return path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
 def _private_script(layout: Layout) -> str:

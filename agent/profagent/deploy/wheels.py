@@ -1,18 +1,20 @@
-"""Which wheels the daemon needs on a board's own Python, and how pip is asked for them."""
+"""The wheels that the daemon needs on a board's own Python; pip fetches them once for each kind of board."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import os
 import shlex
+import shutil
+import sys
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from profagent.errors import ProfagentError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["OLDEST_PYTHON", "PROBE", "BoardPython", "download_arguments", "filling", "read_probe"]
+from profagent.files import make_directory
 
 # The board's dependencies of pyproject.toml.
 REQUIREMENTS = ("grpcio>=1.60", "protobuf>=5.26,<8")
@@ -99,19 +101,20 @@ def download_arguments(python: BoardPython, folder: Path, wheelhouse: Path | Non
             hint="use a bundle with a Python of its own: `profagent bundle`",
         )
     where = ["--no-index", "--find-links", str(wheelhouse)] if wheelhouse else []
-    platforms = [argument for tag in python.platforms for argument in ("--platform", tag)]
-    return [
-        *("download", "--quiet", "--disable-pip-version-check", "--no-input", "--only-binary", ":all:"),
-        *("--implementation", "cp", "--python-version", _dotted(python.version), *platforms),
-        *("--dest", str(folder), *where, *python.requirements),
-    ]
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-input")
+    return ["download", *quiet, *_kind(python, python.platforms), "--dest", str(folder), *where, *python.requirements]
 
 
 def filling(python: BoardPython, wheelhouse: Path) -> str:
     """The command that fills a wheelhouse, on a machine with internet."""
-    oldest = [argument for tag in python.platforms[-2:] for argument in ("--platform", tag)]
-    kind = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", _dotted(python.version), *oldest]
+    kind = _kind(python, python.platforms[-2:])
     return shlex.join(["pip", "download", *kind, "--dest", str(wheelhouse), *python.requirements])
+
+
+def _kind(python: BoardPython, platforms: list[str]) -> list[str]:
+    chosen = [argument for tag in platforms for argument in ("--platform", tag)]
+    version = ["--implementation", "cp", "--python-version", _dotted(python.version)]
+    return ["--only-binary", ":all:", *version, *chosen]
 
 
 def _pair(text: str) -> tuple[int, int]:
@@ -121,3 +124,57 @@ def _pair(text: str) -> tuple[int, int]:
 
 def _dotted(version: tuple[int, int] | None) -> str:
     return ".".join(map(str, version or ()))
+
+
+_ONLINE = "check this host's internet or pip's settings"
+
+
+def cache_folder() -> Path:
+    """Where fetched wheels are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "profagent" / "wheels"
+
+
+async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> list[Path]:
+    """The wheels; those of a wheelhouse are not kept apart from it. Raises ProfagentError."""
+    kept = cache_folder() / python.key
+    if wheelhouse is None and (wheels := _wheels(kept)):
+        return wheels
+    make_directory(kept.parent)
+    folder = Path(tempfile.mkdtemp(prefix=f".{python.key}-", dir=kept.parent))
+    try:
+        hint = f"on a machine with internet: {filling(python, wheelhouse)}" if wheelhouse else _ONLINE
+        await _pip(download_arguments(python, folder, wheelhouse), hint)
+        if wheelhouse is not None:
+            return [wheelhouse / wheel.name for wheel in _wheels(folder)]
+        return _keep(folder, kept)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _keep(folder: Path, kept: Path) -> list[Path]:
+    # Another command may have been faster: what it has brought is the same.
+    with suppress(OSError):
+        folder.rename(kept)
+    return _wheels(kept)
+
+
+def _wheels(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.whl"))
+
+
+async def _pip(arguments: list[str], hint: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pip", *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, complaint = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        lines = complaint.decode("utf-8", "replace").strip().splitlines() or ["pip failed"]
+        raise ProfagentError(f"the board's libraries cannot be fetched: {lines[-1]}", hint=hint)

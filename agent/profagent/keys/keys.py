@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import secrets
 import shutil
 import socket
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -269,9 +268,10 @@ class Keys:
         with self._locked():
             self._check_free(kind, name)
             write_atomically(self.folder / _record(certificate), [issued.certificate], durably=True)
-            with _replaced(folder):
-                ca, revoked = (_content(self.folder / each) for each in (CA, REVOKED))
-                write_folder_atomically(folder, {CA: ca, REVOKED: revoked, **files})
+            ca, revoked = (_content(self.folder / each) for each in (CA, REVOKED))
+            # What is there belongs to a certificate that is revoked.
+            shutil.rmtree(folder, ignore_errors=True)
+            write_folder_atomically(folder, {CA: ca, REVOKED: revoked, **files})
         return Made(certificate, folder)
 
     def _check_free(self, kind: str, name: str) -> None:
@@ -308,21 +308,6 @@ class Keys:
         self._need_ca()
         with alone_in(self.folder):
             yield
-
-
-@contextmanager
-def _replaced(folder: Path) -> Iterator[None]:
-    """Put a folder aside while another takes its place; it comes back when none does."""
-    aside = folder.parent / f".{secrets.token_hex(8)}.part"
-    with suppress(FileNotFoundError):
-        folder.replace(aside)
-    try:
-        yield
-    except BaseException:
-        if aside.exists():
-            aside.replace(folder)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _record(certificate: Certificate) -> str:

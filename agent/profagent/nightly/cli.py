@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import http.client
 import os
 import shutil
 import subprocess
 import sys
 import time
+import urllib.request
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import resources
@@ -16,26 +20,24 @@ from typing import TYPE_CHECKING, Literal, get_args
 import click
 import msgspec
 
-from profagent.cli.options import age_us, size_bytes
+from profagent.cli.options import age_us, duration_s, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_until_stopped, tell
 from profagent.diff.conditions import parse_condition
 from profagent.diff.report import junit_xml
-from profagent.errors import ProfagentError, UsageError
+from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
-from profagent.nightly.comparing import measures
-from profagent.nightly.ending import cleared_after_night, keep_night, past_boards, tell_night, this_night
-from profagent.nightly.run import NightRun, check_durations, locked_for_night
+from profagent.nightly.run import NightRun, PastBoard, measure, past_boards
 from profagent.nightly.settings import example, read_settings
-from profagent.nightly.verdict import Night, exit_code_of, junit_cases, report_lines
-from profagent.sessions.clearing import Rules
+from profagent.nightly.verdict import Night, junit_cases, report_lines
+from profagent.sessions.clearing import Rules, chosen_sessions, clear
 from profagent.store.labels import condition_of
 from profagent.store.workspace import Workspace, default_workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from profagent.nightly.settings import Nightly
+    from profagent.nightly.settings import Nightly, Tell
 
 
 Manager = Literal["user", "system"]
@@ -183,15 +185,20 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
     if as_json and as_markdown:
         raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
     settings, rules = _settings(config)
-    workspace = Workspace(_workspace(settings, config.resolve().parent))
+    here = config.resolve().parent
+    workspace = Workspace(
+        default_workspace() if settings.workspace is None else here / Path(settings.workspace).expanduser()
+    )
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-    with locked_for_night(workspace):
-        earlier = past_boards(workspace)
-        night_run = NightRun(settings, config.resolve().parent, workspace, began, earlier, tell, time.monotonic)
+    with _locked_for_night(workspace) as folder:
+        earlier = past_boards(folder)
+        night_run = NightRun(settings, here, workspace, began, earlier, tell)
         night = Night(began, run_until_stopped(night_run.boards))
-        boards = [*this_night(night), *earlier]
-        staying = [session for board in settings.boards for session in measures(board.name, boards)]
-        night = _kept(workspace, replace(night, remarks=_cleared(workspace, settings, rules, staying)))
+        own = [PastBoard(began, each.board, each.verdict.word, each.session) for each in night.outcomes]
+        measures = [measure(board.name, [*own, *earlier]) for board in settings.boards]
+        staying = {each: "of the next night" for each in measures if each is not None}
+        night = replace(night, remarks=cleared_after_night(workspace, settings, rules, staying))
+        write_atomically(folder / f"{began}.json", [msgspec.json.encode(night.document()), b"\n"], durably=True)
     for remark in tell_night(night, settings.tell):
         tell(remark)
     text = "\n".join(report_lines(night, as_markdown=as_markdown))
@@ -199,7 +206,22 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
     if junit is not None:
         plain = "\n".join(report_lines(night, as_markdown=False))
         write_atomically(junit, [junit_xml("profagent nightly", junit_cases(night), plain)])
-    return exit_code_of(night.verdict)
+    return night.exit_code
+
+
+@contextmanager
+def _locked_for_night(workspace: Workspace) -> Iterator[Path]:
+    """The folder of nights, for this one alone. Raises WorkspaceBusyError, ProfagentError."""
+    folder = workspace.root / "nightly"
+    make_directory(folder)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise WorkspaceBusyError(
+                f"another `profagent nightly run` uses {workspace.root}", hint="wait for it, or end it"
+            ) from error
+        yield folder
 
 
 def _settings(config: Path) -> tuple[Nightly, Rules]:
@@ -209,35 +231,54 @@ def _settings(config: Path) -> tuple[Nightly, Rules]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {config}: {error}", hint="`profagent nightly init` writes one") from error
     settings = read_settings(text, str(config))
-    check_durations(settings)
+    records = [board.record.for_ for board in settings.boards if board.record and board.record.for_ is not None]
+    for duration in (settings.time_limit, settings.wait, *records):
+        duration_s(duration)
     for condition in settings.fail_if:
         parse_condition(condition)
-    for condition in settings.retention.where:
-        condition_of(condition)
     asked = settings.retention
+    for where in asked.where:
+        condition_of(where)
     before_us = None if asked.older_than is None else time.time_ns() // 1000 - age_us(asked.older_than)
     return settings, Rules(before_us, asked.keep_last, None if asked.max_size is None else size_bytes(asked.max_size))
 
 
-def _workspace(settings: Nightly, folder: Path) -> Path:
-    if settings.workspace is None:
-        return default_workspace()
-    return folder / Path(settings.workspace).expanduser()
-
-
-def _kept(workspace: Workspace, night: Night) -> Night:
-    """The night, with a remark where it cannot be kept: its verdict is told all the same."""
-    try:
-        keep_night(workspace, night)
-    except ProfagentError as error:
-        return replace(night, remarks=(*night.remarks, f"the next night does not know of this one: {error}"))
-    return night
-
-
-def _cleared(workspace: Workspace, settings: Nightly, rules: Rules, staying: Sequence[int]) -> list[str]:
+def cleared_after_night(workspace: Workspace, settings: Nightly, rules: Rules, staying: Mapping[int, str]) -> list[str]:
+    """Let go of what the settings name, but for baselines and what the next night is compared with; a remark."""
     conditions = [condition_of(text) for text in settings.retention.where]
+    if (rules == Rules() and not conditions) or not workspace.database.exists():
+        return []
     try:
-        sessions = cleared_after_night(workspace, rules, conditions, staying, now_us=time.time_ns() // 1000, tell=tell)
+        with workspace.locked():
+            chosen = chosen_sessions(workspace, rules, conditions, staying)
+            clear(workspace, chosen, now_us=time.time_ns() // 1000, tell=tell)
     except ProfagentError as error:
         return [f"clearing up failed: {error}"]
+    sessions = sorted(each.session for group in chosen.groups for each in group)
     return [f"deleted the records of sessions {', '.join(map(str, sessions))}"] if sessions else []
+
+
+WEBHOOK_S, COMMAND_S = 30.0, 120.0
+
+
+def tell_night(night: Night, to: Tell) -> Iterator[str]:
+    """Tell whom the settings name; why it could not be told, a line each."""
+    document = msgspec.json.encode(night.document())
+    if to.webhook:
+        try:
+            request = urllib.request.Request(  # noqa: S310 - settings take http:// and https:// only
+                to.webhook, document, {"Content-Type": "application/json"}, method="POST"
+            )
+            urllib.request.urlopen(request, timeout=WEBHOOK_S).close()  # noqa: S310 - as above
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            yield f"the webhook was not told: {error}"
+    if to.command:
+        try:
+            ended = subprocess.run(  # noqa: S603 - the user's own, from the settings
+                to.command, input=document, timeout=COMMAND_S, check=False, stdout=subprocess.DEVNULL
+            )
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            yield f"{to.command[0]} was not told: {error}"
+        else:
+            if ended.returncode:
+                yield f"{to.command[0]} was told, and ended with exit code {ended.returncode}"

@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
-import os
 import signal
+import socket
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.cli.options import duration_s
-from profagent.errors import ProfagentError, WorkspaceBusyError
-from profagent.files import make_directory
-from profagent.nightly.comparing import compared
-from profagent.nightly.verdict import Outcome
+from profagent.diff.conditions import parse_condition
+from profagent.diff.diff import DiffOptions, Operand, diff
+from profagent.errors import ProfagentError, UsageError
+from profagent.link.boards_file import BoardsFile
+from profagent.link.credentials import full_address, host_of
+from profagent.nightly.verdict import Compared, Outcome, Slower, Verdict
+from profagent.sessions.baseline import baseline_session
 from profagent.sessions.clearing import COLLECTED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from profagent.nightly.ending import PastBoard
     from profagent.nightly.settings import Board, Nightly
     from profagent.store.workspace import Workspace
 
-
 PROGRAM = (sys.executable, "-c", "from profagent.cli.main import main; main()")
-# One that is told to end has so long for its summary.
-ENDING_S = 60.0
-LEAVING_S = 5.0
-LONGEST_LINE_BYTES = 1 << 16
+# One that is told to end has so long for its summary; an export that takes longer than that is given up.
+ENDING_S, EXPORT_S = 60.0, 1800.0
+# A board that is away is tried again so often at least before its time is over.
+LONGEST_WAIT_S = 900.0
+LONGEST_LINE_BYTES = 1 << 20
+LAST_GOOD = "the last good night"
+# What `record` and `collect` say of a board that cannot be reached, and of data that is missing.
+UNREACHABLE, INCOMPLETE = 3, 4
+
+
+class PastBoard(NamedTuple):
+    """A board in an earlier night."""
+
+    run: str
+    board: str
+    verdict: str
+    session: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,7 @@ async def run_command(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        limit=LONGEST_LINE_BYTES,
         # A terminal's Ctrl-C is for us: a command that hears it from both would leave at once.
         start_new_session=True,
     )
@@ -70,7 +84,9 @@ async def run_command(
             said = group.create_task(_passed_on(process.stderr, tell))
             was_ended = await _end(process, limit_s, stop)
     finally:
-        code = await _left(process)
+        with suppress(ProcessLookupError):
+            process.kill()
+        code = await process.wait()
     is_stopped = was_ended and stop.is_set()
     return Ended(code, _document(output.result()), said.result(), was_ended and not is_stopped, is_stopped)
 
@@ -93,35 +109,15 @@ async def _end(process: asyncio.subprocess.Process, limit_s: float, stop: asynci
     return was_ended
 
 
-async def _left(process: asyncio.subprocess.Process) -> int:
-    """Its exit code; one that runs has to leave at once, which it does better by itself."""
-    with suppress(ProcessLookupError):
-        process.send_signal(signal.SIGINT)
-        await asyncio.wait({asyncio.ensure_future(process.wait())}, timeout=LEAVING_S)
-        process.kill()
-    return await process.wait()
-
-
 async def _passed_on(stream: asyncio.StreamReader, tell: Callable[[str], None]) -> str:
     """Tell each line; the last that says something of itself, and is no hint below one."""
-    said, rest = "", b""
-    while piece := await stream.read(LONGEST_LINE_BYTES):
-        *lines, rest = (rest + piece).split(b"\n")
-        if len(rest) >= LONGEST_LINE_BYTES:
-            # A program may write without end and never a line.
-            lines, rest = [*lines, rest], b""
-        for line in lines:
-            said = _told(line, tell) or said
-    if rest:
-        said = _told(rest, tell) or said
+    said = ""
+    while line := await stream.readline():
+        text = line.decode("utf-8", "replace").rstrip()
+        tell(text)
+        if text and not text.startswith(" "):
+            said = text
     return said.removeprefix("profagent: ")
-
-
-def _told(line: bytes, tell: Callable[[str], None]) -> str:
-    """Tell a line; what it says of itself."""
-    text = line.decode("utf-8", "replace").rstrip()
-    tell(text)
-    return "" if text.startswith(" ") else text
 
 
 def _document(output: bytes) -> Mapping[str, Any] | None:
@@ -131,10 +127,6 @@ def _document(output: bytes) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return document if isinstance(document, dict) else None
-
-
-# What `record` and `collect` say of a board that cannot be reached, and of data that is missing.
-UNREACHABLE, INCOMPLETE = 3, 4
 
 
 class Captured(NamedTuple):
@@ -174,107 +166,44 @@ def capture_call(board: Board, folder: Path, workspace: Path, run: str, counter_
     return ["collect", "-m", collect.main, *common, *options, *collect.more, *arguments]
 
 
-def export_call(kind: str, session: int, workspace: Path) -> list[str]:
-    """The arguments of `profagent` that export a session."""
-    return ["export", kind, "--session", str(session), "--workspace", str(workspace)]
-
-
 def captured(code: int, document: Mapping[str, Any] | None, said: str) -> Captured:
     """Read what a capture ended with: its exit code, its JSON (None: none), and the last that it said."""
     if code == UNREACHABLE and document is None:
         return Captured(None, said or "the board cannot be reached", is_away=True)
-    session = _session(document)
+    # `record` prints a session's summary, `collect` has one in its document.
+    found = None if document is None else document["session"]
+    session = found["session"] if isinstance(found, dict) else found
     if document is None or session is None:
         return Captured(None, said or f"the capture ended with exit code {code} and no session")
-    causes = [str(cause["text"]) for cause in document.get("causes", [])]
     # A program's own exit code may be any number.
     if code == INCOMPLETE and not document.get("status"):
         return Captured(session, said or "data is missing", is_incomplete=True)
     if code:
-        problem = "; ".join(causes) or f"the program ended with exit code {code}"
-        return Captured(session, problem, is_lost=document.get("status", code) is None)
+        problem = "; ".join(str(cause["text"]) for cause in document.get("causes", []))
+        is_lost = document.get("status", code) is None
+        return Captured(session, problem or f"the program ended with exit code {code}", is_lost=is_lost)
     return Captured(session)
 
 
-def _session(document: Mapping[str, Any] | None) -> int | None:
-    """`record` prints a session's summary, `collect` has one in its document."""
-    if document is None:
-        return None
-    found = document["session"]
-    number = found["session"] if isinstance(found, dict) else found
-    return None if number is None else int(number)
-
-
-# A board that is away is tried again so often at least before its time is over.
-LONGEST_WAIT_S = 900.0
-
-
-async def wait_for_stop(delay_s: float, stop: asyncio.Event) -> None:
-    """Return after `delay_s`, or when `stop` is set."""
-    try:
-        async with asyncio.timeout(delay_s):
-            await stop.wait()
-    except TimeoutError:
+def check_name(board: Board) -> None:
+    """Raises UsageError for a board that nobody knows: no attempt would reach it."""
+    if board.name in BoardsFile().entries():
         return
+    if board.collect is not None:
+        from profagent.ssh.connection import login_host  # noqa: PLC0415 - asyncssh takes time to import
 
-
-@dataclass(frozen=True, slots=True)
-class Attempts:
-    """How often a board is tried, and how far apart: `clock` is in seconds, `wait` is done with one of its own."""
-
-    settings: Nightly
-    tell: Callable[[str], None]
-    clock: Callable[[], float]
-    wait: Callable[[float, asyncio.Event], Awaitable[None]] = wait_for_stop
-
-    async def made(
-        self, outcome: Outcome, attempt: Callable[[float], Awaitable[Captured]], stop: asyncio.Event
-    ) -> Captured:
-        """Attempts until one reaches the board, which is not restarted meanwhile, or its time is over.
-
-        `attempt` is given its deadline by `clock`; the outcome counts them.
-        """
-        deadline = self.clock() + duration_s(self.settings.time_limit)
-        wait_s = duration_s(self.settings.wait)
-        while not stop.is_set():
-            outcome.attempts += 1
-            found = await attempt(deadline)
-            left_s = deadline - self.clock()
-            if not (found.is_away or found.is_lost) or outcome.attempts >= self.settings.attempts or left_s <= 0:
-                return found
-            delay_s = min(wait_s, left_s)
-            self.tell(f"{outcome.board}: {found.problem}; the next attempt is in {delay_s:.0f} s")
-            await self.wait(delay_s, stop)
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-        return Captured(None, "the night was stopped before it was this board's turn")
-
-
-# An export of a night that takes longer is given up.
-EXPORT_S = 1800.0
-
-
-@contextmanager
-def locked_for_night(workspace: Workspace) -> Iterator[None]:
-    """Be the only night that uses the workspace. Raises WorkspaceBusyError, ProfagentError."""
-    folder = workspace.root / "nightly"
-    make_directory(folder)
+        host = login_host(board.name)
+    else:
+        address = full_address(board.name)
+        host = "" if address.startswith("unix:") else host_of(address)
     try:
-        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        if host:
+            socket.getaddrinfo(host, None)
     except OSError as error:
-        raise ProfagentError(
-            f"cannot use {folder}: {error.strerror or error}", hint="name another workspace in the settings"
+        raise UsageError(
+            f"{board.name} is no name of `profagent boards`, and does not resolve: {error.strerror}",
+            hint="`profagent boards add NAME HOST` gives it one",
         ) from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(handle)
-        raise WorkspaceBusyError(
-            f"another `profagent nightly run` uses {workspace.root}", hint="wait for it, or end it"
-        ) from error
-    try:
-        yield
-    finally:
-        os.close(handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,17 +216,16 @@ class NightRun:
     run: str
     earlier: Sequence[PastBoard]
     tell: Callable[[str], None]
-    clock: Callable[[], float]
 
     async def boards(self, stop: asyncio.Event) -> list[Outcome]:
         """Every board's night, one after the other; those that come after `stop` was set are not begun."""
         return [await self._board(board, stop) for board in self.settings.boards]
 
     async def _board(self, board: Board, stop: asyncio.Event) -> Outcome:
-        begun = self.clock()
+        now = asyncio.get_running_loop().time
+        begun = now()
         outcome = Outcome(board.name)
-        attempts = Attempts(self.settings, self.tell, self.clock)
-        found = await attempts.made(outcome, lambda deadline: self._attempt(board, deadline, stop), stop)
+        found = await self._captured(board, outcome, stop)
         outcome.session = found.session
         outcome.is_away, outcome.is_incomplete = found.is_away, found.is_incomplete
         outcome.problems += [found.problem] if found.problem else []
@@ -306,34 +234,116 @@ class NightRun:
             outcome.compared = await asyncio.to_thread(
                 compared, self.settings, board, self.workspace, found.session, self.earlier
             )
-        outcome.seconds = self.clock() - begun
+        outcome.seconds = now() - begun
         return outcome
 
-    async def _attempt(self, board: Board, deadline: float, stop: asyncio.Event) -> Captured:
+    async def _captured(self, board: Board, outcome: Outcome, stop: asyncio.Event) -> Captured:
+        """Attempts until one reaches the board, which is not restarted meanwhile, or its time is over."""
+        try:
+            await asyncio.to_thread(check_name, board)
+        except UsageError as error:
+            return Captured(None, str(error))
+        now = asyncio.get_running_loop().time
+        deadline = now() + duration_s(self.settings.time_limit)
+        wait_s = duration_s(self.settings.wait)
+        while not stop.is_set():
+            outcome.attempts += 1
+            found = await self._attempt(board, max(0.0, deadline - now()), stop)
+            left_s = deadline - now()
+            if not (found.is_away or found.is_lost) or outcome.attempts >= self.settings.attempts or left_s <= 0:
+                return found
+            delay_s = min(wait_s, left_s)
+            self.tell(f"{board.name}: {found.problem}; the next attempt is in {delay_s:.0f} s")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), delay_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+        return Captured(None, "the night was stopped before it was this board's turn")
+
+    async def _attempt(self, board: Board, limit_s: float, stop: asyncio.Event) -> Captured:
         call = capture_call(board, self.folder, self.workspace.root, self.run, self.settings.counter_map)
         self.tell(f"{board.name}: profagent {' '.join(call)}")
-        ended = await run_command(
-            call, max(0.0, deadline - self.clock()), stop, lambda line: self.tell(f"{board.name}: {line}")
-        )
+        ended = await run_command(call, limit_s, stop, lambda line: self.tell(f"{board.name}: {line}"))
         found = captured(ended.code, ended.document, ended.said)
         if ended.is_stopped:
             return Captured(found.session, "the night was stopped in this board's turn")
-        if not ended.is_late:
-            return found
-        return Captured(found.session, f"its time, {self.settings.time_limit}, was over", is_away=found.is_away)
+        if ended.is_late:
+            return Captured(found.session, f"its time, {self.settings.time_limit}, was over", is_away=found.is_away)
+        return found
 
     async def _exported(self, session: int, outcome: Outcome, stop: asyncio.Event) -> None:
         for kind in () if stop.is_set() else self.settings.exports:
-            call = export_call(kind, session, self.workspace.root)
+            call = ["export", kind, "--session", str(session), "--workspace", str(self.workspace.root)]
             ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
             if ended.code:
                 outcome.problems.append(f"export {kind} failed: {ended.said}")
 
 
-def check_durations(settings: Nightly) -> None:
-    """Raises UsageError for durations that are none, before anything is begun."""
-    for text in (settings.time_limit, settings.wait):
-        duration_s(text)
-    for board in settings.boards:
-        if board.record is not None and board.record.for_ is not None:
-            duration_s(board.record.for_)
+def compared(
+    settings: Nightly, board: Board, workspace: Workspace, session: int, earlier: Sequence[PastBoard]
+) -> list[Compared]:
+    """A session beside the baseline, and beside the last good night; what cannot be compared is said."""
+    found: list[Compared] = []
+    name = board.baseline or settings.baseline
+    if name:
+        try:
+            base = baseline_session(workspace, name)
+        except ProfagentError as error:
+            found.append(Compared(f"baseline {name}", None, problem=str(error)))
+        else:
+            found.append(_compared(settings, f"baseline {name}", base, workspace, session))
+    good = measure(board.name, earlier)
+    if good is not None and good not in [each.session for each in found]:
+        found.append(_compared(settings, LAST_GOOD, good, workspace, session))
+    return found
+
+
+def measure(board: str, earlier: Sequence[PastBoard]) -> int | None:
+    """What the board's next night is compared with: its last good night, else its last undecided one."""
+    own = [past for past in earlier if past.board == board and past.session is not None]
+    for verdict in (Verdict.GOOD.word, Verdict.UNDECIDED.word):
+        for past in own:
+            if past.verdict == verdict:
+                return past.session
+    return None
+
+
+def _compared(settings: Nightly, against: str, base: int, workspace: Workspace, session: int) -> Compared:
+    database = workspace.readable_database()
+    options = DiffOptions([parse_condition(text) for text in settings.fail_if])
+    try:
+        answer = diff(Operand(against, database, base), Operand(f"session {session}", database, session), options)
+    except ProfagentError as error:
+        return Compared(against, base, problem=str(error))
+    slower = tuple(
+        Slower(
+            outcome.condition.text,
+            change.scope if change.scope == "total" else f"{change.scope} {change.name}",
+            change.percent,
+        )
+        for outcome in answer.outcomes
+        for change in outcome.failing
+    )
+    untold = tuple(f"{each.condition.text}: {each.untold}" for each in answer.outcomes if each.untold)
+    only = tuple(f"model {name} is only in {side}" for side, name in answer.only)
+    return Compared(
+        against,
+        base,
+        slower,
+        (*answer.unfair, *only),
+        answer.can_tell,
+        untold=untold if answer.can_tell else (),
+    )
+
+
+def past_boards(folder: Path) -> list[PastBoard]:
+    """Every board of every night that was kept, the newest night first; files that are none of ours are passed over."""
+    files = sorted(folder.glob("*.json"), reverse=True)
+    return [board for file in files for board in _boards(file)]
+
+
+def _boards(file: Path) -> Iterator[PastBoard]:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        document: dict[str, Any] = json.loads(file.read_bytes())
+        yield from [
+            PastBoard(document["run"], each["board"], each["verdict"], each["session"]) for each in document["boards"]
+        ]

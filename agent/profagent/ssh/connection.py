@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import asyncssh
-from asyncssh.public_key import get_default_public_key_algs
 
 from profagent.errors import ProfagentError, RefusedError, UsageError
 from profagent.ssh.failures import connecting
@@ -53,7 +52,6 @@ class Target:
 
 
 _USER, _GLOBAL = ["~/.ssh/known_hosts"], ["/etc/ssh/ssh_known_hosts"]
-_SSH_PORT = 22
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 
 
@@ -72,13 +70,6 @@ class HostKeys:
         self._name = ""
         self._trusted: Sequence[asyncssh.SSHKey] = []
         self.seen: asyncssh.SSHKey | None = None
-        self.match(options.host_key_alias or options.host, "", options.port if options.port != _SSH_PORT else None)
-        # asyncssh asks for known kinds alone, and a board that has none of them any more would just hang up.
-        kinds = dict.fromkeys(kind for key in self._trusted for kind in key.sig_algorithms)
-        usual = dict.fromkeys(get_default_public_key_algs()) if kinds else {}
-        self.kinds = (
-            () if options.config.get("HostKeyAlgorithms") else tuple(kind.decode("ascii") for kind in (kinds | usual))
-        )
 
     def match(self, host: str, _addr: str, port: int | None) -> Any:
         """What is known under the name and its port: addresses change hands, and ports are boards of their own."""
@@ -196,7 +187,6 @@ class _Login(asyncssh.SSHClient):
                     **self._arguments,
                     client_factory=lambda: self,
                     known_hosts=self._keys.match,
-                    server_host_key_algs=self._keys.kinds,
                     passphrase=_passphrases(self._asker) if self._asker else None,
                     connect_timeout=None if self._asker else self.options.connect_timeout or _CONNECT_S,
                     keepalive_interval=self.options.keepalive_interval or _ALIVE_S,
@@ -279,3 +269,9 @@ async def _close(connection: asyncssh.SSHClientConnection) -> None:
             await connection.wait_closed()
     except TimeoutError:
         connection.abort()
+
+
+def login_host(target: str) -> str:
+    """The host whose name has to resolve here for a login; empty where another one leads there. Raises UsageError."""
+    options = _Login.read(Target.parse(target)).options
+    return "" if options.tunnel or options.proxy_command else options.host

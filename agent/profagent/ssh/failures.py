@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import shlex
 import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,9 +16,7 @@ if TYPE_CHECKING:
 
 # asyncssh's words for a connection that has ended, in place of the server's for a channel that it does not open.
 _CLOSED = "SSH connection closed"
-_TOO_MANY = "too many authentication failures"
 _LATE = "no answer in time"
-_NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 
 
 @contextmanager
@@ -33,26 +29,47 @@ def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callabl
         raise
     except RecursionError as error:
         raise UsageError(
-            f"{where}: more jump hosts than can be",
-            hint="ProxyJump goes in a circle: give the jump host a Host of its own with ProxyJump none",
-        ) from error
-    except asyncssh.ChannelOpenError as error:
-        raise UnreachableError(
-            f"the jump host cannot reach {where}: {error.reason}",
-            hint="check ProxyJump in ~/.ssh/config, and that the board is on in that network",
+            f"{where}: ProxyJump goes in a circle",
+            hint="give the jump host a Host of its own with ProxyJump none in ~/.ssh/config",
         ) from error
     except (asyncssh.Error, OSError) as error:
+        is_refused = isinstance(error, asyncssh.PermissionDenied | asyncssh.HostKeyNotVerifiable)
         if options.tunnel and not is_reached():
-            raise _jump_failed(options, error) from error
-        raise _not_reached(options, error) from error
+            raise (RefusedError if is_refused else UnreachableError)(
+                f"the jump host {options.tunnel} does not lead to {where}: {str(error) or _LATE}",
+                hint="log in there with `ssh` first: it must be known, and let in without a password",
+            ) from error
+        if is_refused:
+            raise RefusedError(
+                f"{where} does not let {options.username} in: no key or password was accepted",
+                hint=f"give it your public key with `ssh-copy-id {options.username}@{options.orig_host}`, name another"
+                " with IdentityFile in ~/.ssh/config, or run at a terminal, where a password can be asked for",
+            ) from error
+        why, hint = _explained(options, where, error)
+        raise UnreachableError(why, hint=hint) from error
 
 
-def _jump_failed(options: asyncssh.SSHClientConnectionOptions, error: asyncssh.Error | OSError) -> ProfagentError:
-    is_refused = isinstance(error, asyncssh.PermissionDenied | asyncssh.HostKeyNotVerifiable)
-    return (RefusedError if is_refused else UnreachableError)(
-        f"the jump host {options.tunnel} does not lead to {options.host}: {str(error) or _LATE}",
-        hint="log in there with `ssh` first: it must be known, and let in without a password",
-    )
+def _explained(
+    options: asyncssh.SSHClientConnectionOptions, where: str, error: asyncssh.Error | OSError
+) -> tuple[str, str]:
+    """Why a board is not reached, and what to do."""
+    if options.proxy_command:
+        return f"the ProxyCommand for {where} leads to no login: {str(error) or _LATE}", "run it by hand to see more"
+    if isinstance(error, TimeoutError):
+        hint = "check its address, the firewall, and that it is on; ConnectTimeout in ~/.ssh/config waits longer"
+        return f"{where} does not answer in time", hint
+    if isinstance(error, asyncssh.Error):
+        hint = "check that an SSH server listens there, its log on the board, and with `ssh -v` what it wants"
+        return f"{where} ended the connection before the login: {error.reason}", hint
+    if isinstance(error, socket.gaierror):
+        hint = (
+            "`profagent boards` lists the boards that have a name; check the spelling, /etc/hosts and the name server"
+        )
+        return f"the name {options.host} does not resolve: {error.strerror}", f"{hint}, or use the board's IP address"
+    if error.errno == errno.ECONNREFUSED or isinstance(error, ConnectionRefusedError):
+        return f"nothing listens at {where}", "start the board's SSH server, or name its port: ssh://USER@HOST:PORT"
+    hint = "check the address, the cable, this host's routes, and that the board is on"
+    return f"cannot connect to {where}: {error.strerror or error}", hint
 
 
 @contextmanager
@@ -76,65 +93,4 @@ def lost(where: str, error: BaseException) -> UnreachableError:
     why = str(error).rstrip(".") or "it has ended"
     return UnreachableError(
         f"the SSH connection to {where} is lost: {why}", hint="check the link and the board, then run the command again"
-    )
-
-
-def _not_reached(options: asyncssh.SSHClientConnectionOptions, error: asyncssh.Error | OSError) -> ProfagentError:
-    where = f"{options.host} port {options.port}"
-    reason = str(error) or _LATE
-    if isinstance(error, asyncssh.PermissionDenied):
-        return RefusedError(
-            f"{where} does not let {options.username} in: no key or password was accepted",
-            hint=f"give it your public key with `ssh-copy-id {options.username}@{options.orig_host}`, name another with"
-            " IdentityFile in ~/.ssh/config, or run at a terminal, where a password can be asked for",
-        )
-    if _TOO_MANY in reason.lower():
-        return RefusedError(
-            f"{where} ended the login: {reason}",
-            hint="an agent with many keys uses up the tries: name the right one with IdentityFile in ~/.ssh/config, and"
-            " set IdentitiesOnly yes",
-        )
-    if options.proxy_command:
-        return UnreachableError(
-            f"the ProxyCommand for {where} leads to no login: {reason}",
-            hint=f"run it by hand, a line that begins with SSH-2.0 should come: {shlex.join(options.proxy_command)}",
-        )
-    if isinstance(error, TimeoutError):
-        return UnreachableError(
-            f"{where} does not answer in time",
-            hint="check its address, the firewall, and that it is on; ConnectTimeout in ~/.ssh/config waits longer",
-        )
-    return _not_connected(options.host, where, error) if isinstance(error, OSError) else _not_ssh(where, error)
-
-
-def _not_ssh(where: str, error: asyncssh.Error) -> UnreachableError:
-    if isinstance(error, asyncssh.KeyExchangeFailed):
-        return UnreachableError(
-            f"{where} and this host have no SSH algorithm in common: {error.reason}",
-            hint="name one that both have with KexAlgorithms, Ciphers or HostKeyAlgorithms in ~/.ssh/config",
-        )
-    return UnreachableError(
-        f"{where} ended the connection before the login: {error.reason}",
-        hint="check that an SSH server listens there, and its log on the board (MaxStartups, hosts.deny)",
-    )
-
-
-def _not_connected(host: str, where: str, error: OSError) -> UnreachableError:
-    if isinstance(error, socket.gaierror):
-        return UnreachableError(
-            f"the name {host} does not resolve: {error.strerror}",
-            hint="`profagent boards` lists the boards that have a name; check the spelling, /etc/hosts and the name"
-            " server, or use the board's IP address",
-        )
-    if error.errno == errno.ECONNREFUSED or isinstance(error, ConnectionRefusedError):
-        return UnreachableError(
-            f"nothing listens at {where}", hint="start the board's SSH server, or name its port: ssh://USER@HOST:PORT"
-        )
-    if error.errno in _NO_ROUTE:
-        return UnreachableError(
-            f"there is no way to {where}: {os.strerror(error.errno)}",
-            hint="check the address, cable and this host's routes",
-        )
-    return UnreachableError(
-        f"cannot connect to {where}: {error.strerror or error}", hint="check the address, and that the board is on"
     )

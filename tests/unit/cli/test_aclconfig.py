@@ -26,16 +26,6 @@ def test_a_file_is_made_asked_and_checked(file: Path, capsys: pytest.CaptureFixt
     assert json.loads(capsys.readouterr().out)["changed"] is False
 
 
-def test_owner_and_links_stay(file: Path, tmp_path: Path) -> None:
-    file.write_text("{}")
-    file.chmod(0o640)
-    (tmp_path / "link").symlink_to(file)
-    assert run(["aclconfig", "set", "--interval", "2", "--output", "/o", str(tmp_path / "link")]) == 0
-    assert (tmp_path / "link").is_symlink()
-    assert file.stat().st_mode & 0o777 == 0o640
-    assert json.loads(file.read_text())["profiler"]["interval"] == "2"
-
-
 def test_what_the_runtime_would_not_record_is_exit_code_1(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text('{"dump": {"dump_path": "/d"}}')
     assert run(["aclconfig", "set", "--output", "/o", str(file)]) == 1
@@ -44,14 +34,6 @@ def test_what_the_runtime_would_not_record_is_exit_code_1(file: Path, capsys: py
     file.unlink()
     assert run(["aclconfig", "set", "--switch", "off", "--output", "/o", str(file)]) == 0
     assert run(["aclconfig", "check", "--json", str(file)]) == 1
-
-
-def test_a_file_without_a_profiler_is_exit_code_1(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file.write_text('{"a": "b"}')
-    assert run(["aclconfig", "get", str(file)]) == 1
-    assert "no object 'profiler'" in capsys.readouterr().out
-    assert run(["aclconfig", "get", "--json", str(file)]) == 1
-    assert json.loads(capsys.readouterr().out)["profiler"] is None
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from profagent.aclconfig.edit import DEFAULTS, Profiler, edited_acl_json, has_dump, profiler_of
+from profagent.aclconfig.edit import DEFAULTS, Profiler, edited_acl_json, has_dump
 from profagent.doctor.acl_json import acl_json_section
-from profagent.errors import FormatError, UsageError
+from profagent.errors import UsageError
 
 OUTPUT = Profiler(output="/opt/app/profiling")
 BOTH_ON = {"aicpu": "on", "aacpu": "on", "aic_metrics": "ArithmeticUtilization", "aac_metrics": "ArithmeticUtilization"}
@@ -19,11 +19,6 @@ VENDORS = {"switch": "on", "output": "/opt/app/profiling", "interval": "0", "acl
 def edited(text: str, asked: Profiler = OUTPUT, **how: bool) -> dict[str, object]:
     document: dict[str, object] = json.loads(edited_acl_json(text.encode(), asked, "acl.json", **how))
     return document
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"profiler": "odd"}'])
-def test_what_is_not_there_is_as_the_manual_has_it(text: str) -> None:
-    assert edited(text) == {"profiler": VENDORS}
 
 
 def test_what_is_not_asked_for_stays() -> None:
@@ -47,13 +42,6 @@ def test_what_is_asked_for_replaces_what_is_there() -> None:
     assert edited(text, asked)["profiler"] == {**VENDORS, "interval": "3", **off}
 
 
-def test_every_value_becomes_a_string() -> None:
-    document = edited('{"n": 1, "deep": {"on": true, "list": [null, 2.5]}, "profiler": {"interval": 4}}')
-    assert document["n"] == "1"
-    assert document["deep"] == {"on": "true", "list": ["null", "2.5"]}
-    assert document["profiler"] == {**VENDORS, "interval": "4"}
-
-
 def test_a_dump_is_left_out_where_that_is_asked_for() -> None:
     text = '{"dump": {"dump_path": "/d"}, "other": "x"}'
     assert has_dump(text.encode())
@@ -70,28 +58,3 @@ def test_the_runtime_records_with_what_is_written() -> None:
 def test_without_an_output_nothing_is_written() -> None:
     with pytest.raises(UsageError, match="names no output"):
         edited_acl_json(b"{}", Profiler(), "acl.json")
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "1", "\ufeff{}"])
-def test_what_is_no_object_is_refused(text: str) -> None:
-    with pytest.raises(FormatError) as refused:
-        edited_acl_json(text.encode(), OUTPUT, "acl.json")
-    assert "aclconfig check" in refused.value.hint
-
-
-def test_the_object_is_read_as_it_stands() -> None:
-    assert profiler_of(b'{"profiler": {"interval": 1}}', "f") == {"interval": 1}
-    assert profiler_of(b'{"Profiler": {}}', "f") is None
-
-
-@pytest.mark.parametrize(
-    ("asked", "records"),
-    [
-        (DEFAULTS, True),
-        (replace(DEFAULTS, switch="off"), False),
-        (replace(DEFAULTS, acl_api="off", aacpu="off", aac_metrics="none"), False),
-        (replace(DEFAULTS, acl_api="off", aacpu="off"), True),
-    ],
-)
-def test_whether_anything_is_recorded_is_known_beforehand(asked: Profiler, records: bool) -> None:
-    assert asked.records is records

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.collect.place import Place, plain_name
+from profagent.collect.cli import plain_name
+from profagent.collect.look import Place
 from profagent.errors import UsageError
 
 

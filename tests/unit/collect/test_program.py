@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
-import sys
-from pathlib import Path
 
 import pytest
 
-from profagent.collect.program import Main, read_main, runs_on
+from profagent.collect.look import Main, read_main
 
 
 def elf(machine: int = 183, text: bytes = b"", *, order: str = "<") -> bytes:
@@ -25,17 +23,6 @@ def test_calls_and_paths_stand_in_the_file() -> None:
     assert not main.lacks("svp_acl_init")
 
 
-def test_what_was_not_searched_whole_lacks_nothing_for_sure() -> None:
-    assert not read_main(elf(), is_whole=False).lacks("svp_acl_init")
-    assert not read_main(b"#!/bin/sh\n").lacks("svp_acl_init")
-
-
-def test_a_real_program_of_this_machine() -> None:
-    main = read_main(Path(sys.executable).resolve().read_bytes()[: 1 << 20])
-    assert main.is_elf
-    assert runs_on(main, __import__("platform").machine())
-
-
 @pytest.mark.parametrize(
     ("number", "machine", "runs"),
     [
@@ -49,7 +36,7 @@ def test_a_real_program_of_this_machine() -> None:
     ],
 )
 def test_what_runs_on_which_machine(number: int, machine: str, runs: bool) -> None:
-    assert runs_on(read_main(elf(number)), machine) is runs
+    assert read_main(elf(number)).runs_on(machine) is runs
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"#!/bin/sh\n", b"\0" * 64])

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
-from profagent.errors import ProfagentError, UsageError
-from profagent.files import alone_in
+from profagent.errors import UsageError
 from profagent.link.boards_file import BoardEntry, BoardsFile
-from tests.daemon.privileges import public_directory, without_privileges
 
 FINGERPRINT = "ab" * 32
 EULER = BoardEntry("euler", "192.0.2.2:50151", "u-1", FINGERPRINT, "root@euler")
@@ -46,15 +43,6 @@ def test_only_ssh_leads_to_what_listens_on_the_board_alone(file: BoardsFile) -> 
     assert [entry.name for entry in found] == ["socket", "inside"]
 
 
-def test_no_file_is_no_board(tmp_path: Path) -> None:
-    assert BoardsFile(tmp_path / "none.toml").entries() == {}
-
-
-def test_the_file_is_beside_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert BoardsFile().path == tmp_path / "profagent" / "boards.toml"
-
-
 def test_a_change_keeps_comments_and_other_boards(file: BoardsFile) -> None:
     assert file.put(BoardEntry("euler", "192.0.2.9"))
     assert not file.put(BoardEntry("new", "192.0.2.4", uuid="u-4"))
@@ -67,27 +55,6 @@ def test_a_change_keeps_comments_and_other_boards(file: BoardsFile) -> None:
         "orange": BoardEntry("orange", "192.0.2.3"),
         "new": BoardEntry("new", "192.0.2.4", uuid="u-4"),
     }
-
-
-def test_a_board_is_removed_alone(file: BoardsFile) -> None:
-    file.remove("orange")
-    assert list(file.entries()) == ["euler"]
-    assert "# on the shelf" in file.path.read_text("utf-8")
-    file.remove("euler")
-    assert file.entries() == {}
-    with pytest.raises(UsageError, match="no board euler"):
-        file.remove("euler")
-
-
-def test_who_changes_it_meanwhile_is_waited_for(file: BoardsFile) -> None:
-    with alone_in(file.path.parent):
-        thread = Thread(target=file.put, args=[BoardEntry("mine", "192.0.2.5")])
-        thread.start()
-        # Who does not wait has written by then.
-        thread.join(0.5)
-        file.path.write_text(f'{TEXT}[boards.theirs]\naddress = "192.0.2.6"\n', "utf-8")
-    thread.join()
-    assert list(file.entries()) == ["euler", "orange", "theirs", "mine"]
 
 
 def test_the_name_of_another_board_is_not_taken_unasked(file: BoardsFile) -> None:
@@ -112,14 +79,6 @@ def test_a_link_to_the_file_stays_one(file: BoardsFile, tmp_path: Path) -> None:
     BoardsFile(tmp_path / "link.toml").remove("orange")
     assert (tmp_path / "link.toml").is_symlink()
     assert list(file.entries()) == ["euler"]
-
-
-def test_a_file_that_cannot_be_written_stays_as_it_is() -> None:
-    with public_directory() as folder:
-        (folder / "boards.toml").write_text(TEXT, "utf-8")
-        with without_privileges(), pytest.raises(ProfagentError, match="cannot write"):
-            BoardsFile(folder / "boards.toml").put(BoardEntry("new", "192.0.2.4"))
-        assert (folder / "boards.toml").read_text("utf-8") == TEXT
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from profagent.cli.main import run
-from profagent.errors import ProfagentError, UsageError
+from profagent.errors import UsageError
 from profagent.keys.keys import Keys
 from profagent.link.credentials import Credentials
 
@@ -49,16 +48,6 @@ def test_keys_are_their_owners_alone(keys: Keys) -> None:
         assert mode(key) == 0o600
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_whatever_the_umask(tmp_path: Path, umask: int) -> None:
-    before = os.umask(umask)
-    try:
-        Keys(tmp_path / "keys").init()
-    finally:
-        os.umask(before)
-    assert (mode(tmp_path / "keys"), mode(tmp_path / "keys" / "ca.key")) == (0o700, 0o600)
-
-
 def test_init_overwrites_nothing(keys: Keys, tmp_path: Path) -> None:
     before = tree(keys.folder)
     with pytest.raises(UsageError, match="holds keys already"):
@@ -67,20 +56,6 @@ def test_init_overwrites_nothing(keys: Keys, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     Keys(tmp_path / "empty").init()
     assert (tmp_path / "empty" / "ca.key").exists()
-
-
-def test_init_that_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-
-    def interrupted(descriptor: int) -> None:
-        synced.append(descriptor)
-        if len(synced) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        Keys(tmp_path / "keys").init()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_board_needs_is_in_one_folder(keys: Keys) -> None:
@@ -113,20 +88,6 @@ def test_a_name_is_given_once_until_it_is_revoked(keys: Keys) -> None:
     assert (second.folder / "board.pem").read_bytes() != before["board.pem"]
     assert first.certificate.fingerprint in (second.folder / "revoked.txt").read_text()
     assert not list(keys.folder.rglob("*.part"))
-
-
-def test_a_renewal_that_fails_keeps_the_old_folder(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = keys.issue_board("euler", ("192.168.1.20",))
-    keys.revoke("euler")
-    before = tree(first.folder)
-
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ProfagentError, match="No space left"):
-        keys.issue_board("euler", ("192.168.1.20",))
-    assert tree(first.folder) == before
 
 
 def test_revoking_reaches_the_list_and_every_folder_to_copy(keys: Keys) -> None:
@@ -164,22 +125,6 @@ def test_names_are_plain(keys: Keys, name: str) -> None:
         keys.issue_host(name, "viewer")
 
 
-def test_a_board_has_an_address(keys: Keys) -> None:
-    with pytest.raises(UsageError, match="needs an address"):
-        keys.issue_board("euler", ())
-
-
-def test_without_a_workshop_nothing_is_issued(tmp_path: Path) -> None:
-    for act in (
-        Keys(tmp_path).entries,
-        lambda: Keys(tmp_path).revoke("x"),
-        lambda: Keys(tmp_path).issue_host("x", "viewer"),
-    ):
-        with pytest.raises(UsageError, match="holds no keys") as error:
-            act()
-        assert "keys init" in error.value.hint
-
-
 def test_an_authority_whose_key_others_may_read_issues_nothing(keys: Keys) -> None:
     (keys.folder / "ca.key").chmod(0o644)
     with pytest.raises(UsageError, match="others than its owner"):
@@ -211,32 +156,6 @@ def test_the_command_from_a_workshop_to_a_revoked_host(tmp_path: Path, capsys: p
     text = capsys.readouterr().out
     assert made["fingerprint"] in text
     assert "192.168.1.20" in text
-
-
-def test_what_has_expired_is_listed_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "keys"
-    long_ago = Keys(folder, datetime.now(UTC) - timedelta(days=9))
-    long_ago.init("lab")
-    long_ago.issue_host("over", "viewer", days=8)
-    long_ago.issue_host("gone", "viewer", days=8)
-    long_ago.issue_host("going-on", "viewer", days=10)
-    long_ago.revoke("gone")
-    assert run(["keys", "list", "--keys", str(folder)]) == 0
-    lines = {words[1]: words for words in map(str.split, capsys.readouterr().out.splitlines()) if len(words) > 1}
-    assert [lines[name][4] for name in ("over", "gone", "going-on")] == ["expired", "revoked", "valid"]
-    assert run(["keys", "list", "--keys", str(folder), "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert {entry["name"] for entry in listed if entry["expired"]} == {"over", "gone"}
-
-
-def test_the_default_folder_is_the_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert run(["keys", "init"]) == 0
-    assert (tmp_path / "profagent" / "keys" / "ca.pem").exists()
-    assert run(["keys", "init"]) == 2
-    assert "holds keys already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -35,13 +35,6 @@ async def test_revision_and_digests_are_kept(tmp_path: Path) -> None:
     assert (await project_labels(tmp_path, "out/main"))["git"] == f"{revision}-dirty"
 
 
-async def test_what_cannot_be_found_is_no_label(tmp_path: Path) -> None:
-    for number in range(9):
-        (tmp_path / f"m{number}.om").write_bytes(b"model")
-    labels = await project_labels(tmp_path, "main")
-    assert not {label for label in labels if label.startswith(("main", "model"))}
-
-
 async def test_a_program_of_the_board_is_labelled_with_what_was_read_there() -> None:
     assert await project_labels(None, "/opt/main", "0123456789abcdef" * 4) == {"main": "0123456789abcdef"}
     assert await project_labels(None, "/opt/main") == {}

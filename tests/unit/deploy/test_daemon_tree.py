@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import os
 import subprocess
 import sys
@@ -42,24 +40,6 @@ def test_the_tree_runs_from_where_it_stands(tmp_path: Path) -> None:
         check=False,
     )
     assert (ran.stdout, ran.returncode) == (f"profagentd {__version__}\n", 0), ran.stderr
-
-
-def test_the_manifest_has_the_digest_of_each_file(tmp_path: Path) -> None:
-    tree = DaemonTree.of("1.2", launcher("/usr/bin/python3"), {"one/two.py": b"2"})
-    at = unpacked(tree, tmp_path)
-    manifest = json.loads((at / "manifest.json").read_bytes())
-    assert manifest["version"] == "1.2"
-    for path, digest in manifest["files"].items():
-        assert hashlib.sha256((at / path).read_bytes()).hexdigest() == digest
-    assert (at / "bin" / "profagentd").stat().st_mode & 0o777 == 0o755
-    assert (at / "lib" / "one" / "two.py").stat().st_mode & 0o777 == 0o644
-
-
-def test_the_name_follows_the_content() -> None:
-    one = DaemonTree.of("1.2", "", {"a": b"1"})
-    assert one.name == DaemonTree.of("1.2", "", {"a": b"1"}).name
-    assert one.name.startswith("1.2-")
-    assert one.name != DaemonTree.of("1.2", "", {"a": b"2"}).name
 
 
 def test_the_daemon_and_the_wire_are_whole() -> None:

@@ -7,19 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from profagent.deploy.daemon_tree import MANIFEST, DaemonTree
-from profagent.deploy.layout import Layout
-from profagent.deploy.plan import (
+from profagent.deploy.board import (
     board_name,
     check_room,
-    check_version,
     choose_init,
     choose_python,
     fact_lines,
     is_deployed,
 )
 from profagent.deploy.survey import BoardFacts, read_survey
-from profagent.deploy.units import service
+from profagent.deploy.units import Layout, service
 from profagent.deploy.wheels import BoardPython
 from profagent.errors import ProfagentError, UsageError
 from tests.unit.deploy.test_survey import EULER as SAID
@@ -33,12 +30,6 @@ AIFLY = replace(
     systemd=249,
     clock=datetime(2026, 1, 1, 12, 0, 9, tzinfo=UTC),
 )
-
-
-def version_of(mib: int) -> DaemonTree:
-    """A version of that size."""
-    manifest = b"{}".ljust(mib << 20)
-    return DaemonTree("1.0", {MANIFEST: (manifest, 0o644)})
 
 
 def test_a_python_of_the_board_will_do() -> None:
@@ -67,25 +58,6 @@ def test_where_it_will_not_what_it_lacks_is_named(facts: BoardFacts, why: str) -
     assert choose_python(facts, "auto", "aarch64") == "bundled"
 
 
-@pytest.mark.parametrize(
-    ("wish", "bundled_for", "why"),
-    [
-        ("bundled", None, "needs --bundle FILE"),
-        ("system", "aarch64", "--bundle goes with --python bundled"),
-        ("bundled", "x86_64", "the bundle is for x86_64, and .* is aarch64"),
-    ],
-)
-def test_a_bundle_goes_with_its_wish_and_its_machine(wish: str, bundled_for: str | None, why: str) -> None:
-    with pytest.raises(ProfagentError, match=why):
-        choose_python(AIFLY, wish, bundled_for)
-
-
-def test_the_init_system_is_the_boards() -> None:
-    assert choose_init(AIFLY, "auto", USUAL) == "systemd"
-    assert choose_init(EULER, "auto", USUAL) == "initd"
-    assert choose_init(AIFLY, "none", USUAL) == "none"
-
-
 def test_what_was_deployed_stays_with_its_init_system() -> None:
     deployed = replace(AIFLY, files={"/etc/init.d/profagentd": ""})
     assert choose_init(deployed, "auto", USUAL) == "initd"
@@ -103,32 +75,12 @@ def test_an_init_system_that_cannot_be_is_refused() -> None:
 
 
 def test_room_is_looked_for_first() -> None:
-    check_room(EULER, USUAL, version_of(40), is_there=False)
-    check_room(replace(EULER, free_bytes=None), USUAL, version_of(60), is_there=False)
+    check_room(EULER, USUAL, 40 << 20)
+    check_room(replace(EULER, free_bytes=None), USUAL, 60 << 20)
     with pytest.raises(ProfagentError, match=r"has 50\.0 MiB free, and 62\.0 MiB are needed"):
-        check_room(EULER, USUAL, version_of(60), is_there=False)
+        check_room(EULER, USUAL, 60 << 20)
     with pytest.raises(ProfagentError, match="/opt on euler cannot be written to by root"):
-        check_room(replace(EULER, is_writable=False), USUAL, version_of(0), is_there=False)
-
-
-def test_what_is_removed_before_counts_as_room() -> None:
-    version = version_of(60)
-    check_room(replace(EULER, leftovers={"0.9-0123abcd.part": 20 << 20}), USUAL, version, is_there=False)
-    left = {"0.9-0123abcd.part": 5 << 20, version.name: 20 << 20}
-    with pytest.raises(ProfagentError, match=r"has 55\.0 MiB free"):
-        check_room(replace(EULER, leftovers=left), USUAL, version, is_there=False)
-    check_room(EULER, USUAL, version, is_there=True)
-
-
-def test_another_version_takes_an_upgrade() -> None:
-    deployed = replace(EULER, current="1-a")
-    check_version(EULER, "2-b", is_upgrade=False)
-    check_version(deployed, "1-a", is_upgrade=False)
-    check_version(deployed, "2-b", is_upgrade=True)
-    with pytest.raises(UsageError, match="euler has 1-a, and this is 2-b"):
-        check_version(deployed, "2-b", is_upgrade=False)
-    with pytest.raises(UsageError, match="nothing to upgrade"):
-        check_version(EULER, "2-b", is_upgrade=True)
+        check_room(replace(EULER, is_writable=False), USUAL, 0)
 
 
 def test_a_board_is_called_by_its_host_name() -> None:
@@ -158,12 +110,10 @@ def test_facts_are_told_with_what_is_odd() -> None:
 
 @pytest.mark.parametrize("init", ["systemd", "initd"])
 def test_the_service_of_another_prefix_is_none_of_this_one(init: str) -> None:
-    other = Layout.of("/data")
     files = {path: text for path, (text, _) in service(init, USUAL, (), deletes=False).files.items()}
-    facts = replace(AIFLY, files=files, versions=("mine",))
+    facts = replace(AIFLY, files=files)
     assert is_deployed(facts, USUAL)
-    assert not is_deployed(facts, other)
-    assert is_deployed(replace(facts, versions=("1.0-0123abcd.part",)), other)
+    assert not is_deployed(facts, Layout.of("/data"))
 
 
 @pytest.mark.parametrize("ahead_s", [-2, 0, 1])

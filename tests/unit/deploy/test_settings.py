@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from profagent.deploy.layout import Layout
-from profagent.deploy.settings import Asked, BoardSettings, board_settings, proposed
+from profagent.deploy.settings import Asked, BoardSettings, board_settings
+from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, UsageError
 from profagentd.config import examine
 
@@ -105,16 +105,3 @@ def test_what_makes_no_sense_is_refused(asked: dict[str, Any]) -> None:
 def test_settings_that_are_broken_are_nobodys_to_overwrite(old: str) -> None:
     with pytest.raises(ProfagentError, match=r"/etc/profagent/profagentd\.toml on the board"):
         made(old)
-
-
-def test_another_address_takes_the_place_of_one_that_is_none() -> None:
-    assert made("listen = 5", listen="127.0.0.1:1").listen == "127.0.0.1:1"
-
-
-def test_before_they_take_their_places_files_are_called_otherwise() -> None:
-    text = made("# of a person\n").text
-    staged = {f"{USUAL.keys}/ca.pem": b"", f"{USUAL.keys}/board.key": b"", USUAL.config: b""}
-    expected = text.replace("ca.pem", "ca.pem.new").replace("board.key", "board.key.new")
-    assert expected != text
-    assert proposed(text, staged) == expected
-    assert proposed(text, {}) == text

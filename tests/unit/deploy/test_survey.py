@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from profagent.deploy.layout import Layout
 from profagent.deploy.survey import BoardFacts, read_survey, survey_script
+from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError
 from tests.board.deployed import mounted
 
@@ -29,7 +28,6 @@ init=initd
 kept=
 before=
 versions=
-leftovers=
 place=/opt
 writable=yes
 free_kib=51200
@@ -67,9 +65,8 @@ def test_this_machine_is_seen_as_it_is(shell: tuple[str, ...], tmp_path: Path) -
     (tmp_path / "b/etc/keys").mkdir(parents=True)
     (tmp_path / "b/etc/keys/board.key").write_text("secret")
     (tmp_path / "b/etc/profagentd.toml").write_text("# one\n\nlisten = '127.0.0.1:1'\n")
-    for name in ("1-a", "1-0123abcd", "1-00000000", "2-ffffffff.part", "3 3-0123abcd", "mine"):
+    for name in ("1-a", "1-00000000"):
         (tmp_path / "b/versions" / name).mkdir(parents=True)
-        (tmp_path / "b/versions" / name / "file").write_bytes(bytes(100 << 10))
     (tmp_path / "b/current").symlink_to("versions/1-a")
     (tmp_path / "b/previous").symlink_to("versions/1-00000000")
     layout = Layout.of(str(tmp_path / "b"))
@@ -82,9 +79,7 @@ def test_this_machine_is_seen_as_it_is(shell: tuple[str, ...], tmp_path: Path) -
     )
     assert facts.files == {layout.config: "# one\n\nlisten = '127.0.0.1:1'\n"}
     assert (facts.current, facts.previous, facts.has_key) == ("1-a", "1-00000000", True)
-    assert {"1-a", "2-ffffffff.part", "mine"} < set(facts.versions)
-    assert set(facts.leftovers) == {"1-0123abcd", "2-ffffffff.part"}
-    assert facts.leftovers["1-0123abcd"] == pytest.approx(100 << 10, abs=16 << 10)
+    assert set(facts.versions) == {"1-a", "1-00000000"}
     disk = os.statvfs(tmp_path)
     assert facts.free_bytes == pytest.approx(disk.f_bavail * disk.f_frsize, abs=1 << 30)
     assert facts.is_writable
@@ -92,27 +87,10 @@ def test_this_machine_is_seen_as_it_is(shell: tuple[str, ...], tmp_path: Path) -
     assert abs((facts.clock - datetime.now(UTC)).total_seconds()) < 600
 
 
-@pytest.mark.parametrize("text", ["", "\n", "port = 1", "port = 1\n", "# one\n\n|two\n\n"])
-def test_files_are_told_to_the_byte_whatever_ends_them(text: str, tmp_path: Path) -> None:
-    first, second = str(tmp_path / "first"), str(tmp_path / "second")
-    Path(first).write_text(text)
-    Path(second).write_text("next\n")
-    layout = Layout.of(str(tmp_path / "b"))
-    assert asked(layout, "sh", files=(first, second)).files == {first: text, second: "next\n"}
-
-
 def test_nothing_is_written_and_the_nearest_directory_is_found(tmp_path: Path) -> None:
     facts = asked(Layout.of(str(tmp_path / "not/yet/there")), "sh")
     assert facts.place == str(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_board_with_little_is_understood() -> None:
-    facts = read_survey(EULER)
-    assert facts.python is None
-    assert (facts.libc, facts.init, facts.npu) == ("glibc 2.29", "initd", ("svp_npu",))
-    assert facts.clock == datetime(1970, 1, 2, tzinfo=UTC)
-    assert facts.free_bytes == 50 << 20
 
 
 def test_marks_are_of_this_machine_alone() -> None:
@@ -128,12 +106,6 @@ def test_marks_are_of_this_machine_alone() -> None:
 def test_this_machines_own_interfaces_are_found(tmp_path: Path) -> None:
     facts = asked(Layout.of(str(tmp_path / "b")), *own_network(tmp_path), "sh")
     assert [mark for mark in facts.marks if mark.startswith("mac:")] == ["mac:00:11:22:33:44:05"]
-
-
-def test_what_cannot_be_told_is_not_guessed() -> None:
-    facts = read_survey(EULER.replace("free_kib=51200", "free_kib=").replace("clock=86400", "clock="))
-    assert (facts.free_bytes, facts.clock) == (None, None)
-    assert facts == replace(facts, files={})
 
 
 def test_a_login_banner_is_passed_over() -> None:

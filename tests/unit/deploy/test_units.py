@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.layout import Layout
-from profagent.deploy.steps import removed
 from profagent.deploy.units import (
-    DROP_IN,
-    check_drop_in,
+    Layout,
+    check_owner,
     every_service_file,
     installed_init,
-    left_behind,
-    other_prefix,
     owned_init,
+    removal_request,
     service,
 )
 from profagent.errors import UsageError
@@ -66,47 +63,23 @@ def test_a_service_is_known_by_its_files() -> None:
         texts = {path: text for path, (text, _) in own.items()}
         assert installed_init(ELSEWHERE, texts) == owned_init(ELSEWHERE, texts) == init
         assert owned_init(USUAL, texts) is None
-        assert other_prefix(ELSEWHERE, texts) is None
-        assert other_prefix(USUAL, texts) == (None if init == "none" else "/opt/profagent2")
+        check_owner(ELSEWHERE, texts, "euler")
+        if init != "none":
+            with pytest.raises(UsageError, match="the service on euler starts the daemon below /opt/profagent2"):
+                check_owner(USUAL, texts, "euler")
     assert installed_init(USUAL, {}) is None
-    assert other_prefix(USUAL, {}) is None
-    assert other_prefix(USUAL, {UNIT: "[Service]"}) == "a place that cannot be told"
+    check_owner(USUAL, {}, "euler")
 
 
-@pytest.mark.parametrize(("init", "is_kept"), [("systemd", True), ("initd", False)])
-def test_what_a_replaced_deployment_has_left_is_removed_beside_the_service(init: str, is_kept: bool) -> None:
-    texts = {path: text for path, (text, _) in service(init, ELSEWHERE, (), deletes=False).files.items()}
-    assert left_behind(ELSEWHERE, texts) is None
-    assert left_behind(USUAL, {}) is None
-    left = left_behind(USUAL, texts)
-    assert left is not None
-    commands = removed(USUAL, *left).split()
-    # systemd keeps the state there, whatever the prefix.
-    assert ("/var/lib/profagentd" not in commands) == is_kept
-    assert "/var/log/profagentd.log" in commands
-    assert not [word for word in commands if word.startswith(("/etc/systemd", "/etc/init.d", "systemctl"))]
-    with pytest.raises(UsageError, match="cannot be told"):
-        left_behind(USUAL, {UNIT: "[Service]"})
+@pytest.mark.parametrize("root", ["/opt/profagent/versions/jobs", "/etc/profagent/x", "/var/lib/profagentd/jobs"])
+def test_jobs_are_not_removed_with_the_rest(root: str) -> None:
+    own = service("systemd", USUAL, (), deletes=False)
+    with pytest.raises(UsageError, match=f"JOBs below {root} would be removed"):
+        removal_request(USUAL, own, ("/root/jobs", root))
+    assert removal_request(USUAL, own, ("/root/jobs", "/opt/profagent-jobs"))["act"] == "remove"
 
 
 @pytest.mark.parametrize("prefix", ["relative", "/", "/a b", "/a'b", "/a/../b", "/a//b", "/a/"])
 def test_a_prefix_is_plain(prefix: str) -> None:
     with pytest.raises(UsageError, match="--prefix"):
         Layout.of(prefix)
-
-
-def test_a_drop_in_that_somebody_has_changed_is_left_to_them() -> None:
-    deleting, keeping = (service("systemd", USUAL, ("/a",), deletes=deletes) for deletes in (True, False))
-    made, _ = deleting.files[DROP_IN]
-    other, _ = service("systemd", USUAL, ("/b",), deletes=True).files[DROP_IN]
-    for there in (None, made, other):
-        files = {} if there is None else {DROP_IN: there}
-        check_drop_in(files, deleting, "euler")
-        check_drop_in(files, keeping, "euler")
-    for there in (f"{made}ReadWritePaths=/c\n", made.replace('"-/a"', '"-/a" "-/c"'), "[Service]\n"):
-        files = {DROP_IN: there}
-        for own in (deleting, keeping):
-            with pytest.raises(UsageError, match="was changed by hand") as refused:
-                check_drop_in(files, own, "euler")
-            assert "into another file" in refused.value.hint
-        check_drop_in(files, service("initd", USUAL, (), deletes=True), "euler")

@@ -37,19 +37,10 @@ def test_wheels_are_for_the_boards_platform_and_none_newer() -> None:
     assert arguments[arguments.index("--python-version") + 1] == "3.10"
 
 
-def test_python_311_has_toml_itself() -> None:
-    assert TOMLI not in BoardPython("x86_64", "python3", (3, 11), (2, 36)).requirements
-
-
 def test_musl_has_wheels_of_its_own() -> None:
     musl = BoardPython("aarch64", "python3", (3, 12), None)
     assert all(re.fullmatch(r"musllinux_1_\d_aarch64", tag) for tag in musl.platforms)
     assert musl.key.startswith("cp312-aarch64-musl-")
-
-
-def test_a_wheelhouse_is_in_place_of_the_internet() -> None:
-    arguments = download_arguments(AIFLY, Path("/wheels"), Path("/house"))
-    assert arguments[arguments.index("--no-index") :][:3] == ["--no-index", "--find-links", "/house"]
 
 
 def test_a_c_library_without_wheels_is_told() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profagent.nightly.run import Captured, capture_call, captured, export_call
+from profagent.nightly.run import Captured, capture_call, captured
 from profagent.nightly.settings import Board, Collect, Record
 
 FOLDER, WORKSPACE = Path("/nightly"), Path("/ws")
@@ -26,10 +26,6 @@ def test_collect() -> None:
         *["collect", "-m", "out/main", *COMMON, "--output", "/ws/nightly/jobs", "--project", "/nightly/project"],
         *["--acl-json", "src/acl.json", "--interval", "1", "--all", "--", "a b", "-x"],
     ]
-
-
-def test_export() -> None:
-    assert export_call("summary", 3, WORKSPACE) == ["export", "summary", "--session", "3", "--workspace", "/ws"]
 
 
 def test_what_came_of_it() -> None:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.nightly.comparing import MOST_MEASURES, compared, measures
-from profagent.nightly.ending import PastBoard
+from profagent.nightly.run import PastBoard, compared, measure
 from profagent.nightly.settings import Board, Nightly, Record
 from profagent.store.workspace import Workspace
 from tests.unit.store.database import START_US, DatabaseBuilder
@@ -26,19 +25,18 @@ def past(*verdicts: str) -> list[PastBoard]:
 @pytest.mark.parametrize(
     ("nights", "expected"),
     [
-        ([], []),
-        (past("good", "good"), [2]),
-        (past("slower", "incomplete", "failed", "good"), [1]),
-        (past("undecided", "slower", "good", "undecided"), [4, 2]),
-        (past(*["undecided"] * 9), [9, 8, 7, 6, 5]),
-        ([PastBoard("then", "lab2", "good", 7), PastBoard("then", BOARD.name, "good", None), *past("good")], [1]),
+        ([], None),
+        (past("good", "good"), 2),
+        (past("slower", "incomplete", "failed", "good"), 1),
+        (past("undecided", "slower", "good", "undecided"), 2),
+        (past("slower", "undecided", "undecided"), 2),
+        ([PastBoard("then", "lab2", "good", 7), PastBoard("then", BOARD.name, "good", None), *past("good")], 1),
     ],
 )
-def test_measures_are_the_last_good_night_and_undecided_ones_since(
-    nights: list[PastBoard], expected: list[int]
+def test_a_night_is_measured_by_the_last_good_one_else_by_an_undecided_one(
+    nights: list[PastBoard], expected: int | None
 ) -> None:
-    assert measures(BOARD.name, nights) == expected
-    assert len(expected) <= MOST_MEASURES
+    assert measure(BOARD.name, nights) == expected
 
 
 @pytest.fixture
@@ -58,14 +56,14 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path)
 
 
-def test_a_night_of_too_few_inferences_hides_no_good_one(workspace: Workspace) -> None:
+def test_a_layer_that_is_slower_is_named(workspace: Workspace) -> None:
     settings = Nightly([BOARD], fail_if=["layer.median>+5%", "layer[conv22].median>+5%"])
-    (found,) = compared(settings, BOARD, workspace, 3, past("undecided", "undecided"))
+    (found,) = compared(settings, BOARD, workspace, 3, past("undecided"))
     assert (found.session, [each.what for each in found.slower]) == (1, ["layer conv"])
     assert found.untold == ("layer[conv22].median>+5%: not in both runs: layer conv22",)
     assert "model more is only in NEW" in found.unfair
 
 
-def test_where_no_night_tells_anything_the_newest_is_named(workspace: Workspace) -> None:
+def test_too_few_inferences_tell_nothing(workspace: Workspace) -> None:
     (found,) = compared(Nightly([BOARD], fail_if=["total.median>+3%"]), BOARD, workspace, 2, past("undecided"))
     assert (found.session, found.can_tell, found.untold) == (1, False, ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.nightly.ending import tell_night
+from profagent.nightly.cli import tell_night
 from profagent.nightly.settings import Tell
 from profagent.nightly.verdict import Night
 

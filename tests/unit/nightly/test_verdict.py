@@ -10,8 +10,6 @@ from profagent.nightly.verdict import (
     Outcome,
     Slower,
     Verdict,
-    exit_code_of,
-    headlines,
     junit_cases,
     report_lines,
 )
@@ -45,19 +43,19 @@ NEW = Outcome("new", 5)
 )
 def test_a_board(outcome: Outcome, verdict: Verdict, code: int) -> None:
     assert outcome.verdict is verdict
-    assert exit_code_of(Night("now", [GOOD, outcome]).verdict) == code
+    assert Night("now", [GOOD, outcome]).exit_code == code
 
 
 def test_the_headlines_name_what_is_not_good_and_nothing_else() -> None:
     night = Night("now", [GOOD, AWAY, SLOWER, INCOMPLETE, FAILED, NEW])
-    assert headlines(night) == [
+    assert night.headlines() == [
         "SLOWER: slow: layer conv2 +6.0 %",
         "FAILED: broken: it crashed",
         "AWAY: gone",
         "INCOMPLETE: torn: data is missing",
         "UNDECIDED: new",
     ]
-    assert headlines(Night("now", [GOOD])) == ["GOOD: all boards"]
+    assert Night("now", [GOOD]).headlines() == ["GOOD: all boards"]
     assert night.document()["verdict"] == "slower"
 
 
@@ -76,11 +74,6 @@ def test_the_report() -> None:
     )
 
 
-def test_a_first_night_says_why_it_is_undecided() -> None:
-    lines = list(report_lines(Night("now", [NEW]), as_markdown=True))
-    assert lines[-1] == "- nothing to compare with: no good night before, and no baseline"
-
-
 def test_no_name_breaks_markdown() -> None:
     slow = Compared("baseline `a`", 1, (Slower("layer[a|b_*].median>+5%", "layer a|b_*", 6.04),))
     night = Night("now", [Outcome("<b>_1\n", 2, compared=[slow])], ["cannot remove a_b"])
@@ -92,13 +85,6 @@ def test_no_name_breaks_markdown() -> None:
         "- beside baseline \\`a\\` (session 1): layer a\\|b\\_\\* +6.0 %, and layer[a\\|b\\_\\*].median&gt;+5% holds",
         "cannot remove a\\_b",
     ]
-
-
-def test_a_condition_that_nobody_can_tell_is_named() -> None:
-    lines = list(report_lines(Night("now", [Outcome("odd", 2, compared=[UNTOLD])]), as_markdown=False))
-    assert (
-        lines[-1] == "  nobody can tell beside x (session 1): layer[conv22].median>+5%: not in both runs: layer conv22"
-    )
 
 
 def test_test_cases_fail_where_something_is_slower_or_went_wrong() -> None:

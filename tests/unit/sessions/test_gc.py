@@ -13,11 +13,11 @@ import pytest
 from profagent.cli.main import run
 from profagent.cli.options import age_us, size_bytes
 from profagent.errors import UsageError
-from profagent.nightly.ending import cleared_after_night
+from profagent.nightly.cli import cleared_after_night
+from profagent.nightly.settings import Nightly, Retention
 from profagent.sessions import clearing
 from profagent.sessions.baseline import set_baseline
 from profagent.sessions.clearing import Rules
-from profagent.store.labels import condition_of
 from profagent.store.workspace import Workspace
 from profagentd.simulate import SimulationOptions, write_job
 from tests.fakes.dumps import check
@@ -182,10 +182,10 @@ def test_what_is_no_size(text: str) -> None:
 
 
 def test_a_night_lets_go_of_neither_baselines_nor_what_the_next_is_compared_with(workspace: Path) -> None:
-    def cleared(condition: str) -> list[int]:
-        conditions = [condition_of(condition)]
-        return cleared_after_night(Workspace(workspace), Rules(), conditions, [2], now_us=0, tell=lambda _: None)
+    def cleared(condition: str) -> list[str]:
+        settings = Nightly([], retention=Retention(where=[condition]))
+        return cleared_after_night(Workspace(workspace), settings, Rules(), {2: "of the next night"})
 
     assert cleared("source=record") == []
     set_baseline(Workspace(workspace), "release", 1)
-    assert cleared("source=import") == [3]
+    assert cleared("source=import") == ["deleted the records of sessions 3"]

@@ -2,19 +2,100 @@
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
 import re
+import struct
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagent.deploy.bundle.bytecode import can_compile, compiled
-from profagent.deploy.bundle.elf import Elf, read_elf
 from profagent.deploy.daemon_tree import DaemonTree, launcher
 from profagent.deploy.wheels import BoardPython
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+MACHINES = {62: "x86_64", 183: "aarch64"}
+# 64 bits, little-endian: what every machine above is.
+_MAGIC = b"\x7fELF\x02\x01"
+_HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
+_PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
+_ENTRY = struct.Struct("<qQ")
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_DT_NEEDED, _DT_STRTAB = 1, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """`machine` as `uname -m` has it; `loader` is a path, empty for a library; `needed` are sonames."""
+
+    machine: str
+    loader: str
+    needed: tuple[str, ...]
+
+
+def read_elf(data: bytes) -> Elf | None:
+    """None for what is no ELF file of a machine that is known, or is cut off."""
+    if not data.startswith(_MAGIC):
+        return None
+    try:
+        return _read_elf(data)
+    except (struct.error, ValueError, StopIteration):
+        return None
+
+
+def _read_elf(data: bytes) -> Elf | None:
+    _, number, _, _, table, _, _, _, size, count, *_ = _HEADER.unpack_from(data)
+    machine = MACHINES.get(number)
+    headers = [_PROGRAM_HEADER.unpack_from(data, table + index * size) for index in range(count)]
+    if machine is None:
+        return None
+    loader = next((_text(data, header[2]) for header in headers if header[0] == _PT_INTERP), "")
+    dynamic = next((header for header in headers if header[0] == _PT_DYNAMIC), None)
+    if dynamic is None:
+        return Elf(machine, loader, ())
+    begin, end = dynamic[2], dynamic[2] + dynamic[5]
+    entries = list(_ENTRY.iter_unpack(data[begin : end - (end - begin) % _ENTRY.size]))
+    address = next(value for tag, value in entries if tag == _DT_STRTAB)
+    # The string table's place is given as it is in memory.
+    load = next(h for h in headers if h[0] == _PT_LOAD and h[3] <= address < h[3] + h[5])
+    strings = address - load[3] + load[2]
+    return Elf(machine, loader, tuple(_text(data, strings + value) for tag, value in entries if tag == _DT_NEEDED))
+
+
+def _text(data: bytes, offset: int) -> str:
+    return data[offset : data.index(b"\0", offset)].decode("ascii")
+
+
+# Bit 0: what follows is the source's hash, not its time. Bit 1, that it be checked, is not set.
+_UNCHECKED_HASH = 1
+# The last form without references, which depend on what else a process has in memory: the same source, the same bytes.
+_MARSHAL_VERSION = 2
+
+
+def can_compile(version: tuple[int, int]) -> bool:
+    """Whether this Python's bytecode is that of a CPython of this version."""
+    return sys.implementation.name == "cpython" and sys.version_info[:2] == version
+
+
+def compiled(files: Mapping[str, bytes], version: tuple[int, int]) -> Mapping[str, bytes]:
+    """The same files with X.pyc for each X.py, for a Python that can have ours; what does not compile stays."""
+    if not can_compile(version):
+        return files
+    return dict(_compiled_file(path, data) if path.endswith(".py") else (path, data) for path, data in files.items())
+
+
+def _compiled_file(path: str, source: bytes) -> tuple[str, bytes]:
+    try:
+        code = compile(source, path, "exec", dont_inherit=True, optimize=0)
+    except (SyntaxError, ValueError):
+        return path, source
+    header = importlib.util.MAGIC_NUMBER + struct.pack("<I", _UNCHECKED_HASH) + importlib.util.source_hash(source)
+    return f"{path}c", header + marshal.dumps(code, _MARSHAL_VERSION)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -195,7 +276,7 @@ class Runtime:
         python, name = self.python, self.python.name
         extensions = [elf for data in (*python.library.values(), *library.values()) if (elf := read_elf(data))]
         libraries = needed_libraries([python.elf, *extensions], self._roots)
-        standard = _compiled(python.library, python.version)
+        standard = compiled(python.library, python.version)
         return {
             f"python/bin/{name}": (python.program, 0o755),
             **{f"python/lib/{soname}": (data, 0o755) for soname, data in sorted(libraries.items())},
@@ -218,11 +299,9 @@ def bundle_tree(
     version: str, runtime: Runtime, library: Mapping[str, bytes], its_files: Mapping[str, bytes]
 ) -> DaemonTree:
     """The tree, with `library` below lib/ and install.sh with `its_files`. Raises ProfagentError."""
-    kept = _compiled(
-        {path: data for path, data in library.items() if not path.endswith(".pyi")}, runtime.python.version
-    )
+    kept = compiled({path: data for path, data in library.items() if not path.endswith(".pyi")}, runtime.python.version)
     installer = Path(__file__).with_name(INSTALLER).read_bytes()
-    its_files = _compiled(its_files, runtime.python.version)
+    its_files = compiled(its_files, runtime.python.version)
     return DaemonTree.of(
         version,
         launcher(PYTHON),
@@ -235,7 +314,3 @@ def bundle_tree(
         },
         machine=runtime.python.elf.machine,
     )
-
-
-def _compiled(files: Mapping[str, bytes], version: tuple[int, int]) -> Mapping[str, bytes]:
-    return compiled(files) if can_compile(version) else files

@@ -1,30 +1,45 @@
-"""What `install.sh` asks a bundle's own Python: the steps of `profagent deploy`, written down for a shell of the board.
+"""`install.sh` of a bundle: what `profagent deploy` does, on the board itself.
 
 On a board there are the modules of MODULES, the units, and the standard library; nothing else is imported here.
 """
 
 from __future__ import annotations
 
-import hashlib
+import argparse
 import json
 import os
+import platform
+import shutil
 import socket
+import subprocess
 import sys
 import time
 import tomllib
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
-from profagent.deploy import lock, steps, trial
-from profagent.deploy.daemon_tree import MANIFEST
-from profagent.deploy.layout import Layout
-from profagent.deploy.units import FOUND_INIT, Service, check_drop_in, every_service_file, installed_init, owned_init
-from profagent.deploy.units import service as service_of
+from profagent.deploy import setup
+from profagent.deploy.units import (
+    DEFAULT_PREFIX,
+    FOUND_INIT,
+    INITS,
+    Layout,
+    Service,
+    check_owner,
+    every_service_file,
+    install_request,
+    installed_init,
+    named_roots,
+    removal_request,
+    service,
+)
 from profagent.errors import ProfagentError, UsageError
 
-__all__ = ["MODULES", "main"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Of the package profagent; a test imports this module with them alone.
 MODULES = (
@@ -33,188 +48,210 @@ MODULES = (
     "deploy/__init__",
     "deploy/bundle/__init__",
     "deploy/bundle/by_hand",
-    "deploy/daemon_tree",
-    "deploy/layout",
-    "deploy/lock",
-    "deploy/steps",
-    "deploy/trial",
+    "deploy/setup",
     "deploy/units",
 )
 KEYS = {"cert": "board.pem", "key": "board.key", "ca": "ca.pem", "revoked": "revoked.txt"}
-_PRIVATE, _PUBLIC = 0o600, 0o644
-_SYSTEMD_RUNS = "/run/systemd/system"
 _ODD = "surrogateescape"
 _DEFAULT_LISTEN = "127.0.0.1:50151"
+# A slow card takes its time to start an interpreter.
+_ANSWER_S = 120.0
 _PAUSE_S, _CONNECT_S = 0.2, 5.0
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print the answer to `PREFIX QUESTION WORD…`, or on stderr why there is none; the exit code."""
-    prefix, question, *words = arguments
+def main() -> int:
+    """Install, roll back or remove; the exit code."""
+    here, *words = sys.argv[1:]
+    options = _options(words)
     try:
-        answer = _ANSWERS[question](Layout.of(prefix), *words)
-    except (ProfagentError, OSError) as error:
-        hint = error.hint if isinstance(error, ProfagentError) else "see that it can be read and written, and has room"
-        sys.stderr.write(f"install.sh: {error}\n  {hint}\n")
+        if os.geteuid() != 0:
+            raise UsageError("only root may install a service", hint="become root, with su")
+        _run(Path(here), Layout.of(options.prefix), options)
+    except (ProfagentError, setup.SetupError, OSError) as error:
+        sys.stderr.write(f"install.sh: {error}\n  {getattr(error, 'hint', 'see that it can be read and written')}\n")
         return 1
-    sys.stdout.write(f"{answer}\n")
     return 0
 
 
-def _name(_: Layout, directory: str) -> str:
-    """What the version in a directory is called, of which every file is as it was made."""
-    text = Path(directory, MANIFEST).read_bytes()
-    manifest = json.loads(text)
-    for path, digest in manifest["files"].items():
-        if hashlib.sha256(Path(directory, path).read_bytes()).hexdigest() != digest:
-            raise ProfagentError(f"{path} is damaged", hint="unpack the bundle again")
-    return f"{manifest['version']}-{hashlib.sha256(text).hexdigest()[:8]}"
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="install.sh",
+        description="Installs this version below /opt/profagent, and starts it; over another one it is the upgrade.",
+    )
+    parser.add_argument("--root", action="append", default=[], metavar="DIR", help="where programs write their JOBs")
+    parser.add_argument("--keys", metavar="DIR", help="what `profagent keys issue board` made on the host")
+    parser.add_argument("--listen", metavar="HOST:PORT", help=f"0.0.0.0:50151 with keys, else {_DEFAULT_LISTEN}")
+    parser.add_argument(
+        "--init", choices=["auto", *INITS], default="auto", help="what starts it; found out unless given"
+    )
+    parser.add_argument("--prefix", default=DEFAULT_PREFIX, help=argparse.SUPPRESS)
+    act = parser.add_mutually_exclusive_group()
+    act.add_argument("--rollback", action="store_true", help="go back to the version before")
+    act.add_argument("--remove", action="store_true", help="stop it and remove all but JOBs")
+    return parser.parse_args(words)
 
 
-def _init(layout: Layout, wish: str) -> str:
-    """Says which init system has, or is to have, the service."""
-    installed = _own_init(layout)
+def _run(here: Path, layout: Layout, options: argparse.Namespace) -> None:
+    board = _texts((layout.config, layout.board_id, *every_service_file(layout), *_named(layout)))
+    check_owner(layout, board, "this board")
+    installed = installed_init(layout, board)
+    if options.remove:
+        own = service(installed or "none", layout, (), deletes=True)
+        roots = _settings(layout, board).get("roots", ())
+        with _asked(removal_request(layout, own, (*roots, *named_roots(board, layout))), here) as told:
+            _said(told)
+        sys.stdout.write("profagentd is removed; JOBs are as they were\n")
+        return
+    init = _chosen_init(options.init, installed)
+    version = _before(layout) if options.rollback else ""
+    if not options.rollback:
+        _check(here, layout, board, options)
+    files = _files(layout, board, options)
+    text = files[layout.config][0].decode("utf-8", _ODD)
+    own = _service(layout, init, {**board, layout.config: text})
+    files.update({path: (content.encode(), mode) for path, (content, mode) in own.files.items()})
+    part = "" if options.rollback else _copied(here, layout)
+    request = install_request(layout, own, version, part, files, had_service=installed is not None)
+    _try_out(request, here, tomllib.loads(text).get("listen", _DEFAULT_LISTEN), own)
+
+
+def _chosen_init(wish: str, installed: str | None) -> str:
     if wish != "auto" and installed not in (None, wish):
         raise UsageError(f"it was installed with --init {installed}", hint="leave --init out, or --remove it first")
-    if wish == "systemd" and not Path(_SYSTEMD_RUNS).is_dir():
+    found = subprocess.check_output(["sh", "-c", FOUND_INIT], text=True).strip()  # noqa: S603, S607
+    if wish == "systemd" != found:
         raise UsageError("this board does not run systemd", hint="take --init auto")
-    return f"echo {installed or wish}" if installed or wish != "auto" else FOUND_INIT
+    return installed or (found if wish == "auto" else wish)
 
 
-def _installed(layout: Layout) -> str:
-    """Which init system has the service; none without one."""
-    return _own_init(layout) or "none"
+def _before(layout: Layout) -> str:
+    link = Path(layout.prefix, "previous")
+    if not link.is_symlink():
+        raise UsageError("there is no version before this one", hint="install one")
+    return link.readlink().name
 
 
-def _own_init(layout: Layout) -> str | None:
-    """Raises UsageError where the service is another deployment's."""
-    files = _texts(every_service_file(layout))
-    installed = installed_init(layout, files)
-    if installed != owned_init(layout, files):
-        raise UsageError(f"the service starts a daemon that is not below {layout.prefix}", hint="remove that one first")
-    return installed
+def _check(here: Path, layout: Layout, board: Mapping[str, str], options: argparse.Namespace) -> None:
+    """Raises UsageError where this cannot be installed as was asked; SetupError for a damaged tree."""
+    machine = json.loads((here / setup.MANIFEST).read_bytes())["machine"]
+    if machine != platform.machine():
+        hint = f"make one with profagent bundle --arch {platform.machine()}"
+        raise UsageError(f"this is for {machine}, and the board is {platform.machine()}", hint=hint)
+    if layout.config in board and (options.root or options.listen):
+        raise UsageError(f"{layout.config} is there already", hint="leave --root and --listen out, and edit that file")
+    if layout.config not in board and not options.root:
+        raise UsageError("there are no settings on this board", hint="say where JOBs are: --root DIR")
+    for name in KEYS.values() if options.keys else ():
+        if not Path(options.keys, name).is_file():
+            raise UsageError(
+                f"there is no {options.keys}/{name}",
+                hint="make it on the host with profagent keys issue board, and copy the folder here",
+            )
+    setup.checked_tree(str(here))
 
 
-def _staged(layout: Layout, init: str, keys: str, listen: str) -> str:
-    """Puts everything beside what it is to replace; roots come on standard input, a line each, for new settings."""
-    old = _texts((layout.config, layout.board_id))
-    text = old.get(layout.config) or _new_settings(layout, keys, listen, sys.stdin.read().splitlines())
-    own = _service(layout, init, text)
-    check_drop_in(_texts(own.unwanted + tuple(own.files)), own, "this board")
-    files = {path: (content.encode(), mode) for path, (content, mode) in own.files.items()}
-    if keys:
-        for name in KEYS.values():
-            mode = _PRIVATE if name == KEYS["key"] else _PUBLIC
-            files[f"{layout.keys}/{name}"] = (Path(keys, name).read_bytes(), mode)
-    if not old.get(layout.board_id, "").strip():
-        files[layout.board_id] = (f"{uuid.uuid4()}\n".encode(), _PUBLIC)
-    for path, (content, mode) in files.items():
-        _write(f"{path}.new", content, mode)
-    _write(f"{layout.config}.new", text.encode("utf-8", _ODD), _PUBLIC)
-    _write(_proposed(layout), _with_staged_keys(layout, text).encode("utf-8", _ODD), _PUBLIC)
+def _files(layout: Layout, board: Mapping[str, str], options: argparse.Namespace) -> dict[str, tuple[bytes, int]]:
+    """Settings, identity and keys."""
+    text = board.get(layout.config) or _new_settings(layout, options)
+    files = {layout.config: (text.encode("utf-8", _ODD), 0o644)}
+    if not board.get(layout.board_id, "").strip():
+        files[layout.board_id] = (f"{uuid.uuid4()}\n".encode(), 0o644)
+    for name in KEYS.values() if options.keys else ():
+        mode = 0o600 if name == KEYS["key"] else 0o644
+        files[f"{layout.keys}/{name}"] = (Path(options.keys, name).read_bytes(), mode)
+    return files
+
+
+def _new_settings(layout: Layout, options: argparse.Namespace) -> str:
+    listen = options.listen or ("0.0.0.0:50151" if options.keys else _DEFAULT_LISTEN)
+    # A JSON text is a TOML text.
+    values = {"listen": listen, "roots": options.root}
+    values |= {f"tls_{key}": f"{layout.keys}/{name}" for key, name in KEYS.items()} if options.keys else {}
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+
+
+def _copied(here: Path, layout: Layout) -> str:
+    """Where a copy of the tree is, beside the versions."""
+    part = f"{layout.versions}/{here.name}.{os.getpid():08x}.part"
+    try:
+        shutil.copytree(here, part, symlinks=True)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise UsageError(f"it cannot be copied to {layout.prefix}", hint="make room there: `df`, `du -s .`") from error
+    return part
+
+
+def _try_out(request: Mapping[str, Any], here: Path, listen: str, own: Service) -> None:
+    with _asked(request, here) as told:
+        answer = _said(told)
+        if answer["is"] == "started":
+            until = time.monotonic() + float(os.environ.get("ANSWER_S", _ANSWER_S))
+            while (why := _silent(listen)) and time.monotonic() < until:
+                time.sleep(_PAUSE_S)
+                _tell(told, b"")
+            _tell(told, b"back" if why else b"keep")
+            answer = {"why": f"nothing answers at {listen}: {why}", **_said(told)}
+    name = request["version"] or here.name
+    if answer["is"] == "back":
+        log = answer["log"].strip()
+        raise ProfagentError(
+            f"profagentd {name} does not start: what ran before is back; {answer['why']}",
+            hint=f"its log ends with: {log}" if log else "see the log of profagentd",
+        )
+    sys.stdout.write(f"profagentd {name} is installed; {own.starts_at_boot}\n")
+
+
+def _tell(told: tuple[IO[bytes], IO[bytes]], word: bytes) -> None:
+    told[0].write(word + b"\n")
+    told[0].flush()
+
+
+def _silent(listen: str) -> str:
+    """Why nobody listens there; empty when somebody does."""
+    try:
+        if listen.startswith("unix:"):
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(listen.removeprefix("unix:"))
+        else:
+            host, _, port = listen.rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+    except OSError as error:
+        return str(error)
     return ""
 
 
-def _checked(layout: Layout, version: str) -> str:
-    """Has a version say what it thinks of what was staged."""
-    proposed = _proposed(layout)
-    check = steps.checked_settings(layout, layout.version(version), proposed)
-    # By the names that files will have.
-    told = r"""printf '%s\n' "$said" | sed 's/\.new\(\.part\)*//g' >&2"""
-    return f"said=$({check} 2>&1) || {{ {told}; exit 1; }}; rm -f {proposed}"
+@contextmanager
+def _asked(request: Mapping[str, Any], here: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """`setup` in a process of its own: were this one killed, it would lead back."""
+    command = [str(here / "bin/python"), "-I", "-B", setup.__file__]
+    with subprocess.Popen(  # noqa: S603 - this tree's own
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+        yield process.stdin, process.stdout
 
 
-def _kept(layout: Layout, init: str, version: str) -> str:
-    return trial.kept(layout, _switch(layout, init, version)[0])
+def _said(told: tuple[IO[bytes], IO[bytes]]) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(told[1].readline() or b'{"is": "failed", "why": "it ended without a word"}')
+    if answer["is"] == "failed":
+        raise ProfagentError(answer["why"], hint=answer.get("hint", "run this again"))
+    return answer
 
 
-def _trial(layout: Layout, init: str, version: str, owner: str) -> str:
-    switch, own = _switch(layout, init, version)
-    return trial.script(layout, own, switch, owner)
+def _service(layout: Layout, init: str, board: Mapping[str, str]) -> Service:
+    settings = _settings(layout, board)
+    roots = [*settings.get("roots", ()), *named_roots(board, layout)]
+    return service(init, layout, roots, deletes=settings.get("retain", "keep") != "keep")
 
 
-def _answers(layout: Layout, limit_s: str) -> str:
-    """Waits until something listens where the settings say."""
-    listen = tomllib.loads(_texts((layout.config,))[layout.config]).get("listen", _DEFAULT_LISTEN)
-    until = time.monotonic() + float(limit_s)
-    while True:
-        try:
-            _connect(listen)
-        except OSError as error:
-            if time.monotonic() > until:
-                raise ProfagentError(f"nothing answers at {listen}: {error}", hint="see the log") from error
-            time.sleep(_PAUSE_S)
-        else:
-            return ""
-
-
-def _lost_root(layout: Layout, init: str) -> str:
-    """The root, if any, that would be removed with what was installed."""
-    files = _texts((layout.config, *_named(layout)))
-    return steps.lost_root(layout, service_of(init, layout, (), deletes=False), _roots(layout, files)) or ""
-
-
-def _removed(layout: Layout, init: str) -> str:
-    own = service_of(init, layout, (), deletes=True)
-    return f"( {own.stop}\n)\n{steps.removed(layout, own)}"
-
-
-def _at_boot(layout: Layout, init: str) -> str:
-    return service_of(init, layout, (), deletes=False).starts_at_boot
-
-
-def _switch(layout: Layout, init: str, version: str) -> tuple[trial.Switch, Service]:
-    """To a version, with what was staged."""
-    own = _service(layout, init, _texts((f"{layout.config}.new",))[f"{layout.config}.new"])
-    links = {each: Path(each).readlink().name if Path(each).is_symlink() else "" for each in _links(layout)}
-    current, previous = links.values()
-    written = [path for path in (*layout.files, *own.files) if Path(f"{path}.new").exists()]
-    had_service = installed_init(layout, _texts(every_service_file(layout))) is not None
-    before = current if current not in ("", version) else previous
-    switch = trial.Switch(
-        written, own.unwanted, version, before, current, previous, had_service=had_service, stops_first=False
-    )
-    return switch, own
-
-
-def _links(layout: Layout) -> tuple[str, str]:
-    return layout.current, layout.previous
-
-
-def _service(layout: Layout, init: str, settings: str) -> Service:
-    files = {layout.config: settings, **_texts(_named(layout))}
-    deletes = _settings(layout, files).get("retain", "keep") != "keep"
-    return service_of(init, layout, _roots(layout, files), deletes=deletes)
-
-
-def _roots(layout: Layout, files: Mapping[str, str]) -> list[str]:
-    return [*_settings(layout, files).get("roots", ()), *steps.named_roots(files, layout)]
-
-
-def _settings(layout: Layout, files: Mapping[str, str]) -> dict[str, Any]:
+def _settings(layout: Layout, board: Mapping[str, str]) -> dict[str, Any]:
     try:
-        return tomllib.loads(files.get(layout.config, ""))
+        return tomllib.loads(board.get(layout.config, ""))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{layout.config} cannot be read: {error}", hint="mend it, then run this again") from error
-
-
-def _new_settings(layout: Layout, keys: str, listen: str, roots: Sequence[str]) -> str:
-    named = ", ".join(f'"{root}"' for root in roots)
-    tls = [f'tls_{key} = "{layout.keys}/{name}"' for key, name in KEYS.items()] if keys else []
-    return "\n".join((f'listen = "{listen}"', f"roots = [{named}]", *tls, ""))
-
-
-def _with_staged_keys(layout: Layout, text: str) -> str:
-    """Settings that name certificates and keys as they are called before they take their places."""
-    for name in KEYS.values():
-        path = f"{layout.keys}/{name}"
-        if Path(f"{path}.new").exists():
-            text = text.replace(f'"{path}"', f'"{path}.new"')
-    return text
-
-
-def _proposed(layout: Layout) -> str:
-    return f"{layout.config}.new.part"
 
 
 def _named(layout: Layout) -> list[str]:
@@ -224,47 +261,3 @@ def _named(layout: Layout) -> list[str]:
 def _texts(paths: Iterable[str]) -> dict[str, str]:
     """The files that there are, by path."""
     return {path: Path(path).read_text("utf-8", _ODD) for path in paths if Path(path).is_file()}
-
-
-def _write(path: str, content: bytes, mode: int) -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)
-        file.write(content)
-
-
-def _connect(listen: str) -> None:
-    if listen.startswith("unix:"):
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.connect(listen.removeprefix("unix:"))
-    else:
-        host, _, port = listen.rpartition(":")
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
-
-
-_ANSWERS: dict[str, Callable[..., str]] = {
-    "name": _name,
-    "init": _init,
-    "installed": _installed,
-    "lock": lambda layout, init: layout.lock(init),
-    "held": lambda layout, init, owner: lock.held(layout.lock(init), owner),
-    "owned": lambda layout, init, owner: lock.owned(layout.lock(init), owner),
-    "directories": lambda layout, init: steps.made_directories(layout, service_of(init, layout, (), deletes=False)),
-    "cleared": steps.cleared_versions,
-    "part": steps.part_of,
-    "settled": steps.settled,
-    "unstaged": lambda layout, init: steps.unstaged(layout, service_of(init, layout, (), deletes=True)),
-    "staged": _staged,
-    "checked": _checked,
-    "kept": _kept,
-    "trial": _trial,
-    "begun": trial.begun,
-    "answers": _answers,
-    "confirmed": trial.confirmed,
-    "taken-back": trial.taken_back,
-    "lost-root": _lost_root,
-    "removed": _removed,
-    "at-boot": _at_boot,
-}

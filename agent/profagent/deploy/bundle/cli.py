@@ -2,16 +2,191 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import hashlib
+import platform
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from profagent import __version__
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
-from profagent.deploy.bundle.bundling import Bundled, BundleOptions, bundle
-from profagent.deploy.bundle.elf import MACHINES
+from profagent.deploy.bundle.assembling import MACHINES, bundle_tree, can_compile, find_runtime
+from profagent.deploy.bundle.by_hand import MODULES
+from profagent.deploy.daemon_tree import LAUNCHER, own_packages, pack, wheel_files
+from profagent.deploy.units import SERVICE_FILES
+from profagent.deploy.wheels import fetch_wheels
+from profagent.errors import ProfagentError
+from profagent.files import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from profagent.deploy.daemon_tree import DaemonTree
+
+
+PATIENCE_S = 60.0
+_READ_BYTES = 1 << 20
+_KINDS = (".tar.gz", ".tgz", ".tar.xz")
+
+
+def standalone_link(machine: str) -> tuple[str, str]:
+    """Address and SHA-256 of the newest archive of this Python's version, whose bytecode is then ours."""
+    # Its list of versions takes 0.1 s to load: only who asks pays for it.
+    from pbs_installer import get_download_link  # noqa: PLC0415
+
+    wanted = "{}.{}".format(*sys.version_info[:2])
+    _, (address, digest) = get_download_link(wanted, machine, "linux")
+    if digest is None or not address.endswith(_KINDS):
+        raise ProfagentError(
+            f"the list of standalone Pythons has none of {wanted} for {machine} with a digest",
+            hint="update pbs-installer, or name an archive of your own with --from",
+        )
+    return address, digest
+
+
+def fetch_standalone(address: str, digest: str, target: Path) -> None:
+    """Download an archive. Raises ProfagentError when it cannot be had, or is not the one with that SHA-256."""
+    hashed = hashlib.sha256()
+    try:
+        with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer, target.open("wb") as file:  # noqa: S310 - of the list
+            while piece := answer.read(_READ_BYTES):
+                hashed.update(piece)
+                file.write(piece)
+    except OSError as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        raise ProfagentError(
+            f"{address} cannot be fetched: {error}",
+            hint="fetch it where there is internet, and name the file with --from; or a directory of Debian's packages",
+        ) from error
+    if hashed.hexdigest() != digest:
+        raise ProfagentError(
+            f"{address} gave a file whose SHA-256 is {hashed.hexdigest()} and not {digest}",
+            hint="see whether a proxy stands between, and try again",
+        )
+
+
+def unpack_archive(archive: Path, directory: Path) -> None:
+    """Unpack it. Raises ProfagentError for what is none."""
+    if not archive.name.endswith(_KINDS):
+        raise ProfagentError(
+            f"{archive} is no {', '.join(_KINDS)}",
+            hint="of python-build-standalone take the file whose name ends in -install_only_stripped.tar.gz",
+        )
+    try:
+        with tarfile.open(archive) as opened:
+            opened.extractall(directory, filter="data")
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise ProfagentError(f"{archive}: {error}", hint="fetch it again: it is damaged, or cut off") from error
+
+
+_START_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class BundleOptions:
+    """What is made of what. `source` is a directory or an archive; None: fetched."""
+
+    machine: str
+    output: Path
+    source: Path | None = None
+    wheelhouse: Path | None = None
+    libraries: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bundled:
+    """What was made. `start_s` is how long its `--version` took; None where this machine cannot run it."""
+
+    file: Path
+    name: str
+    machine: str
+    python: str
+    size_bytes: int
+    file_bytes: int
+    is_compiled: bool
+    start_s: float | None
+
+
+async def bundle(options: BundleOptions, tell: Callable[[str], None]) -> Bundled:
+    """Make a bundle, and try it where that is possible. Raises ProfagentError."""
+    with tempfile.TemporaryDirectory(prefix="profagent-bundle-") as folder:
+        scratch = Path(folder)
+        source = await asyncio.to_thread(_unpacked, options, scratch, tell)
+        runtime = await asyncio.to_thread(find_runtime, options.machine, source, options.libraries)
+        wheels = await fetch_wheels(runtime.wheels_for, options.wheelhouse)
+        library = {**own_packages(), **wheel_files(wheels)}
+        tree = await asyncio.to_thread(bundle_tree, __version__, runtime, library, installer_files())
+        start_s = await asyncio.to_thread(_tried, tree, scratch) if options.machine == platform.machine() else None
+        packed = await asyncio.to_thread(pack, tree)
+    await asyncio.to_thread(write_atomically, options.output, [packed])
+    return Bundled(
+        options.output,
+        tree.name,
+        options.machine,
+        runtime.python.name,
+        tree.size_bytes,
+        len(packed),
+        can_compile(runtime.python.version),
+        start_s,
+    )
+
+
+def _unpacked(options: BundleOptions, scratch: Path, tell: Callable[[str], None]) -> Path:
+    """The directory in which a Python lies."""
+    archive = options.source
+    if archive is not None and archive.is_dir():
+        return archive
+    if archive is None:
+        address, digest = standalone_link(options.machine)
+        archive = scratch / address.rpartition("/")[2]
+        tell(f"fetching {address}")
+        fetch_standalone(address, digest, archive)
+    unpack_archive(archive, scratch / "source")
+    return scratch / "source"
+
+
+def installer_files() -> dict[str, bytes]:
+    """What install.sh needs of this package."""
+    package: Any = files("profagent")
+    paths = [f"{name}.py" for name in MODULES] + [f"deploy/systemd/{name}" for name in SERVICE_FILES]
+    return {f"profagent/{path}": package.joinpath(*path.split("/")).read_bytes() for path in paths}
+
+
+def _tried(tree: DaemonTree, scratch: Path) -> float:
+    """Seconds that its daemon takes to say its version, the second time."""
+    packed = scratch / "tree.tar"
+    packed.write_bytes(b"".join(tree.tar()))
+    with tarfile.open(packed) as archive:
+        archive.extractall(scratch / "tree", filter="data")
+    taken_s = 0.0
+    for _ in range(2):
+        begin = time.monotonic()
+        ran = subprocess.run(  # noqa: S603 - what was made just now
+            [scratch / "tree" / LAUNCHER, "--version"], capture_output=True, timeout=_START_S, check=False
+        )
+        taken_s = time.monotonic() - begin
+        if ran.returncode != 0:
+            said = ran.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {ran.returncode}"]
+            raise ProfagentError(
+                f"the bundle does not start: {said[-1]}", hint="see that all packages are of one Debian release"
+            )
+    return taken_s
+
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 

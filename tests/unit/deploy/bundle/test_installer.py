@@ -1,117 +1,110 @@
-"""The installer of a bundle: the real script and what it asks, below a prefix of the test's own."""
+"""The installer of a bundle: the real script with what it needs of the package, below a prefix of the test's own."""
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from profagent.deploy.bundle.bundling import installer_files
+from profagent.deploy.bundle.cli import installer_files
 from profagent.deploy.daemon_tree import DaemonTree
 
 SCRIPT = Path(__file__).parents[4] / "agent/profagent/deploy/bundle/install.sh"
+# Takes all settings; its service finds a daemon that listens already.
+START = '#!/bin/sh\ncase "$*" in *--check-config*) exit 0 ;; esac\nexec sleep 60\n'
+
+
+def make_tree(folder: Path, *, mark: str = "") -> Path:
+    """A bundle without its libraries; its Python is this one."""
+    more = {f"installer/{path}": (data, 0o644) for path, data in installer_files().items()}
+    more["bin/python"] = (f'#!/bin/sh\nexec {sys.executable} "$@"\n'.encode(), 0o755)
+    more["install.sh"] = (SCRIPT.read_bytes(), 0o755)
+    tree = DaemonTree.of("1.0", START, {"mark": mark.encode()}, more, machine=platform.machine())
+    for path, (data, mode) in tree.files.items():
+        (folder / tree.name / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / tree.name / path).write_bytes(data)
+        (folder / tree.name / path).chmod(mode)
+    return folder / tree.name
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """What of a bundle the script needs: no more of the package than a board has."""
-    folder = tmp_path / "tree"
-    for path, data in installer_files().items():
-        (folder / "installer" / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "installer" / path).write_bytes(data)
-    (folder / "bin").mkdir()
-    (folder / "bin/python").symlink_to(sys.executable)
-    (folder / "bin/id").write_text("#!/bin/sh\necho 0\n")
-    (folder / "bin/id").chmod(0o755)
-    text = SCRIPT.read_text("utf-8")
-    assert "\nPREFIX=/opt/profagent\n" in text
-    assert "\nBEAT_S=5\n" in text
-    quick = text.replace("\nBEAT_S=5\n", "\nBEAT_S=0.1\n")
-    (folder / "install.sh").write_text(quick.replace("PREFIX=/opt/profagent", f"PREFIX={tmp_path}/board", 1))
-    return folder
+def prefix(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "board"
+    script = tmp_path / "board/profagentd.init"
+    if script.exists():
+        subprocess.run([script, "stop"], check=False, capture_output=True)
 
 
 @pytest.fixture
-def prefix(tmp_path: Path) -> Path:
-    """A board's, with settings and a version."""
-    (tmp_path / "board/etc/roots.d").mkdir(parents=True)
-    (tmp_path / "board/versions/1.0-0123abcd").mkdir(parents=True)
-    (tmp_path / "board/versions/1.0-0123abcd/manifest.json").touch()
-    return tmp_path / "board"
+def listening(tmp_path: Path) -> Iterator[str]:
+    """Where something answers."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        server.listen()
+        yield f"unix:{tmp_path}/s"
 
 
-def ran(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `install.sh`."""
-    path = f"{tree / 'bin'}:{os.environ['PATH']}"
-    return subprocess.run(
-        ["sh", tree / "install.sh", *arguments], env={"PATH": path}, capture_output=True, text=True, check=False
-    )
+def ran(tree: Path, prefix: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command: list[str | Path] = ["sh", tree / "install.sh", "--prefix", prefix, "--init", "none", *arguments]
+    environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "ANSWER_S": "1"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def removal(tree: Path) -> subprocess.CompletedProcess[str]:
-    """Run `install.sh --remove`."""
-    return ran(tree, "--remove")
+def test_it_installs_upgrades_leads_back_and_removes(tmp_path: Path, prefix: Path, listening: str) -> None:
+    one, two = make_tree(tmp_path / "one"), make_tree(tmp_path / "two", mark="2")
+    first = ran(one, prefix, "--root", "/root/jobs", "--listen", listening)
+    assert first.returncode == 0, first.stderr
+    assert f"profagentd {one.name} is installed; nothing starts it at boot" in first.stdout
+    assert f'listen = "{listening}"\nroots = ["/root/jobs"]\n' in (prefix / "etc/profagentd.toml").read_text()
+    identity = (prefix / "etc/board-id").read_text()
+    assert ran(two, prefix).returncode == 0
+    assert (prefix / "current").readlink().name == two.name
+    back = ran(prefix / "current", prefix, "--rollback")
+    assert back.returncode == 0, back.stderr
+    assert (prefix / "current").readlink().name == one.name
+    assert (prefix / "etc/board-id").read_text() == identity
+    (prefix / "previous/lib/mark").write_text("damaged")
+    assert "lib/mark is damaged" in ran(prefix / "current", prefix, "--rollback").stderr
+    removed = ran(prefix / "current", prefix, "--remove")
+    assert removed.returncode == 0, removed.stderr
+    assert not prefix.exists()
+
+
+def test_one_that_does_not_answer_is_taken_back(tmp_path: Path, prefix: Path) -> None:
+    ended = ran(make_tree(tmp_path), prefix, "--root", "/root/jobs", "--listen", f"unix:{tmp_path}/none")
+    assert ended.returncode == 1
+    assert "does not start: what ran before is back; nothing answers at unix:" in ended.stderr
+    assert not (prefix / "current").is_symlink()
+
+
+def test_what_cannot_be_installed_is_refused(tmp_path: Path, prefix: Path) -> None:
+    tree = make_tree(tmp_path)
+    assert "say where JOBs are" in ran(tree, prefix).stderr
+    assert "no /none/board.pem" in ran(tree, prefix, "--root", "/a", "--keys", "/none").stderr
+    assert "no version before this one" in ran(tree, prefix, "--rollback").stderr
+    (tree / "lib/mark").write_text("damaged")
+    assert "lib/mark is damaged" in ran(tree, prefix, "--root", "/a").stderr
+    assert not prefix.exists()
 
 
 @pytest.mark.parametrize("is_named", [False, True], ids=["settings", "roots.d"])
-def test_jobs_are_not_removed(tree: Path, prefix: Path, is_named: bool) -> None:
+def test_jobs_are_not_removed(tmp_path: Path, prefix: Path, is_named: bool) -> None:
     jobs = prefix / "versions/jobs"
     (jobs / "JOBX").mkdir(parents=True)
+    (prefix / "etc/roots.d").mkdir(parents=True)
     if is_named:
         (prefix / "etc/roots.d/a.conf").write_text(f"# mine\n{jobs}")
     else:
         (prefix / "etc/profagentd.toml").write_text(f'roots = ["/elsewhere", "{jobs}"]\n')
-    ended = removal(tree)
-    assert ended.returncode == 1
+    ended = ran(make_tree(tmp_path), prefix, "--remove")
     assert f"JOBs below {jobs} would be removed, too" in ended.stderr
     assert (jobs / "JOBX").is_dir()
-    assert (prefix / "versions/1.0-0123abcd").is_dir()
-
-
-def test_settings_that_cannot_be_read_may_name_jobs(tree: Path, prefix: Path) -> None:
     (prefix / "etc/profagentd.toml").write_text("roots = [")
-    ended = removal(tree)
-    assert ended.returncode == 1
-    assert "cannot be read" in ended.stderr
-    assert (prefix / "versions/1.0-0123abcd").is_dir()
-
-
-def test_without_jobs_all_is_removed(tree: Path, prefix: Path, tmp_path: Path) -> None:
-    (prefix / "etc/profagentd.toml").write_text(f'roots = ["{tmp_path}/jobs"]\n')
-    ended = removal(tree)
-    assert ended.returncode == 0, ended.stderr
-    assert not prefix.exists()
-
-
-def test_who_works_on_the_board_already_is_named(tree: Path, prefix: Path) -> None:
-    (prefix / "deploying").mkdir()
-    (prefix / "deploying/owner").write_text("lab-3 0123\n")
-    (prefix / "deploying/beat").write_text(Path("/proc/uptime").read_text().split(".")[0])
-    ended = removal(tree)
-    assert ended.returncode == 1
-    assert "is being worked on from lab-3" in ended.stderr
-    assert (prefix / "versions/1.0-0123abcd").is_dir()
-    assert (prefix / "deploying/owner").exists()
-
-
-def test_a_damaged_version_is_brought_anew_and_not_led_back_to(tree: Path, prefix: Path) -> None:
-    version = DaemonTree.of("1.0", "#!/bin/sh\nexit 1\n", {"a.py": b"1"}, machine=platform.machine())
-    for path, (content, mode) in version.files.items():
-        (tree / path).parent.mkdir(exist_ok=True)
-        (tree / path).write_bytes(content)
-        (tree / path).chmod(mode)
-    damaged = prefix / "versions" / version.name
-    shutil.copytree(tree, damaged, symlinks=True)
-    (damaged / "lib/a.py").write_bytes(b"")
-    (prefix / "previous").symlink_to(f"versions/{version.name}")
-    ended = ran(tree, "--rollback", "--init", "none")
-    assert f"{version.name}, the version before, is damaged" in ended.stderr
-    ended = ran(tree, "--root", str(prefix.parent / "jobs"), "--init", "none")
-    assert "the settings have mistakes" in ended.stderr  # as its launcher says, whatever they are
-    assert (damaged / "lib/a.py").read_bytes() == b"1"
-    assert not damaged.with_name(f"{damaged.name}.part").exists()
+    assert "cannot be read" in ran(make_tree(tmp_path), prefix, "--remove").stderr
+    shutil.rmtree(prefix)

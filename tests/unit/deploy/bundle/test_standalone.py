@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.bundle.bundling import fetch_standalone, standalone_link, unpack_archive
+from profagent.deploy.bundle.cli import fetch_standalone, standalone_link, unpack_archive
 from profagent.errors import ProfagentError
 
 

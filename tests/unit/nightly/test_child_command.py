@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import pytest
 
 LIMIT_S = 60.0
-ENDLESS_LINE = """
+SAYS_MUCH = """
 import sys
-sys.stderr.write("x" * 3_000_000 + "\\nprofagent: last\\n  its hint")
+sys.stderr.write("x" * 3_000 + "\\nprofagent: last\\n  its hint")
 print('{"session": 1}')
 sys.exit(3)
 """
@@ -35,11 +35,11 @@ async def ran(program: str, stop: asyncio.Event, tell: Callable[[str], None], pa
     return await run_command((), LIMIT_S, stop, tell)
 
 
-async def test_a_line_without_end_is_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_command_says_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
-    ended = await ran(ENDLESS_LINE, asyncio.Event(), lines.append, monkeypatch)
+    ended = await ran(SAYS_MUCH, asyncio.Event(), lines.append, monkeypatch)
     assert ended == Ended(3, {"session": 1}, "last")
-    assert "".join(lines[:-2]) == "x" * 3_000_000
+    assert lines[0] == "x" * 3_000
     assert lines[-2:] == ["profagent: last", "  its hint"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from profagent.deploy.visiting import recognised
+from profagent.deploy.board import recognised
 from profagent.link.boards_file import BoardEntry
 
 EULER = BoardEntry("euler", "192.0.2.2:50151", "u-1", "", "root@euler", "mac:1 machine-id:1")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.board_wheels import fetch_wheels
-from profagent.deploy.wheels import BoardPython
+from profagent.deploy.wheels import BoardPython, fetch_wheels
 from profagent.errors import ProfagentError
 
 BOARD = BoardPython("aarch64", "/usr/bin/python3", (3, 11), (2, 35))
@@ -64,15 +63,3 @@ async def test_what_was_fetched_once_is_kept(house: Path, tmp_path: Path, monkey
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     assert await fetch_wheels(BOARD) == first
     assert [folder.name for folder in (tmp_path / "cache" / "profagent" / "wheels").iterdir()] == [BOARD.key]
-
-
-async def test_what_is_required_anew_is_fetched_anew(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(house))
-    await fetch_wheels(BOARD)
-    monkeypatch.setattr("profagent.deploy.wheels.REQUIREMENTS", ("grpcio>=1.60", "protobuf>=8"))
-    assert [wheel.name for wheel in await fetch_wheels(BOARD)] == [
-        "grpcio-1.80.0-cp311-cp311-manylinux2014_aarch64.whl",
-        "protobuf-8.0.0-cp310-abi3-manylinux2014_aarch64.whl",
-    ]
