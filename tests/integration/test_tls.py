@@ -13,9 +13,8 @@ import pytest
 from profagent.errors import RefusedError, UnreachableError
 from profagent.keys.keys import Keys
 from profagent.link.channel import connected
-from profagent.link.credentials import Access, Credentials
+from profagent.link.credentials import Access, Credentials, KnownBoard
 from profagent.link.handshake import proven_certificate
-from profagent.link.known import KnownBoard
 from tests.integration.board import content, eventually, running, simulated
 from tests.integration.host import profagent, started
 

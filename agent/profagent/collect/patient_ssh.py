@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from profagent.cli.remarks import retrying
 from profagent.errors import RefusedError, UnreachableError
-from profagent.link.backoff import delay_s
+from profagent.link.session import delay_s
 from profagent.ssh.connection import connect
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import RefusedError, UnreachableError
 from profagent.link.channel import connected
-from profagent.link.credentials import Access
-from profagent.link.known import KnownBoard
+from profagent.link.credentials import Access, KnownBoard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

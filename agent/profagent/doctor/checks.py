@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from profagent.doctor.finding import Finding, Section, bad, good, unknown
 from profagent.formats.plausible import told
-from profagent.link.board_clock import EARLIEST, board_time
+from profagent.link.channel import EARLIEST, board_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from profagent.doctor.finding import Finding
     from profagent.formats.plausible import Tally
-    from profagent.link.certificate import Certificate
+    from profagent.link.credentials import Certificate
 
 
 # Boards are joined, and certificates valid, by their clocks; programs of one board need none.

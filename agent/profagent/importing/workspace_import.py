@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from profagent.ingest.commit import Step
     from profagent.ingest.local import JobListing
-    from profagent.link.messages import Acknowledgement, Holding, Profiling
-    from profagent.link.session import FollowedLog, Happened
+    from profagent.link.messages import Acknowledgement, FollowedLog, Happened, Holding, Profiling
     from profagent.store.workspace import Workspace
 
 NO_BOARD = "import"

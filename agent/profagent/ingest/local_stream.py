@@ -16,8 +16,7 @@ from profagent.formats.names import LogKind
 from profagent.ingest.local import not_a_file
 from profagent.ingest.mirror import DIGEST_BYTES
 from profagent.ingest.states import DONE_SUFFIX
-from profagent.link.messages import Chunk, Completed, Loss, Started
-from profagent.link.session import FollowedLog, Happened
+from profagent.link.messages import Chunk, Completed, FollowedLog, Happened, Loss, Started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,7 @@ from profagent.ingest.mirror import checked_path
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import Change
-    from profagent.link.messages import Loss
-    from profagent.link.session import Happened
+    from profagent.link.messages import Happened, Loss
 
 LONGEST_REASON = 64
 LONGEST_DETAIL = 1000

@@ -5,14 +5,12 @@ Texts are cut to a length and steer no terminal, lists are cut as well. Nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, is_dataclass, replace
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from profagent.formats.names import display_text
 from profagent_wire.v1 import board_pb2 as pb
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LONGEST_TEXT = 1000
 LONGEST_LIST = 64
@@ -155,68 +153,42 @@ class Examination:
 
 def examination_from_wire(said: pb.Examination) -> Examination:
     """A board's answer."""
-    return Examination(
-        unknown=tuple((_text(each.source), _text(each.why)) for each in said.unknown[:LONGEST_LIST]),
-        npu=_npu(said.npu) if said.HasField("npu") else None,
-        processes=_processes(said.processes) if said.HasField("processes") else None,
-        umap=tuple(
-            UmapNode(_text(each.name), _text(each.error), each.text[:LARGEST_FILE_BYTES])
-            for each in said.umap[:LONGEST_LIST]
-        ),
-        roots=tuple(map(_root, said.roots[:LONGEST_LIST])),
-        acl_json=tuple(map(_acl_file, said.acl_json[:LONGEST_LIST])),
-        remote_mounts=tuple(
-            Mount(_text(each.point), _text(each.file_system), _text(each.source))
-            for each in said.remote_mounts[:LONGEST_LIST]
-        ),
-        inotify=_inotify(said.inotify) if said.HasField("inotify") else None,
-        daemon=_daemon(said.daemon) if said.HasField("daemon") else None,
-        tls_cert=said.tls_cert[:LARGEST_FILE_BYTES],
-        tls_ca=said.tls_ca[:LARGEST_FILE_BYTES],
+    nodes = (
+        UmapNode(_text(each.name), _text(each.error), each.text[:LARGEST_FILE_BYTES])
+        for each in said.umap[:LONGEST_LIST]
     )
-
-
-def _npu(said: pb.NpuFacts) -> NpuFacts:
-    return NpuFacts(said.has_device, said.has_other_device, said.has_other_libraries, _texts(said.modules))
-
-
-def _processes(said: pb.ProcessFacts) -> ProcessFacts:
-    told = [NpuProcess(each.pid, _text(each.name), each.uid, _text(each.umask)) for each in said.with_npu]
-    return ProcessFacts(tuple(told[:LONGEST_LIST]), said.count, said.are_all_seen)
-
-
-def _root(said: pb.RootFacts) -> RootFacts:
-    newest = [JobFacts(_text(each.directory), each.mode, each.uid, _text(each.error)) for each in said.newest]
-    return RootFacts(
-        path=_text(said.path),
-        error=_text(said.error),
-        file_system=_text(said.file_system),
-        is_remote=said.is_remote,
-        total_bytes=said.total_bytes,
-        free_bytes=said.free_bytes,
-        has_inodes=said.has_inodes,
-        jobs=said.jobs,
-        open_jobs=said.open_jobs,
-        newest=tuple(newest[:LONGEST_LIST]),
-        unreadable=tuple((_text(each.path), _text(each.error)) for each in said.unreadable[:LONGEST_LIST]),
+    files = (
+        AclFile(_text(each.path), each.data[:LARGEST_FILE_BYTES], each.size, _OUTPUTS.get(each.output, ""))
+        for each in said.acl_json[:LONGEST_LIST]
     )
+    examination: Examination = _facts(Examination, said, omitting=("umap", "acl_json"))
+    return replace(examination, umap=tuple(nodes), acl_json=tuple(files))
 
 
-def _acl_file(said: pb.AclJson) -> AclFile:
-    return AclFile(_text(said.path), said.data[:LARGEST_FILE_BYTES], said.size, _OUTPUTS.get(said.output, ""))
+def _facts(kind: Any, said: Any, omitting: tuple[str, ...] = ()) -> Any:
+    """A message as the dataclass whose fields are named like its own."""
+    hints = get_type_hints(kind)
+    return kind(**{name: _value(hint, said, name) for name, hint in hints.items() if name not in omitting})
 
 
-def _inotify(said: pb.InotifyFacts) -> InotifyFacts:
-    return InotifyFacts(said.max_user_watches, said.max_user_instances, said.max_queued_events, said.watches)
+def _value(hint: Any, said: Any, name: str) -> Any:
+    value = getattr(said, name)
+    if get_origin(hint) is tuple:
+        return tuple(_element(get_args(hint)[0], each) for each in value[:LONGEST_LIST])
+    if get_origin(hint) is UnionType:
+        return _facts(get_args(hint)[0], value) if said.HasField(name) else None
+    return _element(hint, value)
 
 
-def _daemon(said: pb.DaemonFacts) -> DaemonFacts:
-    return DaemonFacts(said.uid, said.capabilities, said.pid, _text(said.settings_file))
+def _element(hint: Any, value: Any) -> Any:
+    if is_dataclass(hint):
+        return _facts(hint, value)
+    if get_origin(hint) is tuple:
+        return tuple(_text(getattr(value, field.name)) for field in value.DESCRIPTOR.fields)
+    if hint is bytes:
+        return value[:LARGEST_FILE_BYTES]
+    return _text(value) if hint is str else value
 
 
 def _text(said: str) -> str:
     return display_text(said[:LONGEST_TEXT])
-
-
-def _texts(said: Sequence[str]) -> tuple[str, ...]:
-    return tuple(map(_text, said[:LONGEST_LIST]))

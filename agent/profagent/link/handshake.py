@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 
 from profagent.errors import RefusedError, UnreachableError
-from profagent.link.certificate import Certificate
-from profagent.link.credentials import CERT, REVOKED, host_of
+from profagent.link.credentials import CERT, REVOKED, Certificate, host_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from profagent.link.credentials import Credentials
-    from profagent.link.known import KnownBoard
+    from profagent.link.credentials import Credentials, KnownBoard
 
 
 _TIME = "%Y-%m-%d %H:%M UTC"

@@ -13,7 +13,7 @@ from profagent.errors import IncompleteError, SameBoardError, UnreachableError, 
 from profagent.ingest import reasons
 from profagent.ingest.changes import InferenceTimed, KeptLoss
 from profagent.link.credentials import BY_ADDRESS, own_consumer
-from profagent.link.pulse import US_PER_S
+from profagent.link.session import US_PER_S
 from profagent.record.backlog import Backlog, not_copied_text
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from profagent.ingest.changes import LinkLedger
 from profagent.ingest.reasons import REMOVED_OPEN
-from profagent.link.following import is_over
 from profagent.link.messages import REMOVED
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class JobEnds:
 
     def _is_over(self, job: JobStatus) -> bool:
         # What its removal means is known a moment after the removal itself.
-        return job.name in self._removed if job.state == REMOVED else is_over(job)
+        return job.name in self._removed if job.state == REMOVED else job.is_over
 
     def _wait(self, job: str) -> None:
         told = f"{job} was removed from the board before it had ended"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.mirror import JobMirror
-    from profagent.link.session import FollowedLog, Happened
+    from profagent.link.messages import FollowedLog, Happened
     from profagent.store.stored_session import CommittedLog
     from profagent.store.workspace import Workspace
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from profagent.link.session import Happened
+    from profagent.link.messages import Happened
 
 
 class LeftLogs(NamedTuple):

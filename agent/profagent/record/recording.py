@@ -15,7 +15,7 @@ from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced
 from profagent.ingest.commit import commit
 from profagent.ingest.loss import open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.ingest.mirror import checked_path
-from profagent.link.board_clock import clock_difference
+from profagent.link.channel import clock_difference
 from profagent.link.messages import ENDED_STATES, OPEN, REMOVED, Acknowledgement, Holding
 from profagent.record.job_remarks import MOST_REMARKS, JobRemarks
 from profagent.record.mirroring import BoardMirrors
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change
     from profagent.ingest.commit import Step
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board, Profiling
-    from profagent.link.session import FollowedLog, Happened
+    from profagent.link.messages import Board, FollowedLog, Happened, Profiling
     from profagent.record.open_batch import LeftLogs
     from profagent.record.recording_options import RecordingOptions
     from profagent.store.store import Store

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import JobChanges
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
-    from profagent.record.sink import Sink
+    from profagent.record.capture import Sink
     from profagent.store.workspace import Workspace
     from profagent.watch.live import Event
 

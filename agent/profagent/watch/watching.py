@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Change
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board, Profiling
-    from profagent.link.session import FollowedLog, Happened
+    from profagent.link.messages import Board, FollowedLog, Happened, Profiling
     from profagent.record.beginnings import Beginnings
 
 

@@ -17,8 +17,17 @@ from profagent.ingest.changes import (
     SegmentRecords,
 )
 from profagent.ingest.mirror import digest_of
-from profagent.link.messages import Acknowledgement, Chunk, Completed, LogEvent, Loss, Removed, Started
-from profagent.link.session import FollowedLog, Happened
+from profagent.link.messages import (
+    Acknowledgement,
+    Chunk,
+    Completed,
+    FollowedLog,
+    Happened,
+    LogEvent,
+    Loss,
+    Removed,
+    Started,
+)
 from profagent.record.mirroring import REMEMBERED_JOBS, BoardMirrors
 from profagent.store.stored_session import CommittedLog, HeldLog
 from profagent.store.workspace import Workspace

@@ -13,8 +13,7 @@ import pytest
 from profagent.errors import DiskFullError, ProtocolError, UnreachableError
 from profagent.ingest.changes import LinkLedger
 from profagent.ingest.commit import Step
-from profagent.link.messages import Chunk, Clocks, Completed, LogEvent, Loss, Retention, Started
-from profagent.link.session import Happened
+from profagent.link.messages import Chunk, Clocks, Completed, Happened, LogEvent, Loss, Retention, Started
 from profagent.record.job_remarks import MOST_REMARKS
 from profagent.record.recording import Recording
 from profagent.record.recording_options import RecordingOptions

@@ -17,8 +17,7 @@ from profagent.ingest.changes import (
     Redecoded,
     SegmentRecords,
 )
-from profagent.link.messages import Acknowledgement, Chunk, JobStatus, Removed
-from profagent.link.session import FollowedLog, Happened
+from profagent.link.messages import Acknowledgement, Chunk, FollowedLog, Happened, JobStatus, Removed
 from profagent.record.beginnings import Beginnings
 from profagent.store.counter_maps import BUILT_IN
 from profagent.watch import watching

@@ -13,7 +13,7 @@ from profagent.doctor.finding import Mark
 from profagent.keys.keys import Keys
 
 if TYPE_CHECKING:
-    from profagent.link.certificate import Certificate
+    from profagent.link.credentials import Certificate
 
 NOW = datetime.now(UTC)
 AGES = timedelta(days=9000)
