@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UnreachableError
 from profagent.formats.durations import ticks_to_us
-from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.importing.importing import WorkspaceImport, import_into
 from profagent.ingest.changes import Entry
 from profagent.ingest.reasons import STOPPED_EARLY
 from profagent.link.session import State

@@ -17,7 +17,7 @@ from profagent.calibrate.verdict import find_counters
 from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.durations import ticks_to_us
-from profagent.ingest.job_records import JobRecords
+from profagent.ingest.local import JobRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from profagent.calibrate.vendor_table import VendorTable
     from profagent.calibrate.verdict import Finding
     from profagent.formats.names import LogName
-    from profagent.ingest.job_records import InferenceRecords
+    from profagent.ingest.local import InferenceRecords
 
 
 # Another inference of the same model looks like this, and a clock that ticks otherwise than is thought.

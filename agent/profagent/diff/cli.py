@@ -18,7 +18,7 @@ from profagent.diff.junit import junit_xml
 from profagent.diff.report import diff_document, junit_cases, report_lines
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
-from profagent.importing.targets import named_target
+from profagent.importing.job_folder import named_target
 from profagent.sessions.baselines import Baselines
 from profagent.store.workspace import Workspace
 

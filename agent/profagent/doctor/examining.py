@@ -35,7 +35,7 @@ from profagent.errors import ProfagentError, StoreError, UnreachableError, Usage
 from profagent.formats.names import display_text
 from profagent.formats.plausible import CounterRows, Tally, checked, merged
 from profagent.formats.records import AICORE_DTYPE, view_records
-from profagent.ingest.job_records import JobRecords
+from profagent.ingest.local import JobRecords
 from profagent.link.boards_file import BoardsFile
 from profagent.link.channel import board_time, clock_difference, connected
 from profagent.link.credentials import CERT, Certificate, Credentials, default_keys, full_address, host_of

@@ -19,9 +19,8 @@ from profagent.formats.info_json import parse_info_json
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
 from profagent.ingest.decode import DEVICE_INFO
-from profagent.ingest.job_records import JobRecords
 from profagent.ingest.joins import small_file
-from profagent.ingest.local import list_job
+from profagent.ingest.local import JobRecords, list_job
 from profagent.ingest.states import DONE_SUFFIX
 
 if TYPE_CHECKING:

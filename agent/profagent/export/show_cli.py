@@ -27,8 +27,14 @@ from profagent.export.export import export_timeline
 from profagent.export.layer_tables import inference_tables
 from profagent.export.naming import icache_miss_rate
 from profagent.export.statistic import acl_statistic_rows
-from profagent.importing.job_folder import write_log
-from profagent.importing.targets import choice_options, chosen_inferences, find_target, target_options, tell_unrecorded
+from profagent.importing.job_folder import (
+    choice_options,
+    chosen_inferences,
+    find_target,
+    target_options,
+    tell_unrecorded,
+    write_log,
+)
 from profagent.store.clearing import require_records
 from profagent.store.queries import (
     Scope,

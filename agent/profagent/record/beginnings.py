@@ -29,7 +29,6 @@ class Beginnings:
 
     def __init__(self, *, from_start: bool) -> None:
         self._from_start = from_start
-        self._old: set[str] = set()
         self._in_past: set[str] = set()
         self._returning: set[str] = set()
         self._shown: dict[str, dict[_Model, OrderedDict[int, None]]] = {}
@@ -44,7 +43,6 @@ class Beginnings:
             return False
         self._shown[job.name] = {}
         if listed and not self._from_start:
-            self._old.add(job.name)
             self._in_past.add(job.name)
         return True
 
@@ -60,10 +58,6 @@ class Beginnings:
     def is_in_past(self, job: str) -> bool:
         """Whether what comes of the JOB now is from before the watching began."""
         return job in self._in_past
-
-    def offers_all(self, job: str) -> bool:
-        """Whether nothing of the JOB is, or was, passed over."""
-        return job not in self._old and job not in self._returning
 
     def passes_over(self, job: str, name: LogName) -> bool:
         """Whether a log is from before the beginning, or of an inference that began before."""

@@ -137,4 +137,4 @@ class RunRecording(Recording):
         return await super().take([each for each in events if not self._is_loss_of_others(each.event)], acknowledge)
 
     def _is_loss_of_others(self, event: LogEvent) -> bool:
-        return isinstance(event, Loss) and event.id > 0 and event.job_name not in self._jobs.names()
+        return isinstance(event, Loss) and event.id > 0 and event.job_name not in self._directories

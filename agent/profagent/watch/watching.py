@@ -12,8 +12,8 @@ from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
-from profagent.ingest.loss import refusal, removal_entry, told_loss
 from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of
+from profagent.ingest.reasons import refusal, removal_entry, told_loss
 from profagent.link.messages import (
     ENDED_STATES,
     REMOVED,
@@ -49,36 +49,32 @@ class RememberedFiles:
     """What decoding may ask for again, in memory: tables of layers, and the files that came last."""
 
     def __init__(self) -> None:
-        self._tables: OrderedDict[str, bytes] = OrderedDict()
-        self._tables_size = 0
+        self._tables: OrderedDict[str, bytearray] = OrderedDict()
         self._recent: OrderedDict[str, bytearray] = OrderedDict()
-        self._size = 0
+        self._sizes = {True: 0, False: 0}  # of tables, and of others
 
     def keep(self, path: str, name: LogName, data: bytes) -> None:
         """Remember a snapshot that decoding may need."""
-        if name.kind in TABLES:
-            self._tables_size += len(data) - len(self._tables.pop(path, b""))
-            self._tables[path] = data
-            while self._tables_size > REMEMBERED_BYTES:
-                self._tables_size -= len(self._tables.popitem(last=False)[1])
-        elif name.is_done:
-            self.begin(path)
-            self.append(path, data)
+        if name.kind in TABLES or name.is_done:
+            self.begin(path, is_table=name.kind in TABLES)
+            self.append(path, data, is_table=name.kind in TABLES)
 
-    def begin(self, path: str) -> None:
+    def begin(self, path: str, *, is_table: bool = False) -> None:
         """A file comes from its start."""
-        self._size -= len(self._recent.pop(path, b""))
-        self._recent[path] = bytearray()
+        files = self._tables if is_table else self._recent
+        self._sizes[is_table] -= len(files.pop(path, b""))
+        files[path] = bytearray()
 
-    def append(self, path: str, data: bytes) -> None:
+    def append(self, path: str, data: bytes, *, is_table: bool = False) -> None:
         """A file goes on; of one that was forgotten the rest is not kept either."""
-        if path not in self._recent:
+        files = self._tables if is_table else self._recent
+        if path not in files:
             return
-        self._recent.move_to_end(path)
-        self._recent[path] += data
-        self._size += len(data)
-        while len(self._recent) > REMEMBERED_FILES or self._size > REMEMBERED_BYTES:
-            self._size -= len(self._recent.popitem(last=False)[1])
+        files.move_to_end(path)
+        files[path] += data
+        self._sizes[is_table] += len(data)
+        while len(files) > REMEMBERED_FILES or self._sizes[is_table] > REMEMBERED_BYTES:
+            self._sizes[is_table] -= len(files.popitem(last=False)[1])
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
         """At most `size` bytes of a remembered file from `start` on; None for another."""
@@ -88,48 +84,11 @@ class RememberedFiles:
     @property
     def size(self) -> int:
         """Bytes that are remembered."""
-        return self._size + self._tables_size
+        return sum(self._sizes.values())
 
     def names(self) -> list[str]:
         """Paths of remembered files."""
         return [*self._tables, *self._recent]
-
-
-class Arriving:
-    """Small files of all JOBs of which not all has come, by handle."""
-
-    def __init__(self) -> None:
-        self._content: dict[int, bytearray] = {}
-        self._size = 0
-
-    def begin(self, handle: int) -> None:
-        """A file comes from its start."""
-        self.take(handle)
-        self._content[handle] = bytearray()
-
-    def append(self, handle: int, data: bytes) -> bool:
-        """A file goes on; False when it is dropped, because it or all together are too large."""
-        if handle not in self._content:
-            return True
-        self._content[handle] += data
-        self._size += len(data)
-        if len(self._content[handle]) <= LARGEST_CONTENT_BYTES and self._size <= REMEMBERED_BYTES:
-            return True
-        self.take(handle)
-        return False
-
-    def take(self, handle: int) -> bytes | None:
-        """What has come of a file, which is kept here no longer; None of one that is dropped."""
-        content = self._content.pop(handle, None)
-        if content is None:
-            return None
-        self._size -= len(content)
-        return bytes(content)
-
-    def clear(self) -> None:
-        """Nothing of what has come goes on."""
-        self._content.clear()
-        self._size = 0
 
 
 # JOBs whose state is kept, those that were heard of last, and the bytes of all their files together.
@@ -142,6 +101,9 @@ FORGOTTEN = reasons.entry(
     "more JOBs, or more of them, than are remembered while watching: should this one go on, layers have no names, and"
     " what began before is not shown",
 )
+
+
+NOT_READ = reasons.entry(reasons.TOO_LARGE, "more than is read of small files: 4 MiB, or 64 in all")
 
 
 class _Job:
@@ -185,7 +147,9 @@ class Watching:
         self._counter_map: CounterMap | None = None
         self._beginnings = beginnings
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
-        self._arriving = Arriving()
+        # By handle, small files of which not all has come.
+        self._arriving: dict[int, bytearray] = {}
+        self._arriving_size = 0
         self._announced: dict[str, list[Change]] = {}  # by JOB, what was told since events came last
         self._directories: dict[str, str] = {}
         self._begun_us = 0
@@ -198,6 +162,7 @@ class Watching:
         )
         self._begun_us = self._begun_us or board.clocks.wall_us
         self._arriving.clear()
+        self._arriving_size = 0
         for job in self._jobs.values():
             job.begin_anew()
 
@@ -305,7 +270,7 @@ class Watching:
         reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, isinstance(event, Completed))
         if isinstance(event, Removed):
             reached.pop(log.handle)
-            self._arriving.take(log.handle)
+            self._take_arrived(log.handle)
             return [LogRemoved(path), *(LinkLedger(path, entry) for entry in removal_entry(event.sent, event.size))]
         try:
             return list(self._snapshot(job, log, path, event) if log.snapshot else _data(job, path, event))
@@ -314,23 +279,36 @@ class Watching:
 
     def _snapshot(self, job: _Job, log: FollowedLog, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
         if isinstance(event, Started):
-            self._arriving.begin(log.handle)
+            self._take_arrived(log.handle)
+            self._arriving[log.handle] = bytearray()
             return ()
         if isinstance(event, Chunk):
-            if self._arriving.append(log.handle, event.data):
-                return ()
-            return [
-                LinkLedger(
-                    path, reasons.entry(reasons.TOO_LARGE, "more than is read of small files: 4 MiB, or 64 in all")
-                )
-            ]
-        data = self._arriving.take(log.handle)
+            return () if self._has_arrived(log.handle, event.data) else [LinkLedger(path, NOT_READ)]
+        data = self._take_arrived(log.handle)
         if data is None:
             return ()
         name = parse_log_name(path)
         if name is not None:
             job.files.keep(path, name, data)
         return job.decoder.snapshot(path, event.generation, data, digest_of(data))
+
+    def _has_arrived(self, handle: int, data: bytes) -> bool:
+        """A small file goes on; False where it is dropped, because it or all together are too large."""
+        content = self._arriving.get(handle)
+        if content is None:
+            return True
+        content += data
+        self._arriving_size += len(data)
+        if len(content) <= LARGEST_CONTENT_BYTES and self._arriving_size <= REMEMBERED_BYTES:
+            return True
+        self._take_arrived(handle)
+        return False
+
+    def _take_arrived(self, handle: int) -> bytes | None:
+        """What has come of a small file, which is kept here no longer; None of one that was dropped."""
+        content = self._arriving.pop(handle, None)
+        self._arriving_size -= len(content or b"")
+        return None if content is None else bytes(content)
 
 
 def _data(job: _Job, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:

@@ -12,7 +12,7 @@ import pytest
 from profagent.doctor import examining as host_facts
 from profagent.doctor.examining import host_credentials, resolved, workspace_facts
 from profagent.errors import UsageError
-from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.importing.importing import WorkspaceImport, import_into
 from profagent.keys.keys import Keys
 from profagent.link.credentials import Access
 from profagent.store.database import open_for_writing

@@ -14,8 +14,7 @@ from profagent.errors import DiskFullError, ProtocolError, UnreachableError
 from profagent.ingest.changes import LinkLedger
 from profagent.ingest.commit import Step
 from profagent.link.messages import Chunk, Clocks, Completed, Happened, LogEvent, Loss, Retention, Started
-from profagent.record.job_remarks import MOST_REMARKS
-from profagent.record.recording import Recording
+from profagent.record.recording import MOST_REMARKS, Recording
 from profagent.record.recording_options import RecordingOptions
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace

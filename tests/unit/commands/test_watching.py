@@ -25,7 +25,6 @@ from profagent.watch.watching import (
     FORGOTTEN,
     REMEMBERED_FILES,
     REMEMBERED_JOBS,
-    Arriving,
     RememberedFiles,
     Watching,
 )
@@ -186,17 +185,6 @@ async def test_a_snapshot_that_is_not_small_is_told_and_not_read(monkeypatch: py
     (change,) = _but_announced(await sender.send("info.json.0", INFO_JSON, snapshot=True))
     assert isinstance(change, LinkLedger)
     assert change.entry.reason == "too-large"
-
-
-def test_small_files_that_come_at_once_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
-    arriving = Arriving()
-    for handle in (1, 2, 3):
-        arriving.begin(handle)
-        assert arriving.append(handle, b"1234") is (handle < 3)
-    assert (arriving.take(1), arriving.take(3)) == (b"1234", None)
-    arriving.begin(4)
-    assert arriving.append(4, b"123456")
 
 
 async def test_small_files_that_come_of_several_jobs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:

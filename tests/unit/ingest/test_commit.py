@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -39,6 +39,9 @@ class Recorder:
     async def acknowledge(self) -> None:
         self._call("acknowledge")
 
+    async def commit(self, reached: Callable[[Step], None]) -> Sequence[JobChanges]:
+        return await commit(self.write, self.sync, self.apply, self.acknowledge, reached)
+
 
 async def test_each_step_follows_the_one_before() -> None:
     recorder = Recorder()
@@ -46,7 +49,7 @@ async def test_each_step_follows_the_one_before() -> None:
     def reached(step: Step) -> None:
         recorder.calls.append(step.value)
 
-    assert await commit(recorder, recorder, reached=reached) is CHANGES
+    assert await recorder.commit(reached) is CHANGES
     assert recorder.applied is CHANGES
     assert recorder.calls == [
         *("write", "mirrored", "sync", "synced"),
@@ -66,5 +69,5 @@ async def test_each_step_follows_the_one_before() -> None:
 async def test_nothing_follows_a_step_that_failed(failing: str, done: list[str]) -> None:
     recorder = Recorder(failing)
     with pytest.raises(OSError, match=failing):
-        await commit(recorder, recorder)
+        await recorder.commit(lambda _: None)
     assert recorder.calls == done
