@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from profagent.link.examination import DaemonFacts
+    from profagent.link.translate import DaemonFacts
 
 __all__ = ["RIGHTS", "given", "given_at_start"]
 

@@ -39,8 +39,8 @@ from profagent.ingest.local import JobRecords
 from profagent.link.boards_file import BoardsFile
 from profagent.link.channel import board_time, clock_difference, connected
 from profagent.link.credentials import CERT, Certificate, Credentials, default_keys, full_address, host_of
-from profagent.link.examination import Examination
 from profagent.link.messages import PROTOCOL
+from profagent.link.translate import Examination
 from profagent.store.counter_checks import first_place
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import made_anew

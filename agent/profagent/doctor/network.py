@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profagent.doctor.finding import Finding
-    from profagent.link.examination import DaemonFacts
     from profagent.link.messages import Board
+    from profagent.link.translate import DaemonFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profagent.doctor.finding import Finding
-    from profagent.link.examination import Examination, JobFacts, NpuProcess, UmapNode
+    from profagent.link.translate import Examination, JobFacts, NpuProcess, UmapNode
 
 # Who is neither the owner nor of the group gets nothing, and the group writes nothing (manual, constraints of use).
 WANTED_UMASK = 0o027

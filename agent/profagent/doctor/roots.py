@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profagent.doctor.finding import Finding
-    from profagent.link.examination import DaemonFacts, Examination, Mount, RootFacts
+    from profagent.link.translate import DaemonFacts, Examination, Mount, RootFacts
 
 # A minute of a large model at 15 inferences a second.
 LEAST_FREE_BYTES = 64_000_000

@@ -14,10 +14,16 @@ import grpc.aio
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError, UsageError
 from profagent.link.credentials import BY_ADDRESS, Certificate
-from profagent.link.examination import examination_from_wire
 from profagent.link.handshake import proven_certificate
 from profagent.link.messages import Welcome
-from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, measure_from_wire, to_wire
+from profagent.link.translate import (
+    board_from_wire,
+    clocks_from_wire,
+    examination_from_wire,
+    from_wire,
+    measure_from_wire,
+    to_wire,
+)
 from profagent_wire.checksum import DamagedError, decode_checked, encode_checked, has_checksum
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
@@ -26,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from profagent.link.credentials import Access, KnownBoard
-    from profagent.link.examination import Examination
     from profagent.link.messages import Board, ClientMessage, Clocks, JobMeasure, ServerMessage
+    from profagent.link.translate import Examination
 
 
 CLOCK_EXCHANGES = 5

@@ -13,7 +13,7 @@ from profagent.doctor.acl_correction import PROFILER_KEYS, corrected_acl_json, m
 from profagent.doctor.acl_json import LARGEST_BYTES, acl_json_section
 from profagent.doctor.finding import Mark, Section
 from profagent.doctor.roots import PLAIN_PATH
-from profagent.link.examination import DaemonFacts
+from profagent.link.translate import DaemonFacts
 from tests.unit.doctor.facts import SERVICE
 
 RIGHT = {

@@ -8,7 +8,7 @@ import pytest
 
 from profagent.doctor.finding import Mark
 from profagent.doctor.npu import npu_checks, npu_errors, npu_stack, profiling_tasks, umap_nodes, umask
-from profagent.link.examination import Examination, JobFacts, NpuFacts, NpuProcess, ProcessFacts, UmapNode
+from profagent.link.translate import Examination, JobFacts, NpuFacts, NpuProcess, ProcessFacts, UmapNode
 from tests.unit.doctor.facts import BOARD, PROCESS, ROOT, UMAP
 
 SILENT = Examination(unknown=tuple((source, "it did not answer") for source in ("npu", "processes", "umap")))

@@ -8,7 +8,7 @@ import pytest
 
 from profagent.doctor.finding import Mark
 from profagent.doctor.roots import free_space, inotify, network_mounts, plain_path, readable, roots_checks
-from profagent.link.examination import DaemonFacts, Examination, InotifyFacts, JobFacts, Mount, RootFacts
+from profagent.link.translate import DaemonFacts, Examination, InotifyFacts, JobFacts, Mount, RootFacts
 from tests.unit.doctor.facts import BOARD, ROOT, ROOT_PATH, SERVICE
 
 

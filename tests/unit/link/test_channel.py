@@ -14,8 +14,8 @@ import pytest
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.link.channel import Channel, Stream, _translated, connected
 from profagent.link.credentials import DEFAULT_PORT, Access, full_address
-from profagent.link.examination import NpuFacts
 from profagent.link.messages import JobMeasure, JobsListed, Open
+from profagent.link.translate import NpuFacts
 from profagent_wire.checksum import encode_checked
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
