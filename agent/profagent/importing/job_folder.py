@@ -10,8 +10,7 @@ import errno
 import fcntl
 import os
 import secrets
-import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -186,8 +185,6 @@ DATABASE_FOLDER = "sqlite"
 LOCK_FILE = "lock"
 DRAFT_SUFFIX = ".new"
 LOG_FILE = "profagent.log"
-# A large JOB takes minutes to import.
-LONGEST_WAIT_S = 600.0
 LOOK_EACH_S = 0.1
 _NOT_WRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
@@ -304,23 +301,13 @@ def write_log(directory: Path, lines: Iterable[str]) -> None:
 
 
 async def _lock(handle: int, directory: Path, tell: Callable[[str], None]) -> None:
-    until = time.monotonic() + LONGEST_WAIT_S
     is_told = False
     while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > until:
-                raise StoreError(
-                    f"another profagent still imports {directory}", hint="wait until it has ended, and call this again"
-                ) from error
-        except OSError as error:
-            raise _not_written(directory / DATABASE_FOLDER / LOCK_FILE, error) from error
-        else:
-            return
+        with suppress(BlockingIOError):
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not is_told:
             tell(f"another profagent imports {directory}: waiting for it")
-            is_told = True
+        is_told = True
         await asyncio.sleep(LOOK_EACH_S)
 
 

@@ -11,7 +11,6 @@ import ctypes
 import errno
 import hashlib
 import os
-from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +28,7 @@ from profagent.files import (
     stands,
     write_all,
 )
+from profagent.formats.lru import Lru
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -159,7 +159,7 @@ class JobMirror:
         self.directory = directory
         # As text: a Path for each file would cost more than writing it.
         self._mirrored, self._incoming, self._superseded = str(directory), str(incoming), str(superseded)
-        self._open: OrderedDict[str, int] = OrderedDict()
+        self._open: Lru[str, int] = Lru(OPEN_FILES, os.close)
         self._folders: set[str] = set()  # of the board's logs, none of them a link
         self._fresh: dict[str, bytes] = {}  # by file, what was written whole since `settle`
 
@@ -171,7 +171,7 @@ class JobMirror:
                 if not snapshot:
                     self._set_aside(path, generation)
                 file = self._file(path, snapshot=snapshot)
-                self._keep(file, make_anew(file))
+                self._open[file] = make_anew(file)
             elif snapshot:
                 # Nothing comes: it is there already.
                 Path(self._file(path, snapshot=True)).unlink(missing_ok=True)
@@ -346,14 +346,8 @@ class JobMirror:
             handle = opened(file, os.O_RDWR)
             if handle is None:
                 raise _lost(path)
-            self._keep(file, handle)
-        self._open.move_to_end(file)
-        return handle
-
-    def _keep(self, file: str, handle: int) -> None:
         self._open[file] = handle
-        if len(self._open) > OPEN_FILES:
-            os.close(self._open.popitem(last=False)[1])
+        return handle
 
     def _forget(self, path: str) -> None:
         for base in (self._mirrored, self._incoming):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.files import PRIVATE_FILE, make_private_folder
+from profagent.formats.lru import Lru
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.decode import JobDecoder
@@ -55,7 +55,7 @@ class OpenJobs:
         self._keeping = keeping
         # The intervals of JOBs whose programs' acl.json is known, set before anything of them comes.
         self.intervals: dict[str, int | None] = {}
-        self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
+        self._jobs: Lru[str, OpenJob] = Lru(REMEMBERED_JOBS, lambda job: job.mirror.close())
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -69,9 +69,8 @@ class OpenJobs:
                 mirror, self._counter_map, marked_map=simulated_map(), keeping=self._keeping, interval=interval
             )
             job = self._jobs[name] = OpenJob(mirror, decoder)
-            if len(self._jobs) > REMEMBERED_JOBS:
-                self._jobs.popitem(last=False)[1].mirror.close()
-        self._jobs.move_to_end(name)
+        else:
+            self._jobs.move_to_end(name)
         return job
 
     def read_ahead(self, events: Iterable[Happened], *, passing_over: Container[str]) -> None:

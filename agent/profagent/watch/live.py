@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.cli.provenance import kept_loss_fields
 from profagent.formats.figure_states import FigureState
+from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import api_name
 from profagent.formats.sampling import Figures, SampleTally, figures_of, sum_of
@@ -157,7 +158,7 @@ class LiveEvents:
         self._with_records = with_records
         self._jobs: OrderedDict[str, LiveJob] = OrderedDict()
         # What was told, by JOB, log and whether it follows from the log's bytes, then by reason.
-        self._told: OrderedDict[tuple[str, str | None, bool], dict[str, Entry]] = OrderedDict()
+        self._told: Lru[tuple[str, str | None, bool], dict[str, Entry]] = Lru(TOLD_ENTRIES)
 
     def feed(self, batch: JobChanges, now_s: float) -> Iterator[Event]:
         """Events of one JOB's changes; `now_s` is a clock that never goes back."""
@@ -305,14 +306,11 @@ class LiveEvents:
 
     def _is_new(self, key: tuple[str, str | None, bool], entry: Entry) -> bool:
         """Whether an entry was not told as it is; it counts from now on."""
-        told = self._told.setdefault(key, {})
+        told = self._told[key] = self._told.get(key, {})
         known = told.get(entry.reason)
         if known == entry:
             return False
         told[entry.reason] = entry
-        self._told.move_to_end(key)
-        if len(self._told) > TOLD_ENTRIES:
-            self._told.popitem(last=False)
         self.ledger[entry.grade] += entry.count - (known.count if known is not None else 0)
         return True
 

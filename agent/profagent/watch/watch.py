@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from profagent.cli.provenance import doubt_line
 from profagent.cli.remarks import LinkRemarks, remarks
 from profagent.formats.figure_states import FigureState
+from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
@@ -56,7 +57,8 @@ class Silence:
         self._now_s = now_s
         self._since_s = now_s()
         self._going_on: frozenset[str] = frozenset()
-        self._counts: dict[tuple[str, str | None, int | None, int | None, int | None], int | None] = {}
+        self._counts: Lru[tuple[str, str | None, int | None, int | None, int | None], int | None]
+        self._counts = Lru(REMEMBERED_MODELS)
         self._sampled: set[str] = set()  # JOBs whose interval is not 0
         self._told: set[bool] = set()
 
@@ -69,8 +71,6 @@ class Silence:
                 model = (batch.job, name.model, name.model_id, name.device, name.stream)
                 if self._counts.setdefault(model, name.current_pic_count) != name.current_pic_count:
                     self._sampled.add(batch.job)
-                if len(self._counts) > REMEMBERED_MODELS:
-                    del self._counts[next(iter(self._counts))]
 
     def is_sampled(self, job: str) -> None:
         """The JOB's interval is not 0."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, StoreError, UnsupportedBoardError
+from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnnounced, LogRemoved
@@ -114,7 +115,7 @@ class _Job:
         self.files = RememberedFiles()
         self.decoder = JobDecoder(self.files, counter_map, marked_map=simulated_map(), remembered_logs=DECODED_LOGS)
         self._begun_us = begun_us
-        self._calls_until_us: dict[str, int] = {}
+        self._calls_until_us: Lru[str, int] = Lru(REMEMBERED_CALLS)
         self._calls_shown_us: dict[str, int] = {}
 
     def begin_anew(self) -> None:
@@ -132,10 +133,7 @@ class _Job:
             is_new = ended_us > self._calls_shown_us.get(change.path, self._begun_us)
             if is_new.any():
                 latest_us = max(int(ended_us.max()), self._calls_until_us.get(change.path, 0))
-                self._calls_until_us.pop(change.path, None)
                 self._calls_until_us[change.path] = latest_us
-                if len(self._calls_until_us) > REMEMBERED_CALLS:
-                    del self._calls_until_us[next(iter(self._calls_until_us))]
                 yield replace(change, number=change.number[is_new], records=change.records[is_new])
 
 
