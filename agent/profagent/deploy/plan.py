@@ -9,7 +9,7 @@ from profagent.deploy.steps import is_version
 from profagent.deploy.units import INITS, installed_init, owned_init
 from profagent.deploy.wheels import OLDEST_PYTHON
 from profagent.errors import ProfagentError, UsageError
-from profagent.link.channel import EARLIEST
+from profagent.link.messages import EARLIEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from profagent.doctor.finding import Finding, Section, bad, good, unknown
 from profagent.formats.plausible import told
-from profagent.link.channel import EARLIEST, board_time
+from profagent.link.messages import EARLIEST, board_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -37,9 +37,9 @@ from profagent.formats.plausible import CounterRows, Tally, checked, merged
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.ingest.local import JobRecords
 from profagent.link.boards_file import BoardsFile
-from profagent.link.channel import board_time, clock_difference, connected
+from profagent.link.channel import clock_difference, connected
 from profagent.link.credentials import CERT, Certificate, Credentials, default_keys, full_address, host_of
-from profagent.link.messages import PROTOCOL
+from profagent.link.messages import PROTOCOL, board_time
 from profagent.link.translate import Examination
 from profagent.store.counter_checks import first_place
 from profagent.store.counter_maps import BUILT_IN, CounterMaps

@@ -14,7 +14,6 @@ from profagent.importing.job_folder import alone_in_job, job_database, new_datab
 from profagent.ingest.changes import ApiRecords, JobChanges, SegmentRecords
 from profagent.ingest.local import LocalJob, LocalStream, list_job
 from profagent.link.messages import PROTOCOL, Board, Chunk, Clocks, Happened
-from profagent.record.recording import Recording
 from profagent.record.recording_options import RecordingOptions, profiling_known
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import MapUsed, SessionStart
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from profagent.ingest.commit import Step
     from profagent.ingest.local import JobListing
     from profagent.link.messages import Acknowledgement, FollowedLog, Holding, Profiling
+    from profagent.record.recording import Recording
     from profagent.store.workspace import Workspace
 
 
@@ -62,6 +62,8 @@ async def import_into(
     What is there already is compared and not written again; one that was interrupted goes on. `reached` is called after
     each step of the commit rule. Raises UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
     """
+    from profagent.record.recording import Recording  # noqa: PLC0415 - verbs that only read start faster
+
     if not _IDENTITY.fullmatch(options.board):
         raise UsageError(
             f"{options.board!r} is no board's identity",

@@ -6,7 +6,6 @@ import asyncio
 import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import grpc
@@ -67,16 +66,6 @@ async def clock_difference(channel: Channel, now_us: Callable[[], int]) -> Clock
         if is_steady and round_trip_us >= 0:
             differences.append(ClockDifference(round_trip_us, offset_us, sent_us))
     return min(differences, default=None)
-
-
-# A board without a battery wakes up in 1970, or when its image was made; nobody has profiled with this before.
-EARLIEST = datetime(2024, 1, 1, tzinfo=UTC)
-LATEST_S = 253_402_300_799
-
-
-def board_time(wall_us: int) -> datetime:
-    """The date that a clock shows; the nearest one, to the end of the year 9999, where no date can say it."""
-    return datetime.fromtimestamp(min(max(wall_us / 1e6, 0), LATEST_S), UTC)
 
 
 M = TypeVar("M")

@@ -7,6 +7,7 @@ What comes for each file is a NamedTuple, which is made faster than a frozen dat
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,6 +17,16 @@ PROTOCOL = (1, 0)
 OPEN = "open"
 REMOVED = "removed"
 ENDED_STATES = frozenset({"finished", "quiet", REMOVED})
+
+
+# A board without a battery wakes up in 1970, or when its image was made; nobody has profiled with this before.
+EARLIEST = datetime(2024, 1, 1, tzinfo=UTC)
+LATEST_S = 253_402_300_799
+
+
+def board_time(wall_us: int) -> datetime:
+    """The date that a clock shows; the nearest one, to the end of the year 9999, where no date can say it."""
+    return datetime.fromtimestamp(min(max(wall_us / 1e6, 0), LATEST_S), UTC)
 
 
 @dataclass(frozen=True, slots=True)

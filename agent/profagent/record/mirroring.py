@@ -157,6 +157,7 @@ class BoardMirrors:
         self.refused: dict[str, UnsupportedBoardError] = {}
         # By handle, complete logs of this stream of which the mirror has the very bytes that were committed.
         self._verified: dict[int, HeldLog] = {}
+        self._damaged: set[int] = set()  # handles of the logs of which the mirror lost what it held
 
     @property
     def intervals(self) -> dict[str, int | None]:
@@ -225,11 +226,11 @@ class BoardMirrors:
                 holdings.append(Holding(log.handle, known.generation))
                 # A file without committed bytes may be gone for a moment: it is made anew when it begins again.
                 if known.offset:
-                    lost.append(_lost(path))
+                    lost.append(self._lost(log.handle, path))
             else:
                 holdings.append(Holding(log.handle, known.generation, known.offset, digest))
                 if known.digest not in (None, digest):
-                    lost.append(_lost(path))
+                    lost.append(self._lost(log.handle, path))
                 if known.complete and known.digest == digest:
                     self._verified[log.handle] = known
         return holdings, lost
@@ -238,6 +239,7 @@ class BoardMirrors:
         """A stream begins: its logs come with handles of their own."""
         self._jobs.begin_stream()
         self._verified.clear()
+        self._damaged.clear()
 
     def take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
         """Write events; returns their changes by JOB, and what can be acknowledged once that is durable.
@@ -310,7 +312,8 @@ class BoardMirrors:
         if log.snapshot or is_known:
             return []
         changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
-        if event.reason in _ANOTHER_FILE:
+        # Of a log that the mirror damaged that is told already.
+        if event.reason in _ANOTHER_FILE and not (event.reason == reasons.DIFFERENT and log.handle in self._damaged):
             changes.append(LinkLedger(path, another_file(event.reason)))
         return changes
 
@@ -345,7 +348,7 @@ class BoardMirrors:
         end = (known.generation, known.offset, known.digest)
         return isinstance(event, Completed) and (event.generation, event.size, event.digest) == end
 
-
-def _lost(path: str) -> Change:
-    detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
-    return LinkLedger(None, reasons.entry(reasons.MIRROR_CHANGED, detail))
+    def _lost(self, handle: int, path: str) -> Change:
+        self._damaged.add(handle)
+        detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
+        return LinkLedger(None, reasons.entry(reasons.MIRROR_CHANGED, detail))
