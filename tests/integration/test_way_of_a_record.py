@@ -20,7 +20,7 @@ from tests.encoders import aicore_record, layer_item, net_item
 
 NAME = "aicore.0.m.3.0.1.1.0"
 AGENT = str(Path(profagent.__file__).parent)
-MOST_FILES = 34
+MOST_FILES = 36
 RECORDS = 5
 PAUSE_S = 0.4
 
