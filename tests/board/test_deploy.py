@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.link.certificate import Certificate
+from profagent.link.credentials import Certificate
 from tests.board.collected import make_project
 from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, busybox, deploy_board
 from tests.fakes.small_disk import small_disk

@@ -9,8 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from profagent.importing import workspace_import
-from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.importing import importing as workspace_import
+from profagent.importing.importing import WorkspaceImport, import_into
 from profagent.store.workspace import Workspace
 from tests.faults.recorder import Killer
 

@@ -11,22 +11,24 @@ from profagent.link.messages import (
     PROTOCOL,
     Announced,
     AnnouncedLog,
+    Arrived,
     Batch,
     Board,
     Chunk,
     Clocks,
     Completed,
     JobStatus,
+    LogsAnnounced,
+    Open,
     Started,
     Welcome,
 )
-from profagent.link.session import Announcement, Happened, Session
+from profagent.link.session import LinkSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from profagent.link.messages import Holding, LogEvent
-    from profagent.link.session import FollowedLog
+    from profagent.link.messages import FollowedLog, Happened, Holding, LogEvent
 
 JOB = "JOB" + "A" * 29
 IDENTITIES = ("5c21", "7d32")
@@ -52,12 +54,15 @@ class ScriptedBoard:
 
     def __init__(self, files: Mapping[str, bytes], earlier: Mapping[str, bytes], seed: int) -> None:
         """`earlier` are contents that some files had before: a host that holds nothing of them gets these first."""
-        self.session = Session()
+        self.session = LinkSession("board:1", Open("test", "test"), lambda *_: True)
+        self.session.tick(0.0)
+        self.session.opened(0.0)
         self._files = files
         self._earlier = earlier
         self._random = random.Random(seed)
-        self.session.receive(Welcome(BOARD, 1_000_000))
-        self.session.receive(JobStatus(1, JOB, "/board/" + JOB, "open", caught_up=False))
+        self.session.receive(Welcome(BOARD, 1_000_000), 0.0)
+        self.session.receive(JobStatus(1, JOB, "/board/" + JOB, "open", caught_up=False), 0.0)
+        self.session.events_received()
 
     def announced(self) -> tuple[FollowedLog, ...]:
         """Every file of the JOB."""
@@ -65,21 +70,23 @@ class ScriptedBoard:
             AnnouncedLog(handle, 1, path.encode(), not _is_data(path), len(self._files[path]))
             for handle, path in enumerate(self._files, 1)
         )
-        (announcement,) = self.session.receive(Announced(logs))
-        assert isinstance(announcement, Announcement)
+        self.session.receive(Announced(logs), 0.0)
+        (announcement,) = self.session.events_received()
+        assert isinstance(announcement, LogsAnnounced)
         return announcement.logs
 
     def batches(self, holdings: list[Holding]) -> Iterator[list[Happened]]:
         """What the host does not hold, the logs' pieces mixed."""
         paths = list(self._files)
-        queues = []
-        for holding in holdings:
-            self.session.hold(holding)
-            queues.append(list(self._events(paths[holding.handle - 1], holding)))
+        self.session.hold(holdings)
+        queues = [list(self._events(paths[holding.handle - 1], holding)) for holding in holdings]
         events = list(self._mixed(queues))
         for start in range(0, len(events), EVENTS_PER_BATCH):
-            happened = self.session.receive(Batch(tuple(events[start : start + EVENTS_PER_BATCH])))
-            yield [each for each in happened if isinstance(each, Happened)]
+            self.session.receive(Batch(tuple(events[start : start + EVENTS_PER_BATCH])), 0.0)
+            self.session.flush()
+            for arrived in self.session.events_received():
+                assert isinstance(arrived, Arrived)
+                yield [*arrived.events]
 
     def _mixed(self, queues: list[list[LogEvent]]) -> Iterator[LogEvent]:
         """The logs in any order, a few of them at a time."""

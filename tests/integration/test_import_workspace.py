@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.importing.importing import WorkspaceImport, import_into
 from profagent.store.workspace import Workspace
 from tests.fakes.dumps import dump
 from tests.integration.board import SAMPLES, GrowingJob, content, running, sample, simulated

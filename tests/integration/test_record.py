@@ -82,13 +82,6 @@ def test_it_stops_after_a_duration(root: Path, workspace: Path) -> None:
     assert (ended.code, len(ended.document["jobs"])) == (0, 1)
 
 
-def test_it_stops_after_so_many_inferences(root: Path, workspace: Path) -> None:
-    with running("--root", root, "--simulate", "--rate", "20") as board:
-        ended = profagent("record", "--board", board.address, "--workspace", workspace, "--inferences", "7", "--json")
-    assert ended.code == 0
-    assert query(workspace / "profagent.db", "SELECT count(*) >= 7 FROM inferences WHERE complete") == [(1,)]
-
-
 def test_until_finished_waits_for_a_first_job(root: Path, workspace: Path, tmp_path: Path) -> None:
     source = simulated(tmp_path / "source", 2)
     with running("--root", root) as board:
@@ -137,24 +130,6 @@ def test_new_leaves_the_unfinished_session_behind(root: Path, workspace: Path) -
         assert profagent("record", *arguments, "--for", "0.5s", "--json").document["session"] == 1
     listed = profagent("sessions", "--workspace", workspace, "--json").document
     assert [session["ended_us"] is None for session in listed] == [False, False]
-
-
-def test_labels_are_kept(root: Path, workspace: Path) -> None:
-    with running("--root", root) as board:
-        arguments = ("--board", board.address, "--workspace", workspace, "--for", "0.3s")
-        profagent("record", *arguments, "--label", "build=1234", "--label", "rig=a=b")
-    assert profagent("sessions", "--workspace", workspace, "--json").document[0]["labels"] == "build=1234 rig=a=b"
-    assert "build=1234" in profagent("sessions", "--workspace", workspace).out
-
-
-def test_clocks_are_compared_at_once(root: Path, workspace: Path) -> None:
-    with running("--root", root) as board:
-        profagent("record", "--board", board.address, "--workspace", workspace, "--for", "0.7s")
-    ((offset_us, round_trip_us),) = query(
-        workspace / "profagent.db", "SELECT offset_us, round_trip_us FROM clock_sample"
-    )
-    assert abs(offset_us) < 1_000_000  # one machine
-    assert 0 <= round_trip_us < 1_000_000
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -253,7 +228,7 @@ def test_a_log_removed_before_it_was_sent_makes_a_capture_incomplete(root: Path,
     assert ended.document["complete"] is False
 
 
-def test_a_job_that_is_removed_before_it_has_ended_is_waited_for_and_a_loss(root: Path, workspace: Path) -> None:
+def test_a_job_that_is_removed_before_it_has_ended_is_over_and_a_loss(root: Path, workspace: Path) -> None:
     job = GrowingJob(SAMPLES["runtime-json"], root, 1)
     job.write("info.json.0")
     data = job.directory / "data" / "aicore.0.demo.3.0.1.1.0"
@@ -262,15 +237,9 @@ def test_a_job_that_is_removed_before_it_has_ended_is_waited_for_and_a_loss(root
     with running("--root", root) as board:
         arguments = ("--board", board.address, "--workspace", workspace, "--json", "--until-finished")
         with started("record", *arguments) as host:
-            (workspace / "mirror").parent.mkdir(exist_ok=True)
             assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/data/aicore*.done")))
-            job.directory.rename(workspace / "elsewhere")
-            host.err.until("before it had ended: waiting 60 s")
-            (workspace / "elsewhere").rename(job.directory)
-            host.err.until("is back")
             shutil.rmtree(job.directory)
-            assert eventually(lambda: query(workspace / "profagent.db", "SELECT state FROM job") == [("removed",)])
-            ended = host.interrupt()
+            ended = host.ended()
     assert (ended.code, ended.document["jobs"]) == (4, [job.directory.name])
     assert ended.document["ledger"]["loss"] == {"removed-open": 1}
 

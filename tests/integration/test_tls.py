@@ -12,9 +12,8 @@ import pytest
 
 from profagent.errors import RefusedError
 from profagent.keys.keys import Keys
-from profagent.link.credentials import Credentials
+from profagent.link.credentials import Credentials, KnownBoard
 from profagent.link.handshake import proven_certificate
-from profagent.link.known import KnownBoard
 from tests.integration.board import content, eventually, running, simulated
 from tests.integration.host import profagent, started
 

@@ -192,20 +192,6 @@ def test_nothing_is_shown_twice_after_a_daemon_s_restart(root: Path) -> None:
         assert [event["current_pic_count"] for event in host.events("inference")] == [first, missed, last]
 
 
-def test_the_missing_counter_map_is_told_once(root: Path) -> None:
-    program = Program(root)
-    with running("--root", root) as board, started("watch", "--board", board.address, "--records") as host:
-        host.out.until("is open")
-        for _ in range(2):
-            picture = program.infer()
-            host.out.until(f"inference {picture}  aicore")
-        ended = host.interrupt()
-    assert ended.err.count("no counter map") == 1
-    assert "--counter-map FILE" in ended.err
-    assert "mac " not in ended.out
-    assert "bound by" not in ended.out
-
-
 def test_a_simulated_board_needs_no_counter_map(simulating: Daemon) -> None:
     with started("watch", "--board", simulating.address) as host:
         host.out.until(INFERENCE)
@@ -217,29 +203,6 @@ def test_interval_0_is_explained_once(root: Path) -> None:
     with running("--root", root, *arguments) as board, started("watch", "--board", board.address) as host:
         host.err.until("only the first inference after a load is recorded")
         assert host.interrupt().err.count("interval") == 2
-
-
-def test_after_a_restart_of_the_daemon_no_interval_is_guessed(root: Path) -> None:
-    program = Program(root)
-    with _watched_from_start(root) as (board, host):
-        for count in range(2):
-            program.infer()
-            host.out.until(is_event("inference"), count + 1)
-        board.process.kill()
-        board.process.wait()
-        with running("--root", root, listen=board.address):
-            host.err.until("watching", 2)
-            host.err.until("no inference has come for 5 s")
-            assert "interval" not in host.interrupt().err
-
-
-def test_of_an_idle_job_whose_samples_were_passed_over_no_interval_is_guessed(root: Path) -> None:
-    program = Program(root)
-    for _ in range(2):
-        program.infer()
-    with running("--root", root) as board, started("watch", "--board", board.address) as host:
-        host.err.until("no inference has come for 5 s")
-        assert "interval" not in host.interrupt().err
 
 
 def test_a_board_that_is_away_takes_a_line(root: Path, tmp_path: Path) -> None:

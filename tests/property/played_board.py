@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UnreachableError
 from profagent.formats.durations import ticks_to_us
-from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.importing.importing import WorkspaceImport, import_into
 from profagent.ingest.changes import Entry
 from profagent.ingest.reasons import STOPPED_EARLY
-from profagent.link.states import State
+from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.record.capture import Capture, Conversation
 from profagent.record.recording import Recording
@@ -32,11 +32,11 @@ from tests.property.streamed_board import StreamedBoard
 from tests.property.written_jobs import Write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from profagent.ingest.changes import JobChanges
     from profagent.link.messages import Board, ClientMessage, JobStatus
-    from profagent.record.sink import Sink
+    from profagent.record.capture import Sink
     from profagent_wire.v1 import board_pb2 as wire
     from tests.property.written_jobs import WrittenJob
 
@@ -542,10 +542,9 @@ class Player:
 
     def _connect(self) -> None:
         if self.talking is None:
-            link = self.process.capture.link
+            link = self.process.capture.session
             assert link.state is State.WAITING
-            if link.tick(self._late()) and link.state is State.WAITING:
-                link.room(True, self._late())
+            link.tick(self._late())
             self._said = deque(self.board.open())
             channel: Any = None
             stream: Any = Wire(self.board)
@@ -572,12 +571,11 @@ class Player:
             self._lose(error)
 
     def _lose(self, error: UnreachableError) -> None:
-        self._let_observe(self.process.capture.link.lost(error, self._late()))
+        session = self.process.capture.session
+        session.lost(error, self._late())
+        for event in session.events_received():
+            self.process.capture.tell(event)
         self._hang_up()
-
-    def _let_observe(self, actions: Iterable[Any]) -> None:
-        for action in actions:
-            self.process.capture.observe(action)
 
     def _hang_up(self) -> None:
         self.talking = None

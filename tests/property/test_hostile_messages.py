@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profagent.errors import ProtocolError
-from profagent.link.messages import Holding
-from profagent.link.session import LARGEST_LOGS, Announcement, Session
+from profagent.link.logs import LARGEST_LOGS
+from profagent.link.messages import Holding, LogsAnnounced, Open
+from profagent.link.session import LinkSession
 from profagent.link.translate import from_wire
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.errors import Refusal
@@ -59,15 +60,19 @@ encoded = messages.map(lambda message: message.SerializeToString())
 @settings(max_examples=80)
 @given(st.lists(encoded | encoded.flatmap(damaged) | st.binary(max_size=60), max_size=12), st.booleans())
 def test_any_messages_of_a_board(received: list[bytes], is_welcomed: bool) -> None:
-    session = Session()
+    session = LinkSession("board:1", Open("test", "test"), lambda *_: True)
+    session.tick(0.0)
+    session.opened(0.0)
     first = [message.SerializeToString() for message in honest] if is_welcomed else []
     with suppress(DecodeError, ProtocolError):
         for each in [*first, *received]:
             message = from_wire(wire.ServerMessage.FromString(each))
-            for event in session.receive(message) if message is not None else ():
-                for log in event.logs if isinstance(event, Announcement) else ():
-                    session.hold(Holding(log.handle))
-    assert len(session._logs) == len(session._paths) <= LARGEST_LOGS
+            if message is not None and session.has_stream:
+                session.receive(message, 0.0)
+            for event in session.events_received():
+                if isinstance(event, LogsAnnounced):
+                    session.hold([Holding(log.handle) for log in event.logs])
+    assert len(session._logs) <= LARGEST_LOGS
 
 
 holdings = st.builds(wire.Holding, handle=u32, skip=st.booleans(), generation=u64, offset=u64, prefix_digest=data)

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from profagent.errors import DiskFullError, UnreachableError
 from profagent.ingest.commit import Step
-from profagent.link.states import State
+from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.record.capture import Capture, Conversation
 from profagent.record.recording import Recording
@@ -320,7 +320,7 @@ class LinkMachine(RuleBasedStateMachine):
             elif path in self.gone and size < len(file):
                 assert noted & {path, None}, f"{path}: {len(file) - size} bytes were removed, and nobody says so"
         for path, number in self.deleted:
-            if path in DATA:
+            if path in DATA and self.files[path][number]:
                 copies = (*self._set_aside(path), self._mirrored(path) or b"")
                 assert bytes(self.files[path][number]) in copies, f"{path}: what was delivered of file {number} is gone"
 
@@ -378,9 +378,10 @@ class LinkMachine(RuleBasedStateMachine):
 
     def _connect(self) -> None:
         if self.talking is None:
-            link = self.host.capture.link
+            link = self.host.capture.session
             assert link.state is State.WAITING
-            if link.tick(self._late()) and link.state is State.WAITING:
+            link.tick(self._late())
+            if link.awaits_room:
                 link.room(True, self._late())
             self.said = deque(self.board.open())
             self.talking = self.host.conversation(self.board)
@@ -419,13 +420,13 @@ class LinkMachine(RuleBasedStateMachine):
         except UnreachableError as error:
             self._lose(error)
         except DiskFullError as error:
-            self.host.capture.link.full(error, self._late())
+            self.host.capture.session.full(error, self._late())
             self._hang_up()
         except Died:
             self.die()
 
     def _lose(self, error: UnreachableError) -> None:
-        self.host.capture.link.lost(error, self._late())
+        self.host.capture.session.lost(error, self._late())
         self._hang_up()
 
     def _hang_up(self) -> None:

@@ -23,10 +23,9 @@ from profagent.deploy.board import chosen_version
 from profagent.deploy.survey import survey
 from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
-from profagent.link.backoff import delay_s
 from profagent.link.boards_file import BoardsFile
-from profagent.link.credentials import DEFAULT_PORT, full_address, host_of, is_local
-from profagent.link.known import KnownBoard
+from profagent.link.credentials import DEFAULT_PORT, KnownBoard, full_address, host_of, is_local
+from profagent.link.session import delay_s
 from profagent.ssh.connection import connect
 from profagent.ssh.passwords import Person
 

@@ -14,7 +14,7 @@ from profagent.calibrate.vendor_table import parse_vendor_table, read_vendor_tab
 from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.durations import ticks_to_us
-from profagent.ingest.job_records import JobRecords
+from profagent.ingest.local import JobRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from profagent.calibrate.vendor_table import VendorTable
     from profagent.formats.names import LogName
-    from profagent.ingest.job_records import InferenceRecords
+    from profagent.ingest.local import InferenceRecords
 
 
 # Another inference of the same model looks like this, and a clock that ticks otherwise than is thought.

@@ -16,8 +16,7 @@ from profagent.cli.running import run_to_the_end, tell
 from profagent.cli.table import printable
 from profagent.errors import IncompleteError, StoreError, UsageError
 from profagent.files import content, disk_full, is_full_database
-from profagent.importing.job_folder import alone_in_job, job_database, new_database
-from profagent.importing.targets import named_target
+from profagent.importing.job_folder import alone_in_job, job_database, named_target, new_database
 from profagent.store.clearing import require_records
 from profagent.store.counter_maps import BUILT_IN
 from profagent.store.counters import Filled, exchange_counters

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from profagent.cli.remarks import retrying
 from profagent.collect.explain import LOST
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
-from profagent.link.backoff import delay_s
+from profagent.link.session import delay_s
 from profagent.ssh.connection import connect
 from profagent.ssh.failures import connected
 from profagent.ssh.remote import Ran

@@ -28,9 +28,8 @@ from profagent.formats.names import is_job_name
 from profagent.importing.importing import import_job
 from profagent.importing.job_folder import own_folder, write_log
 from profagent.link.credentials import own_consumer
-from profagent.record.board_record import exit_code_of
 from profagent.record.made_jobs import MadeJobs
-from profagent.record.record import RecordOptions, record
+from profagent.record.record import RecordOptions, exit_code_of, record
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 
 if TYPE_CHECKING:

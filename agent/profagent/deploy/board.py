@@ -15,9 +15,9 @@ from profagent.deploy.survey import survey
 from profagent.deploy.units import INITS, Service, check_owner, installed_init, named_roots, owned_init, service
 from profagent.deploy.wheels import OLDEST_PYTHON, fetch_wheels
 from profagent.errors import ProfagentError, UsageError
-from profagent.link.board_clock import EARLIEST
 from profagent.link.boards_file import BoardEntry, BoardsFile, check_same
 from profagent.link.credentials import own_consumer
+from profagent.link.messages import EARLIEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -16,8 +16,7 @@ from profagent.deploy.units import Layout, back_request, install_request, instal
 from profagent.errors import UsageError
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys
 from profagent.link.boards_file import BoardEntry, BoardsFile
-from profagent.link.certificate import Certificate
-from profagent.link.credentials import CA, REVOKED, default_keys
+from profagent.link.credentials import CA, REVOKED, Certificate, default_keys
 from profagent.ssh.connection import connect
 from profagent.ssh.passwords import Person
 

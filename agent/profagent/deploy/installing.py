@@ -13,8 +13,7 @@ from profagent.deploy.setup import LOST_S
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
 from profagent.files import finished
 from profagent.link.channel import connected
-from profagent.link.credentials import Access
-from profagent.link.known import KnownBoard
+from profagent.link.credentials import Access, KnownBoard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

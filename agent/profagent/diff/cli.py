@@ -17,7 +17,7 @@ from profagent.diff.report import diff_document, junit_cases, junit_xml, report_
 from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
-from profagent.importing.targets import named_target
+from profagent.importing.job_folder import named_target
 from profagent.sessions.baseline import baseline_session
 from profagent.store.workspace import Workspace
 

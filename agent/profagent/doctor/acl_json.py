@@ -16,7 +16,7 @@ from profagent.formats.sampling import INTERVAL_MAX, interval_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from profagent.link.examination import DaemonFacts
+    from profagent.link.translate import DaemonFacts
 
 # The runtime reads about so much.
 LARGEST_BYTES = 10 << 20

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profagent.doctor.finding import Finding
-    from profagent.link.examination import DaemonFacts, Examination, Mount, RootFacts
+    from profagent.link.translate import DaemonFacts, Examination, Mount, RootFacts
 
 # Who is neither the owner nor of the group gets nothing, and the group writes nothing (manual, constraints of use).
 WANTED_UMASK = 0o027

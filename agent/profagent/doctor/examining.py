@@ -26,14 +26,12 @@ from profagent.errors import ProfagentError, StoreError, UnreachableError, Usage
 from profagent.formats.names import display_text
 from profagent.formats.plausible import CounterRows, Tally, checked, merged
 from profagent.formats.records import AICORE_DTYPE, view_records
-from profagent.ingest.job_records import JobRecords
-from profagent.link.board_clock import board_time, clock_difference
+from profagent.ingest.local import JobRecords
 from profagent.link.boards_file import BoardsFile
-from profagent.link.certificate import Certificate
-from profagent.link.channel import connected
-from profagent.link.credentials import CERT, Credentials, default_keys, full_address, host_of
-from profagent.link.examination import Examination
-from profagent.link.messages import PROTOCOL
+from profagent.link.channel import clock_difference, connected
+from profagent.link.credentials import CERT, Certificate, Credentials, default_keys, full_address, host_of
+from profagent.link.messages import PROTOCOL, board_time
+from profagent.link.translate import Examination
 from profagent.store.counter_checks import first_place
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import made_anew

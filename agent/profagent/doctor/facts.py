@@ -15,8 +15,8 @@ from profagent.formats.layers import LAYER_ITEM, LAYER_NAME, LAYER_TYPE
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.net_info import where_nets_begin
 from profagent.formats.tlv import iter_items
-from profagent.ingest.job_records import JobRecords
 from profagent.ingest.joins import small_file
+from profagent.ingest.local import JobRecords
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -10,8 +10,7 @@ from profagent import __version__
 from profagent.doctor.board import given
 from profagent.doctor.finding import bad, good, unknown
 from profagent.formats.plausible import told as told_tally
-from profagent.link.board_clock import EARLIEST, board_time
-from profagent.link.messages import PROTOCOL
+from profagent.link.messages import EARLIEST, PROTOCOL, board_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 
     from profagent.doctor.finding import Finding
     from profagent.formats.plausible import Tally
-    from profagent.link.certificate import Certificate
-    from profagent.link.examination import DaemonFacts
+    from profagent.link.credentials import Certificate
     from profagent.link.messages import Board
+    from profagent.link.translate import DaemonFacts
 
 # Boards are joined, and certificates valid, by their clocks; programs of one board need none.
 MOST_OFFSET_US = 1_000_000

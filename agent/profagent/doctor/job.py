@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from profagent.formats.done import Done
     from profagent.formats.names import LogName
     from profagent.formats.records import Records
-    from profagent.ingest.job_records import JobRecords
+    from profagent.ingest.local import JobRecords
 
 # How far the sum of an inference's layers may be over the time that its `.done` gives it.
 MOST_SHARE, SLACK_US = 1.02, 2.0

@@ -11,8 +11,14 @@ from profagent.cli import options
 from profagent.cli.provenance import ledger_lines, not_final_lines
 from profagent.cli.running import tell
 from profagent.export.export import NO_CHOICE, SummaryOptions, export_summary, export_timeline
-from profagent.importing.job_folder import write_log
-from profagent.importing.targets import choice_options, chosen_inferences, find_target, target_options, tell_unrecorded
+from profagent.importing.job_folder import (
+    choice_options,
+    chosen_inferences,
+    find_target,
+    target_options,
+    tell_unrecorded,
+    write_log,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 
     from profagent.cli.table import SheetFormat
     from profagent.export.export import Exported
-    from profagent.importing.targets import Target
+    from profagent.importing.job_folder import Target
     from profagent.store.counter_maps import CounterMaps
 
 

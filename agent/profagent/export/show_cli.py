@@ -24,8 +24,14 @@ from profagent.cli.table import (
 )
 from profagent.export.export import export_timeline, icache_miss_rate
 from profagent.export.tables import acl_statistic_rows, inference_tables
-from profagent.importing.job_folder import write_log
-from profagent.importing.targets import choice_options, chosen_inferences, find_target, target_options, tell_unrecorded
+from profagent.importing.job_folder import (
+    choice_options,
+    chosen_inferences,
+    find_target,
+    target_options,
+    tell_unrecorded,
+    write_log,
+)
 from profagent.store.clearing import require_records
 from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of, open_reader
 from profagent.store.selection import Choice, Selection

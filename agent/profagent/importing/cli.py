@@ -12,13 +12,11 @@ from profagent.cli import options
 from profagent.cli.provenance import ledger_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.errors import IncompleteError, UsageError
-from profagent.importing.importing import import_job
-from profagent.importing.job_folder import write_log
-from profagent.importing.targets import tell_unrecorded
-from profagent.importing.workspace_import import NO_BOARD, WorkspaceImport, import_into
+from profagent.importing.importing import NO_BOARD, WorkspaceImport, import_into, import_job
+from profagent.importing.job_folder import tell_unrecorded, write_log
 from profagent.link.boards_file import BoardsFile
 from profagent.record.cli import summary_lines
-from profagent.record.told import read_acl_json
+from profagent.record.recording_options import read_acl_json
 from profagent.store.database import FILE_NAME
 from profagent.store.queries import open_reader
 from profagent.store.summaries import session_summary

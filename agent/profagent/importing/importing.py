@@ -3,26 +3,152 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from profagent.errors import ProfagentError, UsageError
+from profagent.formats.names import is_job_name
 from profagent.importing.job_folder import alone_in_job, job_database, new_database
 from profagent.ingest.changes import ApiRecords, JobChanges, SegmentRecords
-from profagent.ingest.local import LocalJob, list_job
-from profagent.record.told import profiling_known
+from profagent.ingest.local import LocalJob, LocalStream, list_job
+from profagent.link.messages import PROTOCOL, Board, Chunk, Clocks, Happened
+from profagent.record.recording_options import RecordingOptions, profiling_known
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import MapUsed, SessionStart
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import Change
+    from profagent.ingest.commit import Step
     from profagent.ingest.local import JobListing
-    from profagent.link.messages import Profiling
+    from profagent.link.messages import Acknowledgement, FollowedLog, Holding, Profiling
+    from profagent.record.recording import Recording
+    from profagent.store.workspace import Workspace
+
+
+NO_BOARD = "import"
+# What profagentd takes as an identity, and what `record` calls a board that has none.
+_IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}|address \S{1,255}")
+LOGS_PER_PAGE = 1_000
+BATCH_BYTES = 4 << 20
+BATCH_EVENTS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceImport:
+    """What to import, and as whose. `board` is the identity of the board that the JOB was copied from.
+
+    `told` is what the JOB's program was told to record.
+    """
+
+    directory: Path
+    workspace: Workspace
+    board: str = NO_BOARD
+    maps: CounterMaps = BUILT_IN
+    told: Profiling | None = None
+
+
+async def import_into(
+    options: WorkspaceImport, stop: asyncio.Event, *, reached: Callable[[Step], None] | None = None
+) -> dict[str, Any]:
+    """Copy a JOB into the workspace's mirror and database; returns the session's summary.
+
+    What is there already is compared and not written again; one that was interrupted goes on. `reached` is called after
+    each step of the commit rule. Raises UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
+    """
+    from profagent.record.recording import Recording  # noqa: PLC0415 - verbs that only read start faster
+
+    if not _IDENTITY.fullmatch(options.board):
+        raise UsageError(
+            f"{options.board!r} is no board's identity",
+            hint="write 1 to 64 of A-Z a-z 0-9 _ -, as `profagent sessions` shows it",
+        )
+    directory = options.directory.resolve()
+    if not is_job_name(directory.name):
+        raise UsageError(
+            f"{directory.name} is no JOB's name", hint="name a directory that is called JOB and 29 letters"
+        )
+    if directory.is_relative_to(options.workspace.root.resolve() / "mirror"):
+        # Each file would be replaced while it is read.
+        raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
+    listing = await asyncio.to_thread(list_job, directory)
+    with options.workspace.locked():
+        async with Store(options.workspace.database) as store:
+            chosen = RecordingOptions(
+                lambda: time.time_ns() // 1000, source="import", maps=options.maps, job=directory.name
+            )
+            recording = Recording(options.workspace, store, chosen, reached=reached)
+            await recording.begin(_board(options.board, listing), str(directory))
+            recording.know_job(directory.name, str(directory), options.told)
+            await _copy(recording, LocalStream(directory, listing), stop)
+            await _finish(recording, directory.name)
+            summary = await recording.session.summary()
+    return {**summary, "database": str(options.workspace.database), "mirror": str(recording.mirror)}
+
+
+async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event) -> None:
+    await recording.take([Happened(stream.job, None, loss) for loss in stream.odd()], _unheard)
+    for start in range(0, len(stream.logs), LOGS_PER_PAGE):
+        logs = {log.handle: log for log in stream.logs[start : start + LOGS_PER_PAGE]}
+        batches = _batches(stream, logs, await recording.holdings([*logs.values()]))
+        while batch := await asyncio.to_thread(next, batches, None):
+            await recording.take(batch, _unheard)
+            if stop.is_set():
+                raise ProfagentError("the import was stopped", hint="run it again: it goes on where it was")
+
+
+async def _finish(recording: Recording, job: str) -> None:
+    refused = recording.refused.get(job)
+    if refused is None:
+        state = "finished" if await recording.session.has_finished(job) else "quiet"
+        await recording.change_state(job, state, caught_up=True)
+    await recording.end()
+    if refused is not None:
+        raise refused
+
+
+def _batches(
+    stream: LocalStream, logs: dict[int, FollowedLog], holdings: Sequence[Holding]
+) -> Iterator[list[Happened]]:
+    """Events of several logs together, of none that is not wanted."""
+    batch: list[Happened] = []
+    size = 0
+    for holding in holdings:
+        for happened in () if holding.skip else stream.events(logs[holding.handle], holding):
+            batch.append(happened)
+            size += len(happened.event.data) if isinstance(happened.event, Chunk) else 0
+            if size >= BATCH_BYTES or len(batch) >= BATCH_EVENTS:
+                yield batch
+                batch, size = [], 0
+    if batch:
+        yield batch
+
+
+async def _unheard(_: Sequence[Acknowledgement]) -> None:
+    """There is no board to acknowledge to."""
+
+
+def _board(identity: str, listing: JobListing) -> Board:
+    return Board(
+        identity=identity,
+        hostname="",
+        boot_id="",
+        model="",
+        daemon_version="",
+        protocol=PROTOCOL,
+        simulated=listing.is_simulated,
+        sdk_version="",
+        roots=(),
+        quiet_after_us=0,
+        clocks=Clocks(0, 0),
+    )
+
 
 RECORDS_PER_BATCH = 20_000
 FILES_PER_BATCH = 1_000
@@ -95,8 +221,8 @@ async def _fill(
     )
     if told is not None:
         await session.apply([JobChanges(directory.name, str(directory), (profiling_known(told),))])
-    job = LocalJob(directory)
-    for changes in _batches(job.changes(listing, counter_map)):
+    job = LocalJob(directory, listing, counter_map)
+    for changes in _batches_importing(job.changes()):
         await session.apply([JobChanges(directory.name, str(directory), changes)])
     unsettled, orphans = await session.unsettled_logs(directory.name), await session.orphan_dones(directory.name)
     state = "quiet" if unsettled else "finished"
@@ -109,7 +235,7 @@ async def _fill(
     await session.end(time.time_ns() // 1000)
 
 
-def _batches(files: Iterator[list[Change]]) -> Iterator[list[Change]]:
+def _batches_importing(files: Iterator[list[Change]]) -> Iterator[list[Change]]:
     """Changes of several files together."""
     batch: list[Change] = []
     records = count = 0

@@ -8,10 +8,10 @@ finds no record lost and none twice, whichever step it died at.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from profagent.ingest.changes import JobChanges
 
@@ -25,38 +25,20 @@ class Step(Enum):
     ACKNOWLEDGED = "acknowledged"
 
 
-class Batch(Protocol):
-    """Bytes that arrived together."""
-
-    async def write(self) -> Sequence[JobChanges]:
-        """Put the bytes into the mirror; returns what they mean."""
-
-    async def sync(self) -> None:
-        """Make the mirror durable."""
-
-    async def acknowledge(self) -> None:
-        """Tell the board what is durable."""
-
-
-class Rows(Protocol):
-    """Where rows are kept."""
-
-    async def apply(self, changes: Sequence[JobChanges]) -> None:
-        """Write rows and the logs' offsets in one durable transaction."""
-
-
-def _unobserved(_: Step) -> None:
-    """Nobody watches the steps."""
-
-
-async def commit(batch: Batch, rows: Rows, *, reached: Callable[[Step], None] = _unobserved) -> Sequence[JobChanges]:
-    """Take a batch through the rule; returns its changes. `reached` is called after each step."""
-    changes = await batch.write()
+async def commit(
+    write: Callable[[], Awaitable[Sequence[JobChanges]]],
+    sync: Callable[[], Awaitable[None]],
+    apply: Callable[[Sequence[JobChanges]], Awaitable[None]],
+    acknowledge: Callable[[], Awaitable[None]],
+    reached: Callable[[Step], None],
+) -> Sequence[JobChanges]:
+    """Take bytes through the rule; returns what they mean. `reached` is called after each step."""
+    changes = await write()
     reached(Step.MIRRORED)
-    await batch.sync()
+    await sync()
     reached(Step.SYNCED)
-    await rows.apply(changes)
+    await apply(changes)
     reached(Step.COMMITTED)
-    await batch.acknowledge()
+    await acknowledge()
     reached(Step.ACKNOWLEDGED)
     return changes

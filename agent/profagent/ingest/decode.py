@@ -17,7 +17,6 @@ from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.formats.net_info import parse_net_info
 from profagent.formats.schedule import step_of
 from profagent.ingest import reasons
-from profagent.ingest.assess import assess, orphan_done
 from profagent.ingest.changes import (
     ContentLedger,
     Entry,
@@ -29,6 +28,7 @@ from profagent.ingest.changes import (
     PassedOver,
     SimulatedKnown,
 )
+from profagent.ingest.datalog import assess, orphan_done
 from profagent.ingest.joins import layer_info_path, small_file
 from profagent.ingest.states import DONE_SUFFIX, LogStates
 
@@ -158,11 +158,6 @@ class JobDecoder:
             log = yield from self._logs.judged(log)
             yield self._assessed(log)
         yield LogAdvanced(path, generation, offset, complete=True, digest=digest)
-
-    def has_done(self, path: str) -> bool:
-        """Whether a `.done` that parses has been seen for a data log in use."""
-        log = self._logs.known(path)
-        return log is not None and log.done is not None
 
     def snapshot(
         self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None

@@ -1,37 +1,171 @@
-"""A JOB directory on this machine, read as if its logs had come over a link."""
+"""A JOB directory on this machine, sent as its board would send it: what is held of each log, then the rest.
+
+So a copied JOB becomes what a live capture of it would have been, by the same way. Everything here blocks.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.errors import UnsupportedBoardError, UsageError
+import numpy as np
+
+from profagent.errors import FormatError, UnsupportedBoardError, UsageError
 from profagent.files import content, required
-from profagent.formats.info_json import looks_like_hi3519
-from profagent.formats.names import LogKind, is_job_name, parse_log_name
+from profagent.formats.done import is_whole_done, parse_done
+from profagent.formats.info_json import looks_like_hi3519, parse_info_json
+from profagent.formats.layers import parse_layer_info
+from profagent.formats.names import LogKind, LogName, is_job_name, parse_log_name, path_beside
+from profagent.formats.records import AICORE_DTYPE, view_records
+from profagent.formats.segments import Splitter
 from profagent.ingest import reasons
-from profagent.ingest.changes import Entry, LinkLedger
-from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
-from profagent.ingest.mirror import DIGEST_BYTES, LARGEST_CONTENT_BYTES
+from profagent.ingest.changes import LinkLedger
+from profagent.ingest.decode import DEVICE_INFO, SIMULATED_MARKER, JobDecoder
+from profagent.ingest.joins import Joins, layer_info_path, small_file
+from profagent.ingest.mirror import DIGEST_BYTES
 from profagent.ingest.states import DONE_SUFFIX
+from profagent.link.messages import Chunk, Completed, FollowedLog, Happened, Holding, Loss, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from io import FileIO
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
+    from profagent.formats.join import LayerJoin
+    from profagent.formats.records import Records
     from profagent.ingest.changes import Change
+    from profagent.link.messages import LogEvent
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceRecords:
+    """One inference: records of AICORE_DTYPE in the order they ran, and each one's layer, None where not known."""
+
+    log: LogName
+    records: Records
+    layer_names: tuple[str | None, ...]
+
+
+class JobRecords:
+    """The files of a JOB directory. Raises UsageError, UnsupportedBoardError when it is none of ours."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        listing = list_job(directory)
+        self._files = frozenset(listing.files)
+        self._joins = Joins(self)
+        self._runs: dict[str, tuple[str, ...]] = {}
+        self.is_simulated = listing.is_simulated
+
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
+        """At most `size` bytes of a file from `start` on; None when there is none, or it cannot be read."""
+        if path not in self._files:
+            return None
+        try:
+            with (self._directory / path).open("rb") as file:
+                file.seek(start)
+                return file.read() if size is None else file.read(size)
+        except OSError:
+            return None
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all its files."""
+        return sorted(self._files)
+
+    def names(self) -> list[str]:
+        """Nothing: tables of layers are read when they are asked for."""
+        return []
+
+    @property
+    def frequency_mhz(self) -> int | None:
+        """The NPU's clock; None where the JOB does not tell it."""
+        data = small_file(self, DEVICE_INFO)
+        try:
+            return None if data is None else parse_info_json(data, DEVICE_INFO).frequency_mhz
+        except FormatError:
+            return None
+
+    @property
+    def inferences(self) -> list[tuple[str, LogName]]:
+        """The paths of aicore logs, and what they are called."""
+        named = ((path, parse_log_name(path)) for path in sorted(self._files))
+        return [(path, name) for path, name in named if name and name.kind is LogKind.AICORE and name.is_data]
+
+    def join(self, name: LogName) -> LayerJoin | None:
+        """The layers of a log's model; None where its tables cannot be read."""
+        return self._joins.of(name)
+
+    def cpu_log(self, path: str) -> str | None:
+        """The aicpu log of the inference that an aicore log is of; None where there is none."""
+        beside = path_beside(path)
+        return beside if beside in self._files else None
+
+    def of(self, path: str, name: LogName) -> Iterator[InferenceRecords]:
+        """The inferences of one log: more than one where the model was loaded again."""
+        records = view_records(self.read(path) or b"", AICORE_DTYPE)
+        if not len(records):
+            return
+        layers = self._layer_names(path, name, records)
+        stretch = Splitter().feed(records["sequence"], records["net"]).stretch
+        for number in np.unique(stretch).tolist():
+            chosen = np.flatnonzero(stretch == number)
+            yield InferenceRecords(name, records[chosen], tuple(layers[each] for each in chosen.tolist()))
+
+    def _layer_names(self, path: str, name: LogName, records: Records) -> list[str | None]:
+        join, runs = self._joins.of(name), self._runs_of(layer_info_path(name))
+        if join is None or not runs:
+            return [None] * len(records)
+        index = np.full(len(records), -1, np.int32)
+        for net in np.unique(records["net"]).tolist():
+            chosen = records["net"] == net
+            batch, pictures = name.batch_num or 0, name.input_pic_num or 0
+            sequence = records["sequence"][chosen]
+            index[chosen] = join.layer_index(net, sequence, batch, pictures, self._online_batches(path))
+        return [runs[each] if each >= 0 else None for each in index.tolist()]
+
+    def _runs_of(self, table_path: str) -> tuple[str, ...]:
+        """The names of a model's runs of layers; none where its table cannot be read."""
+        if table_path not in self._runs:
+            data = small_file(self, table_path)
+            try:
+                table = None if data is None else parse_layer_info(data, table_path)
+            except FormatError:
+                table = None
+            self._runs[table_path] = () if table is None else tuple(run.name for run in table.runs)
+        return self._runs[table_path]
+
+    def _online_batches(self, path: str) -> tuple[int, ...]:
+        data = small_file(self, path + DONE_SUFFIX)
+        try:
+            return () if data is None else tuple(parse_done(data, LogKind.AICORE, path + DONE_SUFFIX).online_batch_num)
+        except FormatError:
+            return ()
+
 
 # Folders that the vendor's commands, and ours, make inside a JOB.
 OUTPUT_FOLDERS = frozenset({"sqlite", "timeline", "summary", "log"})
-# A multiple of every record's size.
+CHUNK_BYTES = 256 << 10
+# For decoding alone; a multiple of every record's size, and all that is read of a small file.
 READ_BYTES = 4 << 20
-GENERATION = 1
+LARGEST_DONE_BYTES = 4096
 _FIRST_KINDS = (LogKind.INFO_JSON, LogKind.NET_INFO, LogKind.LAYER_INFO)
+# What the board's daemon takes as a log that grows, by its last component; anything else is a snapshot.
+_GROWING = re.compile(rb"(?i:(aicore|aacore|aicpu|aacpu|acl_api|aclmodule)\.[0-9]+\..*[0-9])", re.DOTALL)
+_KINDS = {
+    b"aicore": LogKind.AICORE,
+    b"aacore": LogKind.AICORE,
+    b"aicpu": LogKind.AICPU,
+    b"aacpu": LogKind.AICPU,
+    b"acl_api": LogKind.ACL_API,
+    b"aclmodule": LogKind.ACL_API,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,79 +210,130 @@ def list_job(directory: Path) -> JobListing:
     return JobListing(tuple(sorted(files, key=_reading_order)), tuple(sorted(others)))
 
 
-class LocalJob:
-    """The files of a JOB directory, for decoding. Only regular files that its listing has are read."""
+class LocalStream:
+    """The logs of one JOB directory. Links are not followed, and only what its listing has is read."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._decoder = JobDecoder(self)
-        self._files: frozenset[str] = frozenset()
+    def __init__(self, directory: Path, listing: JobListing, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._directory = directory
+        self._chunk_bytes = chunk_bytes
+        self.job = directory.name
+        self._others = listing.others
+        self.logs = [
+            FollowedLog(handle, self.job, os.fsencode(path), snapshot=growing_kind(path) is None)
+            for handle, path in enumerate(listing.files, 1)
+        ]
+
+    def odd(self) -> Iterator[Loss]:
+        """Losses for what is no regular file."""
+        for path in self._others:
+            yield Loss(0, 1, reasons.NOT_A_FILE, f"{path} is no regular file", 0)
+
+    def events(self, log: FollowedLog, holding: Holding) -> Iterator[Happened]:
+        """What the host does not hold of a log."""
+        path = os.fsdecode(log.path)
+        try:
+            with open(required(f"{self._directory}/{path}"), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+                for event in self._of_file(log, path, holding, file):
+                    yield Happened(self.job, log, event)
+        except OSError as error:
+            loss = Loss(log.handle, 1, "unreadable", f"{path}: {error.strerror}", 0)
+            yield Happened(self.job, log, loss)
+
+    def _of_file(self, log: FollowedLog, path: str, holding: Holding, file: FileIO) -> Iterator[LogEvent]:
+        digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        generation, offset = max(holding.generation, 1), holding.offset
+        if _goes_on(file, log, holding, digest):
+            yield Started(log.handle, generation, offset, "same" if holding.generation else "new")
+        else:
+            generation, offset = holding.generation + 1, 0
+            digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+            file.seek(0)
+            yield Started(log.handle, generation, 0, "different")
+        while data := file.read(self._chunk_bytes):
+            digest.update(data)
+            yield Chunk(log.handle, generation, offset, data)
+            offset += len(data)
+        if log.snapshot or self._has_done(path):
+            yield Completed(log.handle, generation, offset, digest.digest())
+
+    def _has_done(self, path: str) -> bool:
+        kind = growing_kind(path)
+        try:
+            text = content(f"{self._directory}/{path}{DONE_SUFFIX}", LARGEST_DONE_BYTES)
+        except OSError:
+            return False
+        return kind is not None and text is not None and is_whole_done(text, kind)
+
+
+class LocalJob:
+    """The files of a JOB directory, decoded where they stand: as they would come, one after the other."""
+
+    def __init__(self, directory: Path, listing: JobListing, counter_map: CounterMap | None = None) -> None:
+        self._directory = directory
+        self._stream = LocalStream(directory, listing, READ_BYTES)
+        self._files = frozenset(listing.files)
+        self._decoder = JobDecoder(self, counter_map)
         self._to_come = ""
+        self._beginning = b""  # of the small file that comes
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
         """At most `size` bytes of a file from `start` on; None when there is none, or its turn has not come."""
         if path not in self._files or path == self._to_come:
             return None
-        return content(f"{self.directory}/{path}", size, start)
+        return content(f"{self._directory}/{path}", size, start)
 
     def names(self) -> list[str]:
         """Nothing: tables of layers are read before any data."""
         return []
 
-    def changes(self, listing: JobListing, counter_map: CounterMap | None) -> Iterator[list[Change]]:
+    def changes(self) -> Iterator[list[Change]]:
         """What the JOB's files mean, a list for each file. Raises UnsupportedBoardError."""
-        self._files = frozenset(listing.files)
-        self._decoder = JobDecoder(self, counter_map)
-        for path in listing.files:
-            if not path.endswith(DONE_SUFFIX) or path.removesuffix(DONE_SUFFIX) not in self._files:
-                yield list(self._file(path))
-        yield [LinkLedger(None, not_a_file(path)) for path in listing.others]
+        for log in self._stream.logs:
+            path = os.fsdecode(log.path)
+            # A `.done` comes after its data: what these say in the end is decoded once.
+            self._to_come = "" if log.snapshot else path + DONE_SUFFIX
+            events = self._stream.events(log, Holding(log.handle))
+            yield [change for each in events for change in self._mean(path, each.event, is_small=log.snapshot)]
+        yield [LinkLedger(None, reasons.entry(loss.reason, loss.detail)) for loss in self._stream.odd()]
 
     def end(self, unsettled: list[str], orphans: list[str]) -> list[Change]:
         """What is left to say when all files are read; the arguments come from the store."""
         return list(self._decoder.end(unsettled, orphans))
 
-    def _file(self, path: str) -> Iterator[Change]:
-        name = parse_log_name(path)
-        try:
-            if name is not None and name.is_data:
-                yield from self._data(path)
-            else:
-                yield from self._snapshot(path)
-        except OSError as error:
-            yield LinkLedger(path, reasons.entry(reasons.UNREADABLE, f"cannot be read: {error.strerror}"))
-
-    def _data(self, path: str) -> Iterator[Change]:
-        """A data log, then its `.done`: what the file says in the end is decoded once."""
-        decoder, digest, size = self._decoder, hashlib.blake2b(digest_size=DIGEST_BYTES), 0
-        self._to_come = path + DONE_SUFFIX
-        yield from decoder.begin(path, GENERATION, 0)
-        for data in self._blocks(path, READ_BYTES):
-            digest.update(data)
-            yield from decoder.append(path, GENERATION, size, data)
-            size += len(data)
-        self._to_come = ""
-        if path + DONE_SUFFIX in self._files:
-            yield from self._snapshot(path + DONE_SUFFIX)
-        if decoder.has_done(path):
-            yield from decoder.complete(path, GENERATION, size, digest.digest())
-
-    def _snapshot(self, path: str) -> Iterator[Change]:
-        digest, beginning, size = hashlib.blake2b(digest_size=DIGEST_BYTES), b"", 0
-        for data in self._blocks(path, LARGEST_CONTENT_BYTES):
-            digest.update(data)
-            beginning, size = beginning or data, size + len(data)
-        yield from self._decoder.snapshot(path, GENERATION, beginning, digest.digest(), size=size)
-
-    def _blocks(self, path: str, size: int) -> Iterator[bytes]:
-        with open(required(f"{self.directory}/{path}"), "rb") as file:  # noqa: PTH123 - a descriptor
-            while data := file.read(size):
-                yield data
+    def _mean(self, path: str, event: LogEvent, *, is_small: bool) -> Iterable[Change]:
+        match event:
+            case Loss():
+                return [LinkLedger(path, reasons.entry(reasons.UNREADABLE, event.detail))]
+            case Started() if not is_small:
+                return self._decoder.begin(path, event.generation, event.offset)
+            case Chunk() if not is_small:
+                return self._decoder.append(path, event.generation, event.offset, event.data)
+            case Completed() if not is_small:
+                return self._decoder.complete(path, event.generation, event.size, event.digest)
+            case Completed():
+                beginning, self._beginning = self._beginning, b""
+                return self._decoder.snapshot(path, event.generation, beginning, event.digest, size=event.size)
+            case Chunk():
+                self._beginning = self._beginning or event.data
+        return ()
 
 
-def not_a_file(path: str) -> Entry:
-    """The note about something in a JOB that is no regular file."""
-    return reasons.entry(reasons.NOT_A_FILE, f"{path} is no regular file")
+def growing_kind(path: str) -> LogKind | None:
+    """What a log that grows holds, by the rule of the board's daemon; None for a snapshot."""
+    match = _GROWING.fullmatch(os.fsencode(path).rpartition(b"/")[2])
+    return None if match is None else _KINDS[match[1].lower()]
+
+
+def _goes_on(file: FileIO, log: FollowedLog, holding: Holding, digest: hashlib.blake2b) -> bool:
+    """Whether the file begins with what is held, which `digest` has taken then; of a snapshot, whether it is all."""
+    size = os.fstat(file.fileno()).st_size
+    if size < holding.offset or (log.snapshot and holding.generation > 0 and size != holding.offset):
+        return False
+    left = holding.offset
+    while left and (data := file.read(min(left, CHUNK_BYTES))):
+        digest.update(data)
+        left -= len(data)
+    return left == 0 and (holding.offset == 0 or digest.digest() == holding.prefix_digest)
 
 
 @contextmanager

@@ -8,15 +8,18 @@ link in the place of a file or of a folder is followed.
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
-from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from profagent.errors import FormatError, StoreError
+from profagent.errors import FormatError, ProfagentError, ProtocolError, StoreError
 from profagent.files import (
     content,
+    disk_full,
+    is_full,
     make_anew,
     make_private_folder,
     move,
@@ -25,7 +28,69 @@ from profagent.files import (
     stands,
     write_all,
 )
-from profagent.ingest.obstacles import Translated, refuse_links
+from profagent.formats.lru import Lru
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+_ON_THE_BOARD = "remove what is odd from the JOB directory on the board"
+_NO_DIRECTORY = frozenset({errno.ENOTDIR, errno.EEXIST})
+
+
+class Translated:
+    """Lets what the disk that `place` is on refuses raise StoreError, DiskFullError, or ProtocolError.
+
+    `folders`: those that the board's logs are known to stand in; a directory above none of them is not the board's.
+    """
+
+    __slots__ = ("_folders", "_place", "_what")
+
+    def __init__(self, what: str, place: Path, folders: Collection[str] = ()) -> None:
+        self._what = what
+        self._place = place
+        self._folders = folders
+
+    def __enter__(self) -> None:
+        """What follows is tried."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raise what an error of the system means."""
+        if isinstance(error, OSError):
+            if is_full(error):
+                raise disk_full(self._place) from error
+            raise _explained(self._what, error, self._folders) from error
+
+
+def refuse_links(base: Path, path: str) -> None:
+    """Raise StoreError when `base`, or a folder between it and the file, is a symbolic link."""
+    folders = [base, *(base / above for above in Path(path).parents)]
+    for folder in folders:
+        if folder.is_symlink():
+            raise StoreError(
+                f"{folder} is a symbolic link: nothing is written through it",
+                hint="remove the link there, on this host; what the board has of its files is fetched again",
+            )
+
+
+def _explained(what: str, error: OSError, folders: Collection[str]) -> ProfagentError:
+    if error.errno == errno.ENAMETOOLONG:
+        return ProtocolError(f"{what}: this host's file system takes no such long name", hint=_ON_THE_BOARD)
+    if error.errno == errno.EISDIR:
+        at = str(error.filename2 or error.filename)
+        if any(f"{folder}/".startswith(f"{at}/") for folder in folders):
+            why = "the board has logs below this name, and names it as a log, too"
+            return ProtocolError(f"{what}: {why}", hint=_ON_THE_BOARD)
+        return ProtocolError(f"{what}: a directory stands at {at}", hint="remove it there, on this host")
+    if error.errno in _NO_DIRECTORY:
+        file = Path(error.filename2 or error.filename)
+        at = str(next(each for each in (file, *file.parents) if stands(each)))
+        hint = f"remove it there, on this host; where the board has a log of this name, {_ON_THE_BOARD}"
+        return ProtocolError(f"{what}: {at} stands where its directory should be", hint=hint)
+    return StoreError(
+        f"{what}: {error.strerror}", hint="check the disk, its free space and the permissions of the workspace"
+    )
+
 
 DIGEST_BYTES = 16
 # A file beyond that is opened again; several JOBs together stay below the usual 1,024 of a process.
@@ -94,7 +159,7 @@ class JobMirror:
         self.directory = directory
         # As text: a Path for each file would cost more than writing it.
         self._mirrored, self._incoming, self._superseded = str(directory), str(incoming), str(superseded)
-        self._open: OrderedDict[str, int] = OrderedDict()
+        self._open: Lru[str, int] = Lru(OPEN_FILES, os.close)
         self._folders: set[str] = set()  # of the board's logs, none of them a link
         self._fresh: dict[str, bytes] = {}  # by file, what was written whole since `settle`
 
@@ -106,7 +171,7 @@ class JobMirror:
                 if not snapshot:
                     self._set_aside(path, generation)
                 file = self._file(path, snapshot=snapshot)
-                self._keep(file, make_anew(file))
+                self._open[file] = make_anew(file)
             elif snapshot:
                 # Nothing comes: it is there already.
                 Path(self._file(path, snapshot=True)).unlink(missing_ok=True)
@@ -281,14 +346,8 @@ class JobMirror:
             handle = opened(file, os.O_RDWR)
             if handle is None:
                 raise _lost(path)
-            self._keep(file, handle)
-        self._open.move_to_end(file)
-        return handle
-
-    def _keep(self, file: str, handle: int) -> None:
         self._open[file] = handle
-        if len(self._open) > OPEN_FILES:
-            os.close(self._open.popitem(last=False)[1])
+        return handle
 
     def _forget(self, path: str) -> None:
         for base in (self._mirrored, self._incoming):

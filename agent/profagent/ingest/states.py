@@ -5,12 +5,12 @@ The state of any other log is built again from its bytes.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, StoreError
 from profagent.formats.aicore import AicoreFile, AicoreRecords, read_together
 from profagent.formats.done import parse_done
+from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.formats.records import AICORE_DTYPE
 from profagent.ingest.changes import InferenceTimed, LogJudged, Redecoded, SegmentRecords
@@ -92,9 +92,8 @@ class LogStates:
         # Logs whose `.done` the board has told in this stream, and that were not judged by it yet.
         self.told: set[str] = set()
         self._files = files
-        self._most = most
-        self._logs: OrderedDict[str, DataLog] = OrderedDict()
-        self._calls: OrderedDict[str, DataLog] = OrderedDict()
+        self._logs: Lru[str, DataLog] = Lru(most)
+        self._calls: Lru[str, DataLog] = Lru(most)
 
     def __len__(self) -> int:
         return len(self._logs) + len(self._calls)
@@ -266,9 +265,6 @@ class LogStates:
     def _remember(self, log: DataLog) -> None:
         alike = self._calls if log.name.kind is LogKind.ACL_API else self._logs
         alike[log.path] = log
-        alike.move_to_end(log.path)
-        if len(alike) > self._most:
-            alike.popitem(last=False)
 
 
 def _check_size(path: str, found: int, size: int | None) -> None:

@@ -11,8 +11,7 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.table import Column, table_lines
 from profagent.keys.keys import DAYS, Entry, Keys, Made
-from profagent.link.certificate import ROLES, VIEWER, Certificate
-from profagent.link.credentials import REVOKED, default_keys
+from profagent.link.credentials import REVOKED, ROLES, VIEWER, Certificate, default_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,9 +27,19 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from profagent.errors import UsageError
 from profagent.files import alone_in, write_atomically, write_folder_atomically
-from profagent.link.certificate import IDENTITY_URI, ROLE_URI, ROLES, Certificate
-from profagent.link.credentials import CA, CERT, KEY, OTHERS, REVOKED
-from profagent.link.revocation import plain_fingerprint, revoked_fingerprints
+from profagent.link.credentials import (
+    CA,
+    CERT,
+    IDENTITY_URI,
+    KEY,
+    OTHERS,
+    REVOKED,
+    ROLE_URI,
+    ROLES,
+    Certificate,
+    plain_fingerprint,
+    revoked_fingerprints,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from profagent.errors import UsageError
 from profagent.files import alone_in, make_directory, write_atomically
-from profagent.link.credentials import checked_address, default_keys, full_address, host_of, is_local
-from profagent.link.known import KnownBoard
+from profagent.link.credentials import KnownBoard, checked_address, default_keys, full_address, host_of, is_local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import grpc
 import grpc.aio
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError, UsageError
-from profagent.link.certificate import Certificate
-from profagent.link.credentials import BY_ADDRESS
-from profagent.link.examination import examination_from_wire
+from profagent.link.credentials import BY_ADDRESS, Certificate
 from profagent.link.handshake import proven_certificate
 from profagent.link.messages import Welcome
-from profagent.link.translate import board_from_wire, clocks_from_wire, from_wire, measure_from_wire, to_wire
+from profagent.link.translate import (
+    board_from_wire,
+    clocks_from_wire,
+    examination_from_wire,
+    from_wire,
+    measure_from_wire,
+    to_wire,
+)
 from profagent_wire.checksum import DamagedError, decode_checked, encode_checked, has_checksum
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
@@ -24,16 +30,47 @@ from profagent_wire.v1 import board_pb2_grpc
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from profagent.link.credentials import Access
-    from profagent.link.examination import Examination
-    from profagent.link.known import KnownBoard
+    from profagent.link.credentials import Access, KnownBoard
     from profagent.link.messages import Board, ClientMessage, Clocks, JobMeasure, ServerMessage
+    from profagent.link.translate import Examination
+
+
+CLOCK_EXCHANGES = 5
+# Within one exchange a board's two clocks differ by no more than that, unless one was set.
+CLOCK_DRIFT_US = 1_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ClockDifference:
+    """One exchange: the board's clock is `offset_us` ahead of this machine's at `host_us`. The shortest is least."""
+
+    round_trip_us: int
+    offset_us: int
+    host_us: int
+
+
+async def clock_difference(channel: Channel, now_us: Callable[[], int]) -> ClockDifference | None:
+    """The clocks' difference, from the exchange with the shortest round trip.
+
+    One during which either wall clock was set tells nothing; None where all are so.
+    """
+    differences = []
+    for _ in range(CLOCK_EXCHANGES):
+        sent_us = now_us()
+        received, answered = await channel.clocks()
+        back_us = now_us()
+        inside_us = answered.monotonic_us - received.monotonic_us
+        round_trip_us = (back_us - sent_us) - inside_us
+        offset_us = (received.wall_us - sent_us + answered.wall_us - back_us) // 2
+        is_steady = abs(answered.wall_us - received.wall_us - inside_us) <= CLOCK_DRIFT_US
+        if is_steady and round_trip_us >= 0:
+            differences.append(ClockDifference(round_trip_us, offset_us, sent_us))
+    return min(differences, default=None)
+
 
 M = TypeVar("M")
 
 CALL_TIMEOUT_S = 10.0
-# A board refuses a stream at once, or when it has seen its first message.
-REFUSAL_S = 1.0
 UPGRADE = "upgrade profagent on both ends"
 LARGEST_MESSAGE_BYTES = 4 << 20
 # A half-open link is found within the sum of both, and by heartbeats before; the daemon allows a ping each 5 s.
@@ -80,14 +117,13 @@ class Stream:
         address: str,
         call: grpc.aio.StreamStreamCall[bytes, bytes],
         check_identity: Callable[[str], None],
-        ask: Callable[[bytes], Awaitable[object]],
+        ask: Callable[[], Awaitable[object]],
     ) -> None:
-        """`ask` opens a stream once more with this one's first message, and fails with what the board says to it."""
+        """`ask` makes another call, and fails with what the board says to it."""
         self._address = address
         self._check_identity = check_identity
         self._call = call
         self._ask = ask
-        self._opening = b""
         self._is_checked = False  # the board's messages have check values
         # gRPC fails a call that is given a message while another is still being sent.
         self._sending = asyncio.Lock()
@@ -102,7 +138,6 @@ class Stream:
     async def send(self, message: ClientMessage) -> None:
         """Send one message in its turn; waits while the board does not read. UnreachableError or ProtocolError."""
         data = encode_checked(to_wire(message))
-        self._opening = self._opening or data
         try:
             async with self._sending:
                 await self._call.write(data)
@@ -137,9 +172,9 @@ class Stream:
         return await self._ended() if is_forgotten else _translated(error, self._address)
 
     async def _ended(self) -> UnreachableError:
-        """The error for an end of which no reason is known."""
+        """The error for an end of which no reason is known: what the board says to another call."""
         try:
-            await self._ask(self._opening)
+            await self._ask()
         except UnreachableError as error:
             return error
         return UnreachableError.at(self._address, "the stream has ended")
@@ -207,34 +242,11 @@ class Channel:
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[Stream]:
         """A Follow stream; it is ended when the context is left."""
-        stream = Stream(self.address, self._follow(), self._check_identity, self._ask_why)
+        stream = Stream(self.address, self._follow(), self._check_identity, self.describe)
         try:
             yield stream
         finally:
             await stream.finish()
-
-    async def _ask_why(self, opening: bytes) -> None:
-        """Open a stream as one was opened before. Raises what the board refuses it with.
-
-        Nothing is sent until the board has had time to refuse: a message that meets the refusal hides it.
-        """
-        await self.describe()
-        call = self._follow()
-        answer = asyncio.ensure_future(call.read())
-        try:
-            if not (await asyncio.wait([answer], timeout=REFUSAL_S))[0]:
-                await call.write(opening)
-            async with asyncio.timeout(CALL_TIMEOUT_S):
-                await answer
-        except grpc.aio.AioRpcError as error:
-            if error.code() is not grpc.StatusCode.INTERNAL:
-                raise _translated(error, self.address) from error
-        except (TimeoutError, grpc.aio.UsageError, asyncio.InvalidStateError):
-            return
-        finally:
-            answer.cancel()
-            await asyncio.wait([answer])
-            call.cancel()
 
 
 @asynccontextmanager

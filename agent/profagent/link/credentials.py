@@ -4,20 +4,200 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import socket
 import ssl
 import stat
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
+from urllib.parse import unquote
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from profagent.errors import RefusedError, UsageError
-from profagent.link.certificate import Certificate
-from profagent.link.known import KnownBoard
-from profagent.link.revocation import revoked_fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
+
+
+T = TypeVar("T", bound=x509.ExtensionType)
+
+# A URI among the alternative names: where the daemon, which has no library for certificates, can read it.
+ROLE_URI = "profagent:role:"
+ROLES = ("viewer", "operator")
+VIEWER = ROLES[0]
+# Another one, in a board's: whose it is, where that was known when it was issued.
+IDENTITY_URI = "profagent:board:"
+LONGEST_TEXT = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate. Kind: CA, board, host or unknown; the role is a host's, else empty."""
+
+    name: str
+    kind: str
+    role: str
+    fingerprint: str
+    """SHA-256 of its DER, in hex."""
+    since: datetime
+    until: datetime
+    addresses: tuple[str, ...]
+    """Host names and IP addresses that it is for."""
+    identity: str
+    """The one that a board with it has; empty: not told."""
+    issuer: str
+    parsed: x509.Certificate = field(repr=False)
+
+    @classmethod
+    def of(cls, parsed: x509.Certificate) -> Self:
+        """What it says."""
+        kind = _kind(parsed)
+        names = _extension(parsed, x509.SubjectAlternativeName) or x509.SubjectAlternativeName([])
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+        identities = [uri.removeprefix(IDENTITY_URI) for uri in uris if uri.startswith(IDENTITY_URI)]
+        roles = [role for role in ROLES if ROLE_URI + role in uris]
+        addresses = (*names.get_values_for_type(x509.DNSName), *names.get_values_for_type(x509.IPAddress))
+        return cls(
+            name=_common_name(parsed.subject),
+            kind=kind,
+            role=(roles[-1] if roles else VIEWER) if kind == "host" else "",
+            fingerprint=parsed.fingerprint(hashes.SHA256()).hex(),
+            since=parsed.not_valid_before_utc,
+            until=parsed.not_valid_after_utc,
+            addresses=tuple(_shown(str(address)) for address in addresses),
+            identity=_shown(unquote(identities[0])) if identities else "",
+            issuer=_common_name(parsed.issuer),
+            parsed=parsed,
+        )
+
+    @classmethod
+    def read(cls, pem: bytes, source: object) -> Self:
+        """The first certificate of a PEM file. Raises UsageError, which names `source`."""
+        try:
+            return cls.of(x509.load_pem_x509_certificate(pem))
+        except ValueError as error:
+            raise UsageError(f"{source} holds no certificate", hint="copy it anew from where it was issued") from error
+
+    def is_issued_by(self, authority: Certificate) -> bool:
+        """Whether it carries that authority's signature."""
+        try:
+            self.parsed.verify_directly_issued_by(authority.parsed)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return True
+
+
+def _kind(parsed: x509.Certificate) -> str:
+    constraints = _extension(parsed, x509.BasicConstraints)
+    if constraints is not None and constraints.ca:
+        return "ca"
+    usages = _extension(parsed, x509.ExtendedKeyUsage) or ()
+    if ExtendedKeyUsageOID.SERVER_AUTH in usages:
+        return "board"
+    return "host" if ExtendedKeyUsageOID.CLIENT_AUTH in usages else "unknown"
+
+
+def _extension(parsed: x509.Certificate, kind: type[T]) -> T | None:
+    try:
+        return parsed.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def _common_name(name: x509.Name) -> str:
+    return _shown(" ".join(str(attribute.value) for attribute in name.get_attributes_for_oid(NameOID.COMMON_NAME)))
+
+
+def _shown(text: str) -> str:
+    """A text of somebody else's certificate, fit for a terminal."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text[:LONGEST_TEXT])
+
+
+_FORGET = "or, if the board was set up anew, `profagent boards remove {name}` and add it again"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBoard:
+    """A board. `address` is HOST:PORT or unix:PATH; uuid and fingerprint (SHA-256 in hex) are empty if not known.
+
+    `tls_name` is the host that its certificate must be for, where a Unix socket is a tunnel to a daemon with TLS.
+    """
+
+    name: str
+    address: str
+    uuid: str = ""
+    fingerprint: str = ""
+    tls_name: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What messages call it: a tunnel's socket tells nobody anything."""
+        if self.name == self.address:
+            return self.address
+        return f"{self.name} (over SSH)" if self.address.startswith("unix:") else f"{self.name} ({self.address})"
+
+    @property
+    def place(self) -> str:
+        """What messages about a connection call it."""
+        return self.shown if self.tls_name else self.address
+
+    def check_identity(self, identity: str) -> None:
+        """Raises RefusedError when it is another board that says who it is."""
+        if self.uuid and identity != self.uuid:
+            raise RefusedError(
+                f"another board answers for {self.name}: its identity is {identity or 'not told'}, and the one that"
+                f" is known as {self.name} has {self.uuid}",
+                hint="see which board has the address now, and put it right in boards.toml; "
+                + _FORGET.format(name=self.name),
+            )
+
+    def check_fingerprint(self, fingerprint: str) -> None:
+        """Raises RefusedError when the certificate that was shown is another one."""
+        if self.fingerprint and fingerprint != self.fingerprint:
+            raise RefusedError(
+                f"{self.name} shows another certificate: its SHA-256 is {fingerprint}, and the known one"
+                f" {self.fingerprint}",
+                hint="if the board was issued a new one, put its fingerprint into boards.toml (`profagent keys list`); "
+                + _FORGET.format(name=self.name),
+            )
+
+
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+
+
+def plain_fingerprint(text: str) -> str:
+    """A fingerprint in lower case and without colons."""
+    return text.strip().replace(":", "").lower()
+
+
+def revoked_fingerprints(text: str, source: object) -> frozenset[str]:
+    """The fingerprints of a list. Raises UsageError, which names `source`, for a line that is none, or an empty list.
+
+    A list that revokes nobody has a remark, so that one that was cut to nothing frees nobody.
+    """
+    if not text.strip():
+        raise UsageError(
+            f"{source} is empty, without even its first line",
+            hint="copy it anew from the CA, or from a board; one that revokes nobody has a line with #",
+        )
+    found = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        entry = plain_fingerprint(line.partition("#")[0])
+        if entry and not _FINGERPRINT.fullmatch(entry):
+            raise UsageError(
+                f"{source}: line {number} is no SHA-256 fingerprint",
+                hint="write 64 hexadecimal digits, then # a remark",
+            )
+        if entry:
+            found.add(entry)
+    return frozenset(found)
+
 
 DEFAULT_PORT, LARGEST_PORT = 50151, 65535
 

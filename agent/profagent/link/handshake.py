@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 
 from profagent.errors import RefusedError, UnreachableError
-from profagent.link.certificate import Certificate
-from profagent.link.credentials import CERT, REVOKED, host_of
+from profagent.link.credentials import CERT, REVOKED, Certificate, host_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from profagent.link.credentials import Credentials
-    from profagent.link.known import KnownBoard
+    from profagent.link.credentials import Credentials, KnownBoard
 
 
 _TIME = "%Y-%m-%d %H:%M UTC"
@@ -30,40 +28,42 @@ def board_distrusted(
     board: KnownBoard, shown: Certificate, credentials: Credentials, now: datetime, verdict: str
 ) -> RefusedError:
     """Why the certificate that a board shows is not taken; `verdict` is what TLS itself said."""
-    whose = f"the certificate of the board at {board.place} ({shown.name or 'without a name'})"
-    if not shown.is_issued_by(credentials.authority):
-        return RefusedError(
-            f"{whose} was issued by {shown.issuer or 'nobody'}, not by the CA of {credentials.folder}",
-            hint="name the keys of the CA that issued it with --keys, or issue the board one of this CA",
-        )
-    if now > shown.until:
-        return RefusedError(
-            f"{whose} has expired on {shown.until:{_TIME}}; by this host's clock it is {now:{_TIME}}",
-            hint="set this host's clock if it is wrong; else `profagent keys issue board`, and copy it to the board",
-        )
-    if now < shown.since:
-        return RefusedError(
-            f"{whose} is valid from {shown.since:{_TIME}} on; by this host's clock it is {now:{_TIME}}",
-            hint="set this host's clock if it is wrong; else issue one anew: those of profagent are valid since 1970",
-        )
-    if shown.kind != "board":
-        return RefusedError(
-            f"{whose} is no board's: it is of the kind {shown.kind}",
-            hint="give the daemon board.pem and board.key of `profagent keys issue board`",
-        )
-    if "mismatch" in verdict.lower() or "not valid for" in verdict.lower():
-        return _for_another(board, whose, shown)
-    return RefusedError(f"{whose} is not accepted: {verdict}", hint="issue the board another one")
-
-
-def _for_another(board: KnownBoard, whose: str, shown: Certificate) -> RefusedError:
-    """The certificate is not for the host that it should be for."""
     called = "have one of these as its address in boards.toml" if board.tls_name else "name one of these with --board"
-    return RefusedError(
-        f"{whose} is not for {board.tls_name or host_of(board.address)}:"
-        f" it is for {', '.join(shown.addresses) or 'no address'}",
-        hint=f"{called}, or issue the board one with --address for each that it is called by",
+    clock = f"by this host's clock it is {now:{_TIME}}"
+    cases = (
+        (
+            not shown.is_issued_by(credentials.authority),
+            f"was issued by {shown.issuer or 'nobody'}, not by the CA of {credentials.folder}",
+            "name the keys of the CA that issued it with --keys, or issue the board one of this CA",
+        ),
+        (
+            now > shown.until,
+            f"has expired on {shown.until:{_TIME}}; {clock}",
+            "set this host's clock if it is wrong; else `profagent keys issue board`, and copy it to the board",
+        ),
+        (
+            now < shown.since,
+            f"is valid from {shown.since:{_TIME}} on; {clock}",
+            "set this host's clock if it is wrong; else issue one anew: those of profagent are valid since 1970",
+        ),
+        (
+            shown.kind != "board",
+            f"is no board's: it is of the kind {shown.kind}",
+            "give the daemon board.pem and board.key of `profagent keys issue board`",
+        ),
+        (
+            "mismatch" in verdict.lower() or "not valid for" in verdict.lower(),
+            (
+                f"is not for {board.tls_name or host_of(board.address)}:"
+                f" it is for {', '.join(shown.addresses) or 'no address'}"
+            ),
+            f"{called}, or issue the board one with --address for each that it is called by",
+        ),
+        (True, f"is not accepted: {verdict}", "issue the board another one"),
     )
+    what, hint = next((what, hint) for is_so, what, hint in cases if is_so)
+    whose = f"the certificate of the board at {board.place} ({shown.name or 'without a name'})"
+    return RefusedError(f"{whose} {what}", hint=hint)
 
 
 def board_revoked(address: str, shown: Certificate, credentials: Credentials) -> RefusedError:

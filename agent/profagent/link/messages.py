@@ -1,4 +1,4 @@
-"""The wire's messages as plain values; `board.proto` says what each field means.
+"""The wire's messages as plain values (`board.proto` says what each field means), and what a session makes of them.
 
 Paths are bytes as the board sent them: nothing here has been checked. Times are microseconds, sizes bytes.
 What comes for each file is a NamedTuple, which is made faster than a frozen dataclass.
@@ -7,12 +7,26 @@ What comes for each file is a NamedTuple, which is made faster than a frozen dat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from profagent.errors import ProfagentError
 
 PROTOCOL = (1, 0)
 OPEN = "open"
 REMOVED = "removed"
 ENDED_STATES = frozenset({"finished", "quiet", REMOVED})
+
+
+# A board without a battery wakes up in 1970, or when its image was made; nobody has profiled with this before.
+EARLIEST = datetime(2024, 1, 1, tzinfo=UTC)
+LATEST_S = 253_402_300_799
+
+
+def board_time(wall_us: int) -> datetime:
+    """The date that a clock shows; the nearest one, to the end of the year 9999, where no date can say it."""
+    return datetime.fromtimestamp(min(max(wall_us / 1e6, 0), LATEST_S), UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +107,11 @@ class JobStatus:
     def has_ended(self) -> bool:
         """Whether nothing more is expected of it."""
         return self.state in ENDED_STATES
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended and everything that it held has come; of a removed one nothing more comes."""
+        return self.state == REMOVED or (self.has_ended and self.caught_up)
 
 
 class AnnouncedLog(NamedTuple):
@@ -277,3 +296,82 @@ class ClientHeartbeat:
 
 
 ClientMessage = Open | Select | Holdings | Acknowledge | ClientHeartbeat
+
+
+# What a session makes of them
+
+
+class FollowedLog(NamedTuple):
+    """A log of the stream, as it stands after the latest event: bytes before `offset` have arrived.
+
+    `held` is the generation and the offset that the host answered; None before it did.
+    """
+
+    handle: int
+    job: str
+    path: bytes
+    snapshot: bool
+    generation: int = 0
+    offset: int = 0
+    held: tuple[int, int] | None = None
+
+
+class Happened(NamedTuple):
+    """An event of a log; `log` is None for a Loss that is not about one log. `job` is empty when it is about none."""
+
+    job: str
+    log: FollowedLog | None
+    event: LogEvent
+
+
+class JobsTold(NamedTuple):
+    """The board has told all its JOBs: these are there, by name."""
+
+    names: frozenset[str]
+
+
+class JobFollowed(NamedTuple):
+    """A JOB is followed from now on."""
+
+    job: JobStatus
+
+
+class LogsAnnounced(NamedTuple):
+    """Logs that wait for a `Holding` each."""
+
+    logs: tuple[FollowedLog, ...]
+
+
+class Arrived(NamedTuple):
+    """What has come of logs, in order."""
+
+    events: tuple[Happened, ...]
+
+
+class JobEntered(NamedTuple):
+    """A JOB is in another state; `caught_up`: and everything that it held has come."""
+
+    job: JobStatus
+    caught_up: bool
+
+
+class JobsShown(NamedTuple):
+    """The followed JOBs as they are now."""
+
+    jobs: tuple[JobStatus, ...]
+
+
+class Remark(NamedTuple):
+    """Something that people want to know of the link."""
+
+    text: str
+
+
+class Unlinked(NamedTuple):
+    """The stream is over, and when the next attempt follows."""
+
+    error: ProfagentError
+    wait_s: float
+
+
+Event = Welcome | JobsTold | JobFollowed | LogsAnnounced | Arrived | JobEntered | JobsShown | Remark | Unlinked

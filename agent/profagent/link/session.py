@@ -1,246 +1,443 @@
-"""One stream's rules, without I/O: which handle is which log, and what a board may send of it.
+"""The link to one board, without I/O: messages and the time go in, events and messages to send come out.
 
-Everything that a board sends is checked here before anybody writes it. What breaks the contract of `board.proto`
-raises ProtocolError: the stream is of no use any more, what was durable before it stays.
+What a board sends is checked here and in `logs.py`; what breaks the contract of `board.proto` raises ProtocolError.
 """
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Never
+import random
+from dataclasses import replace
+from enum import Enum
+from typing import TYPE_CHECKING
 
-from profagent.errors import ProtocolError
+from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.formats.names import display_text, is_job_name
+from profagent.link.logs import LogTable, refuse
 from profagent.link.messages import (
     PROTOCOL,
+    REMOVED,
     Announced,
+    Arrived,
     Batch,
-    Board,
     Chunk,
-    Completed,
+    Goodbye,
+    Heartbeat,
+    Holdings,
+    JobEntered,
+    JobFollowed,
+    JobsListed,
+    JobsShown,
     JobStatus,
-    Loss,
+    JobsTold,
+    LogsAnnounced,
     Released,
-    Removed,
-    ServerMessage,
-    Started,
+    Remark,
+    Select,
+    Unlinked,
     Welcome,
 )
 
 if TYPE_CHECKING:
-    from profagent.link.messages import AnnouncedLog, Holding, LogEvent
+    from collections.abc import Callable, Mapping, Sequence
 
-LARGEST_LOGS = 4096
-LARGEST_PATH_BYTES = 1024
-LARGEST_CHUNK_BYTES = 256 << 10
-LARGEST_OFFSET = 2**63 - 1
-# More than any board's disk holds; sums of what is lost stay numbers of the database.
-LARGEST_SIZE = 2**48
+    from profagent.errors import DiskFullError, ProfagentError, UnsupportedBoardError
+    from profagent.link.messages import Board, ClientMessage, Event, Happened, Holding, Open, ServerMessage
+
 LARGEST_JOBS = 100_000
-# A daemon keeps 1,000, and may come by others while a stream lasts.
-LARGEST_KEPT_LOSSES = 5_000
-LONGEST_SHOWN_BYTES = 256
+LARGEST_BATCH_BYTES = 4 << 20
+LARGEST_BATCH_EVENTS = 5_000
+ENTRIES_PER_MESSAGE = 1_000
+# Streams, one after the other, that end by breaking the protocol before anything of them was taken.
+MOST_BREACHES = 5
+# A full disk is looked at so often.
+ROOM_S = 2.0
+# Behind by more than a second or two of full rate; and not any more.
+LAGGING_BYTES = 16 << 20
+CAUGHT_UP_BYTES = 1 << 20
+LONGEST_REASON = 200
+US_PER_S = 1_000_000
+# Proof of life: how often each side gives it until the board says otherwise, and how many may be missing. With the
+# longest a half-open link is still found within its 15 s.
+HEARTBEAT_S, SHORTEST_HEARTBEAT_S, LONGEST_HEARTBEAT_S = 4.0, 1.0, 5.0
+SILENT_HEARTBEATS = 3
+# The wait before an attempt is drawn between 0 and this, doubled at each: many hosts do not return together.
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.25, 30.0
+# 0.25 s doubled this often is above the longest wait.
+LARGEST_EXPONENT = 7
+# A credential that was refused does not mend itself; nor is a daemon waited for longer, whatever it says.
+SLOWEST_DELAY_S = 60.0
 
 
-class FollowedLog(NamedTuple):
-    """A log of the stream, as it stands after the latest event: bytes before `offset` have arrived.
+def delay_s(attempt: int, uniform: Callable[[float, float], float]) -> float:
+    """Seconds before attempt number `attempt` (0: the first after a failure), drawn by `uniform(low, high)`."""
+    return uniform(0.0, min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt, LARGEST_EXPONENT)))
 
-    `held` is the generation and the offset that the host answered; None before it did.
+
+class State(Enum):
+    """What is true of a link."""
+
+    CONNECTING = "connecting"  # a channel is being opened
+    NEGOTIATING = "negotiating"  # it is open, and the board has not said welcome
+    FOLLOWING = "following"  # the board's logs come as they grow
+    LAGGING = "lagging"  # they come, and far more is on the board than has come
+    WAITING = "waiting"  # there is no stream, and there will be one: when it is time, or when the disk has room
+    CLOSED = "closed"  # nothing comes any more
+
+
+ARROWS = {
+    State.CONNECTING: {State.NEGOTIATING, State.WAITING, State.CLOSED},
+    State.NEGOTIATING: {State.FOLLOWING, State.WAITING, State.CLOSED},
+    State.FOLLOWING: {State.LAGGING, State.WAITING, State.CLOSED},
+    State.LAGGING: {State.FOLLOWING, State.WAITING, State.CLOSED},
+    State.WAITING: {State.CONNECTING, State.WAITING, State.CLOSED},
+    State.CLOSED: set[State](),
+}
+
+
+class LinkSession:
+    """Where a link stands. `now` is in seconds of a clock that never goes back; ARROWS has the transitions.
+
+    Whoever drives it opens a stream when it is CONNECTING, and handles events, then messages, after each call.
     """
 
-    handle: int
-    job: str
-    path: bytes
-    snapshot: bool
-    generation: int = 0
-    offset: int = 0
-    held: tuple[int, int] | None = None
+    def __init__(
+        self,
+        address: str,
+        opening: Open,
+        wants: Callable[[JobStatus, bool], bool],
+        *,
+        gather_s: float = 0.0,
+        is_patient: bool = False,
+        uniform: Callable[[float, float], float] | None = None,
+    ) -> None:
+        """`wants(job, listed)` chooses JOBs; `listed`: the JOB was there when the first stream was opened.
 
+        What comes within `gather_s` is one event. One that `is_patient` waits for a board that has never answered.
+        """
+        self.state = State.WAITING
+        self.error: ProfagentError | None = None  # why it is closed, if that is a failure
+        self.awaits_room = False
+        self.was_listed = False  # by this stream or an earlier one
+        self._address, self._opening, self._wants = address, opening, wants
+        self._gather_s, self._is_patient = gather_s, is_patient
+        self._uniform = uniform or random.uniform  # draws waits
+        self._chosen: dict[str, bool] = {}  # JOBs by name, and whether they are followed; over all streams
+        self._refused: set[str] = set()
+        self._wait_until = float("-inf")
+        self._was_welcomed = False
+        self._attempt = self._breaches = 0
+        self._events: list[Event] = []
+        self._begin(0.0)
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """Logs that wait for a `Holding` each."""
+    def _begin(self, now: float) -> None:
+        """What is known of one stream."""
+        self.heartbeat_s = HEARTBEAT_S
+        self._begun_s = self._heard_s = self._spoke_s = now
+        self._to_send: list[ClientMessage] = []
+        self._board: Board | None = None
+        self._logs = LogTable()
+        self._jobs: dict[int, JobStatus] = {}
+        self._followed: dict[str, int] = {}  # handles by name, of followed JOBs that are not removed
+        self._selected: set[int] = set()
+        self._entered: dict[int, tuple[str, bool]] = {}  # what was last told of a JOB
+        self._heard_of: set[str] = set()  # names of followed JOBs of which something was said
+        self._pending: list[Happened] = []
+        self._pending_bytes = 0
+        self._flush_at: float | None = None
 
-    logs: tuple[FollowedLog, ...]
+    # What is to be done
 
+    def events_received(self) -> list[Event]:
+        """What happened, in order; each is given once."""
+        events, self._events = self._events, []
+        return events
 
-class Happened(NamedTuple):
-    """An event of a log; `log` is None for a Loss that is not about one log. `job` is empty when it is about none."""
+    def messages_to_send(self) -> list[ClientMessage]:
+        """What the board is to be told, once the events are handled; each is given once."""
+        messages, self._to_send = self._to_send, []
+        return messages
 
-    job: str
-    log: FollowedLog | None
-    event: LogEvent
+    @property
+    def due(self) -> float | None:
+        """When `tick` is wanted; None: not before something else happens."""
+        if self.state is State.WAITING:
+            return self._wait_until
+        return self._flush_at if self.has_stream else None
 
+    @property
+    def has_stream(self) -> bool:
+        """Whether there is a stream, or will be at once."""
+        return self.state not in (State.WAITING, State.CLOSED)
 
-SessionEvent = ServerMessage | Announcement | Happened
+    @property
+    def speak_at(self) -> float:
+        """When the next proof of life is due."""
+        return self._spoke_s + self.heartbeat_s
 
+    @property
+    def silent_at(self) -> float:
+        """When the board is taken as gone, if it does not speak before."""
+        return self._heard_s + SILENT_HEARTBEATS * self.heartbeat_s
 
-class Session:
-    """What is known of one stream. `receive` takes each server message once, in order."""
+    # What happens
 
-    def __init__(self) -> None:
-        self.board: Board | None = None
-        self.jobs: dict[int, JobStatus] = {}
-        self._logs: dict[int, FollowedLog] = {}
-        self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each of them
-        self._kept_losses: set[int] = set()  # their numbers
-        self._unasked: set[int] = set()  # handles of those that come as if the host held nothing of them
-        self._passed_over: dict[
-            int, str
-        ] = {}  # those of them of which that is not so, until they are released: JOBs of those that come again
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        if self.due is None or now < self.due:
+            return
+        if self.has_stream:
+            self.flush()
+        elif not self.awaits_room:
+            self._connect(now)
 
-    def receive(self, message: ServerMessage) -> list[SessionEvent]:
-        """Check a message; returns what it says with handles resolved. Raises ProtocolError."""
-        if self.board is None and not isinstance(message, Welcome):
-            self._refuse(f"{type(message).__name__} came before Welcome")
+    def opened(self, now: float) -> None:
+        """The channel is open."""
+        self._enter(State.NEGOTIATING)
+        self._heard_s = now
+        self._to_send.append(self._opening)
+
+    def heard(self, now: float) -> None:
+        """The board spoke, or its silence until now was our own: nobody listened."""
+        self._heard_s = now
+
+    def spoke(self, now: float) -> None:
+        """A message was sent."""
+        self._spoke_s = now
+
+    def receive(self, message: ServerMessage, now: float) -> None:
+        """A message of the board came. Raises ProtocolError when it is against the contract."""
+        if self._board is None and not isinstance(message, Welcome):
+            refuse(f"{type(message).__name__} came before Welcome")
         match message:
-            case Welcome():
-                self._welcome(message.board)
-            case JobStatus():
-                return [self._job(message)]
-            case Announced():
-                return [Announcement(tuple(self._announced(log) for log in message.logs))]
             case Batch():
-                return [event for event in map(self._event, message.events) if event is not None]
+                self._gather(message, now)
+            case Announced():
+                self._announced(message)
             case Released():
-                for handle in message.handles:
-                    self._forget(handle)
-        return [message]
+                self._logs.forget(*message.handles)
+            case Heartbeat():
+                self._lag(message.lag_bytes)
+            case JobStatus():
+                self._job(self._checked(message))
+            case JobsListed():
+                self._listed()
+            case Welcome():
+                self._welcome(message)
+            case Goodbye():
+                self._goodbye(message, now)
 
-    def hold(self, holding: Holding) -> bool:
-        """Note what the host answers to an announcement; whether the board must be told."""
-        log = self._logs.get(holding.handle)
-        if log is None:
-            return True
-        is_unasked = holding.handle in self._unasked
-        is_told = holding.skip or holding.generation > 0 or not is_unasked
-        if is_unasked and is_told:
-            self._passed_over[holding.handle] = "" if holding.skip else log.job
-        if not holding.skip:
-            self._logs[holding.handle] = log._replace(held=(holding.generation, holding.offset))
-        elif not is_unasked:
-            self._forget(holding.handle)
-        return is_told
+    def flush(self) -> None:
+        """Hand on what has gathered."""
+        if self._pending:
+            self._events.append(Arrived(tuple(self._pending)))
+            self._pending, self._pending_bytes, self._flush_at = [], 0, None
 
-    def _welcome(self, board: Board) -> None:
-        if self.board is not None:
-            self._refuse("Welcome came twice")
-        if board.protocol[0] != PROTOCOL[0]:
+    def hold(self, holdings: Sequence[Holding]) -> None:
+        """The answer to LogsAnnounced."""
+        told = [holding for holding in holdings if self._logs.hold(holding)]
+        for start in range(0, len(told), ENTRIES_PER_MESSAGE):
+            self._to_send.append(Holdings(tuple(told[start : start + ENTRIES_PER_MESSAGE])))
+
+    def took(self, refused: Mapping[str, UnsupportedBoardError]) -> None:
+        """What had arrived is taken, and nothing more is wanted of JOBs that are of another SoC.
+
+        A link over which something came was a good one: the next loss is the first of its kind. Where there are no
+        other JOBs, there is nothing to follow at all.
+        """
+        self._attempt = self._breaches = 0
+        handles = tuple(handle for handle in self._selected if self._jobs[handle].name in refused)
+        if not handles:
+            return
+        self._selected -= {*handles}
+        for name in {self._jobs[handle].name for handle in handles}:
+            self._followed.pop(name, None)
+            self._refused.add(name)
+        self._to_send.append(Select(unfollow=handles))
+        self._show()
+        if not self._selected and self.state is not State.CLOSED:
+            self._fail(refused[self._jobs[handles[0]].name])
+
+    def lost(self, error: UnreachableError, now: float) -> None:
+        """The stream failed, or never came to be; of one that is over already this is nothing new."""
+        if not self.has_stream:
+            return
+        self._breaches = self._breaches + 1 if isinstance(error, ProtocolError) else 0
+        # A board that breaks the protocol before it has listed its JOBs once would do so again.
+        is_tried_again = self.was_listed or (self._was_welcomed and not isinstance(error, ProtocolError))
+        if self._breaches >= MOST_BREACHES or not (is_tried_again or self._is_patient):
+            self._fail(error)
+        elif isinstance(error, RefusedError):
+            self._unlink(error, self._uniform(LONGEST_DELAY_S, SLOWEST_DELAY_S), now)
+        else:
+            # A link that held for so long was a good one.
+            self._attempt = 0 if now - self._begun_s > LONGEST_DELAY_S else self._attempt
+            self._unlink(error, delay_s(self._attempt, self._uniform), now)
+            self._attempt += 1
+
+    def silence(self) -> UnreachableError:
+        """What it means that the board has not spoken until `silent_at`."""
+        what = "has gone silent" if self.state in (State.FOLLOWING, State.LAGGING) else "does not answer"
+        return UnreachableError(f"the board at {self._address} {what}", hint="check the link and the daemon's log")
+
+    def full(self, error: DiskFullError, now: float) -> None:
+        """The host's disk takes no more: the board keeps what was not acknowledged."""
+        self._await_room(now)
+        text = f"paused: {error}. Nothing is acknowledged meanwhile: the board keeps it; make room to go on"
+        self._events.append(Remark(text))
+
+    def room(self, has_room: bool, now: float) -> None:
+        """Whether there is room on the host's disk now."""
+        if not has_room:
+            self._await_room(now)
+            return
+        self._attempt = 0
+        self._events.append(Remark("there is room again: the capture goes on"))
+        self._connect(now)
+
+    def stop(self) -> None:
+        """End in good order: what has gathered is handed on."""
+        if self.has_stream:
+            self.flush()
+        self._enter(State.CLOSED)
+
+    # The states
+
+    def _enter(self, state: State) -> None:
+        assert state in ARROWS[self.state], f"a link that is {self.state.value} cannot be {state.value}"
+        self.state = state
+
+    def _connect(self, now: float) -> None:
+        self._enter(State.CONNECTING)
+        self.awaits_room = False
+        self._begin(now)
+
+    def _await_room(self, now: float) -> None:
+        self._enter(State.WAITING)
+        self.awaits_room, self._wait_until = True, now + ROOM_S
+
+    def _unlink(self, error: UnreachableError, wait_s: float, now: float) -> None:
+        self._enter(State.WAITING)
+        self._wait_until = now + wait_s
+        self._events.append(Unlinked(error, wait_s))
+
+    def _fail(self, error: ProfagentError) -> None:
+        self._enter(State.CLOSED)
+        self.error = error
+
+    def _welcome(self, welcome: Welcome) -> None:
+        if self._board is not None:
+            refuse("Welcome came twice")
+        if welcome.board.protocol[0] != PROTOCOL[0]:
+            theirs, ours = (".".join(map(str, version)) for version in (welcome.board.protocol, PROTOCOL))
             raise ProtocolError(
-                f"the board speaks protocol {_dotted(board.protocol)}, this profagent {_dotted(PROTOCOL)}",
-                hint="upgrade profagent on both ends",
+                f"the board speaks protocol {theirs}, this profagent {ours}", hint="upgrade profagent on both ends"
             )
-        self.board = board
+        self._enter(State.FOLLOWING)
+        self._board, self._was_welcomed = welcome.board, True
+        if welcome.heartbeat_us:
+            self.heartbeat_s = min(max(welcome.heartbeat_us / US_PER_S, SHORTEST_HEARTBEAT_S), LONGEST_HEARTBEAT_S)
+        self._events.append(welcome)
 
-    def _job(self, status: JobStatus) -> JobStatus:
+    def _goodbye(self, goodbye: Goodbye, now: float) -> None:
+        # What is told once is not told again to the next stream.
+        self.flush()
+        self._attempt = 0
+        said = display_text(goodbye.reason[:LONGEST_REASON])
+        error = UnreachableError(f"the daemon at {self._address} says goodbye: {said}", hint="it is waited for")
+        wait_s = min(goodbye.retry_after_us / US_PER_S, SLOWEST_DELAY_S) + self._uniform(0.0, FIRST_DELAY_S)
+        self._unlink(error, wait_s, now)
+
+    def _lag(self, lag_bytes: int) -> None:
+        if self.state is State.FOLLOWING and lag_bytes >= LAGGING_BYTES:
+            self._enter(State.LAGGING)
+            self._events.append(Remark(f"behind the board: {lag_bytes / 1e6:,.1f} MB are still to come"))
+        elif self.state is State.LAGGING and lag_bytes <= CAUGHT_UP_BYTES:
+            self._enter(State.FOLLOWING)
+            self._events.append(Remark("caught up with the board"))
+
+    # Logs and JOBs
+
+    def _gather(self, batch: Batch, now: float) -> None:
+        events = [each for event in batch.events if (each := self._logs.take(event, self._jobs))]
+        if events and not self._pending:
+            self._flush_at = now + self._gather_s
+        self._pending += events
+        self._heard_of |= {each.job for each in events}
+        self._pending_bytes += sum(len(each.event.data) for each in events if isinstance(each.event, Chunk))
+        if self._pending_bytes >= LARGEST_BATCH_BYTES or len(self._pending) >= LARGEST_BATCH_EVENTS:
+            self.flush()
+
+    def _announced(self, page: Announced) -> None:
+        logs = tuple(self._logs.announce(log, self._jobs) for log in page.logs)
+        self._heard_of |= {log.job for log in logs}
+        # What is held of a log is known when all that came of it under an earlier handle has been handed on.
+        pending = {(each.job, each.log.path) for each in self._pending if each.log is not None}
+        if any((log.job, log.path) in pending for log in logs):
+            self.flush()
+        self._events.append(LogsAnnounced(logs))
+
+    def _listed(self) -> None:
+        self.was_listed = True
+        names = (job.name for job in self._jobs.values() if job.state != REMOVED)
+        self._events.append(JobsTold(frozenset(names)))
+        self._show()
+
+    def _checked(self, status: JobStatus) -> JobStatus:
         """The status, which cannot say that all has come while some was passed over."""
         if not is_job_name(status.name):
-            self._refuse(f"it names a JOB {display_text(status.name[:40])!r}")
-        known = self.jobs.get(status.handle)
+            refuse(f"it names a JOB {display_text(status.name[:40])!r}")
+        known = self._jobs.get(status.handle)
         if known is not None and known.name != status.name:
-            self._refuse(f"JOB handle {status.handle} changed its name")
-        if known is None and len(self.jobs) >= LARGEST_JOBS:
-            self._refuse(f"it told of more than {LARGEST_JOBS:,} JOBs")
-        if status.caught_up and status.name in self._passed_over.values():
+            refuse(f"JOB handle {status.handle} changed its name")
+        if known is None and len(self._jobs) >= LARGEST_JOBS:
+            refuse(f"it told of more than {LARGEST_JOBS:,} JOBs")
+        if status.caught_up and self._logs.awaits(status.name):
             status = replace(status, caught_up=False)  # the board says it anew once they are announced again
-        self.jobs[status.handle] = status
+        self._jobs[status.handle] = status
         return status
 
-    def _announced(self, log: AnnouncedLog) -> FollowedLog:
-        job = self.jobs.get(log.job)
-        if job is None or log.handle == 0 or log.handle in self._logs:
-            self._refuse(f"log handle {log.handle} was announced twice, or for an unknown JOB, or is none")
-        if len(log.path) > LARGEST_PATH_BYTES:
-            self._refuse(f"it announced a path of {len(log.path)} bytes")
-        if len(self._logs) >= LARGEST_LOGS:
-            self._refuse(f"it announced more than {LARGEST_LOGS:,} logs at a time")
-        followed = FollowedLog(log.handle, job.name, log.path, log.snapshot)
-        if (job.name, log.path) in self._paths:
-            self._refuse(f"{_shown(followed)} has two handles at a time")
-        self._paths.add((job.name, log.path))
-        self._logs[log.handle] = followed
-        if log.unasked:
-            self._unasked.add(log.handle)
-        return followed
+    def _job(self, job: JobStatus) -> None:
+        if job.handle not in self._selected and not self._select(job):
+            return
+        is_news = self._entered.get(job.handle) != (job.state, job.caught_up)
+        self._entered[job.handle] = (job.state, job.caught_up)
+        is_gone = job.state == REMOVED and self._followed.get(job.name) == job.handle
+        if is_gone:
+            del self._followed[job.name]
+        if job.caught_up:
+            self._heard_of.add(job.name)
+        if is_news:
+            self.flush()
+        # Whoever hears that a JOB has caught up takes what follows as new.
+        self._show()
+        if is_news:
+            # One that went before the board had heard that it is followed has not come.
+            has_come = job.caught_up or (job.state == REMOVED and job.name in self._heard_of)
+            self._events.append(JobEntered(job, has_come))
+        if is_gone:
+            for other in [each for each in self._jobs.values() if each.name == job.name and each.state != REMOVED]:
+                self._job(other)
 
-    def _forget(self, handle: int) -> None:
-        log = self._logs.pop(handle, None)
-        if log is not None:
-            self._paths.remove((log.job, log.path))
-            self._unasked.discard(handle)
-            self._passed_over.pop(handle, None)
+    def _select(self, job: JobStatus) -> bool:
+        """Follow a JOB that is wanted; of several directories of its name that exist, the first."""
+        if job.state == REMOVED or job.name in self._followed or not self._is_chosen(job):
+            return False
+        self._selected.add(job.handle)
+        self._followed[job.name] = job.handle
+        self._heard_of.discard(job.name)
+        self._events.append(JobFollowed(job))
+        self._to_send.append(Select((job.handle,)))
+        return True
 
-    def _event(self, told: LogEvent) -> Happened | None:
-        """What an event says; None when it is passed over."""
-        event = self._of_passed_over(told) if told.handle in self._passed_over else told
-        if event is None:
-            return None
-        log = self._logs.get(event.handle)
-        if isinstance(event, Loss) and event.id:
-            self._kept_losses.add(event.id)
-            if len(self._kept_losses) > LARGEST_KEPT_LOSSES:
-                self._refuse(f"it told of more than {LARGEST_KEPT_LOSSES:,} kept losses")
-        if isinstance(event, Loss) and (log is None or log.held is None):
-            job = self.jobs.get(event.job)
-            return Happened(job.name if job else "", None, event)
-        if log is None:
-            self._refuse(f"{type(event).__name__} names the unknown log handle {event.handle}")
-        log = self._followed(log, event)
-        if isinstance(event, Removed):
-            self._forget(event.handle)
-        else:
-            self._logs[event.handle] = log
-        return Happened(log.job, log, event)
+    def _is_chosen(self, job: JobStatus) -> bool:
+        """What was once chosen stays so over reconnections."""
+        if job.name in self._refused:
+            return False
+        if not self._chosen.get(job.name):
+            is_listed = not self.was_listed or job.name in self._chosen
+            self._chosen[job.name] = self._wants(job, is_listed)
+        return self._chosen[job.name]
 
-    def _of_passed_over(self, event: LogEvent) -> LogEvent | None:
-        """What an event says of a log that is passed over: what is held of it is an earlier file."""
-        log = self._logs[event.handle]
-        if isinstance(event, Removed) and log.held is not None:
-            return replace(event, generation=log.held[0], sent=0)
-        if isinstance(event, Removed):
-            self._forget(event.handle)
-        return event if isinstance(event, Loss) else None
-
-    def _followed(self, log: FollowedLog, event: LogEvent) -> FollowedLog:
-        match event:
-            case Started():
-                return self._started(log, event)
-            case Chunk():
-                return self._grown(log, event)
-            case Completed() if log.generation == 0 or (event.generation, event.size) != (log.generation, log.offset):
-                self._refuse(f"{_shown(log)} is complete with {event.size} bytes, {log.offset} came")
-            case Removed() if max(event.sent, event.size) > LARGEST_SIZE:
-                self._refuse(f"{_shown(log)} is removed with {event.size} bytes, of which {event.sent} were sent")
-        return log
-
-    def _started(self, log: FollowedLog, event: Started) -> FollowedLog:
-        """It goes on with what the host holds, once; else a later generation begins."""
-        if log.held is None:
-            self._refuse(f"{_shown(log)} started before it was known what is held of it")
-        goes_on = log.generation == 0 and (event.generation, event.offset) == log.held and event.generation > 0
-        begins = event.offset == 0 and event.generation > max(log.generation, log.held[0])
-        if not (goes_on or begins) or max(event.generation, event.offset) > LARGEST_OFFSET:
-            self._refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
-        if goes_on:
-            return log._replace(generation=event.generation, offset=event.offset)
-        return log._replace(generation=event.generation, offset=0)
-
-    def _grown(self, log: FollowedLog, chunk: Chunk) -> FollowedLog:
-        if (chunk.generation, chunk.offset) != (log.generation, log.offset) or log.generation == 0:
-            self._refuse(f"{_shown(log)} goes on at byte {chunk.offset} instead of {log.offset}")
-        if len(chunk.data) > LARGEST_CHUNK_BYTES or chunk.offset + len(chunk.data) > LARGEST_OFFSET:
-            self._refuse(f"{_shown(log)} came in a chunk of {len(chunk.data)} bytes")
-        return log._replace(offset=log.offset + len(chunk.data))
-
-    @staticmethod
-    def _refuse(what: str) -> Never:
-        raise ProtocolError(f"the board broke the protocol: {what}", hint="upgrade profagent on both ends")
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
-
-
-def _shown(log: FollowedLog) -> str:
-    return f"{log.job}/{display_text(os.fsdecode(log.path[:LONGEST_SHOWN_BYTES]))}"
+    def _show(self) -> None:
+        if self.was_listed:
+            self._events.append(JobsShown(tuple(self._jobs[handle] for handle in self._selected)))

@@ -5,7 +5,10 @@ Texts of a board are shown to people: they are cut to a length, and nothing in t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, is_dataclass, replace
+from functools import lru_cache
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from profagent.errors import ProtocolError
 from profagent.formats.names import display_text
@@ -14,6 +17,185 @@ from profagent_wire.v1 import board_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+LARGEST_FILE_BYTES = 64 << 10
+_OUTPUTS = {
+    pb.OUTPUT_STATE_DIRECTORY: "directory",
+    pb.OUTPUT_STATE_MISSING: "missing",
+    pb.OUTPUT_STATE_NOT_A_DIRECTORY: "not a directory",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NpuFacts:
+    """Signs of the NPU stacks."""
+
+    has_device: bool = False
+    has_other_device: bool = False
+    has_other_libraries: bool = False
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NpuProcess:
+    """A process that has the NPU open; `umask` in octal, empty where it is not known."""
+
+    pid: int
+    name: str
+    uid: int = 0
+    umask: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """The processes that have the NPU open; `count` may be more than are named."""
+
+    with_npu: tuple[NpuProcess, ...] = ()
+    count: int = 0
+    are_all_seen: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UmapNode:
+    """A node of /proc/umap; `error` says why it cannot be read, `text` is the NPU's alone."""
+
+    name: str
+    error: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """A JOB directory: permission bits, and why it cannot be listed."""
+
+    directory: str
+    mode: int = 0o755
+    uid: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RootFacts:
+    """A root; `error` says why it cannot be listed, then the rest is not known. Sizes are bytes."""
+
+    path: str
+    error: str = ""
+    file_system: str = ""
+    is_remote: bool = False
+    total_bytes: int = 0
+    free_bytes: int = 0
+    has_inodes: bool = True
+    jobs: int = 0
+    open_jobs: int = 0
+    newest: tuple[JobFacts, ...] = ()
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """Directories below it that cannot be listed, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class AclFile:
+    """A file that is, or may be, an acl.json; `output` is directory, missing, not a directory, or empty: not known."""
+
+    path: str
+    data: bytes
+    size: int
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A network's file system."""
+
+    point: str
+    file_system: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class InotifyFacts:
+    """The kernel's limits, 0 where it does not tell; `watches` are the daemon's."""
+
+    max_user_watches: int
+    max_user_instances: int
+    max_queued_events: int
+    watches: int
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonFacts:
+    """The daemon's user and its effective capabilities, a bit each.
+
+    `settings_file` is what it reads again on SIGHUP; empty when it has only its arguments, or is too old to tell.
+    """
+
+    uid: int
+    capabilities: int
+    pid: int = 0
+    settings_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """All of it; None is what is not known, and `unknown` says why, by source."""
+
+    unknown: tuple[tuple[str, str], ...] = ()
+    npu: NpuFacts | None = None
+    processes: ProcessFacts | None = None
+    umap: tuple[UmapNode, ...] = ()
+    roots: tuple[RootFacts, ...] = ()
+    acl_json: tuple[AclFile, ...] = ()
+    remote_mounts: tuple[Mount, ...] = ()
+    inotify: InotifyFacts | None = None
+    daemon: DaemonFacts | None = None
+    tls_cert: bytes = b""
+    tls_ca: bytes = b""
+
+    def why_unknown(self, source: str) -> str:
+        """Why there are no facts of a source; empty when there are."""
+        return dict(self.unknown).get(source, "")
+
+
+def examination_from_wire(said: pb.Examination) -> Examination:
+    """A board's answer."""
+    nodes = (
+        UmapNode(_text(each.name), _text(each.error), each.text[:LARGEST_FILE_BYTES])
+        for each in said.umap[:LONGEST_LIST]
+    )
+    files = (
+        AclFile(_text(each.path), each.data[:LARGEST_FILE_BYTES], each.size, _OUTPUTS.get(each.output, ""))
+        for each in said.acl_json[:LONGEST_LIST]
+    )
+    examination: Examination = _facts(Examination, said, omitting=("umap", "acl_json"))
+    return replace(examination, umap=tuple(nodes), acl_json=tuple(files))
+
+
+_hints = lru_cache(get_type_hints)
+
+
+def _facts(kind: Any, said: Any, omitting: tuple[str, ...] = ()) -> Any:
+    """A message as the dataclass whose fields are named like its own."""
+    return kind(**{name: _value(hint, said, name) for name, hint in _hints(kind).items() if name not in omitting})
+
+
+def _value(hint: Any, said: Any, name: str) -> Any:
+    value = getattr(said, name)
+    if get_origin(hint) is tuple and get_args(hint)[-1] is Ellipsis:
+        return tuple(_element(get_args(hint)[0], each) for each in value[:LONGEST_LIST])
+    if get_origin(hint) is UnionType:
+        return _facts(get_args(hint)[0], value) if said.HasField(name) else None
+    return _element(hint, value)
+
+
+def _element(hint: Any, value: Any) -> Any:
+    if is_dataclass(hint):
+        return _facts(hint, value)
+    if get_origin(hint) is tuple:
+        return tuple(_element(None, getattr(value, field.name)) for field in value.DESCRIPTOR.fields)
+    if hint is bytes:
+        return value[:LARGEST_FILE_BYTES]
+    return _text(value) if isinstance(value, str) else value
+
 
 T = TypeVar("T")
 
@@ -69,26 +251,15 @@ def from_wire(message: pb.ServerMessage) -> m.ServerMessage | None:
 
 def board_from_wire(description: pb.Description) -> m.Board:
     """A board's description."""
-    return m.Board(
-        identity=_text(description.identity),
-        hostname=_text(description.hostname),
-        boot_id=_text(description.boot_id),
-        model=_text(description.model),
-        daemon_version=_text(description.daemon_version),
-        protocol=(description.protocol.major, description.protocol.minor),
-        simulated=description.simulated,
-        sdk_version=_text(description.sdk_version),
-        roots=_texts(description.roots),
-        quiet_after_us=description.quiet_after_us,
-        clocks=clocks_from_wire(description.clocks),
-        retention=_retention(description.retention) if description.HasField("retention") else None,
-        insecure=description.insecure,
-    )
+    retention = _retention(description.retention) if description.HasField("retention") else None
+    board: m.Board = _facts(m.Board, description)
+    return replace(board, clocks=clocks_from_wire(description.clocks), retention=retention)
 
 
 def measure_from_wire(said: pb.JobMeasure) -> m.JobMeasure:
     """How much a JOB holds."""
-    return m.JobMeasure(said.logs, said.bytes, said.inferences, said.is_all)
+    measure: m.JobMeasure = _facts(m.JobMeasure, said)
+    return measure
 
 
 def clocks_from_wire(clocks: pb.Clocks) -> m.Clocks:
@@ -104,7 +275,7 @@ def clocks_from_wire(clocks: pb.Clocks) -> m.Clocks:
 def job_from_wire(job: pb.JobStatus) -> m.JobStatus:
     """A JOB's status."""
     state = _STATES.get(job.state, "unknown")
-    profiling = _profiling(job.profiling) if job.HasField("profiling") else None
+    profiling = _facts(m.Profiling, job.profiling) if job.HasField("profiling") else None
     return m.JobStatus(job.handle, job.name, _text(job.directory), state, job.caught_up, profiling)
 
 
@@ -112,21 +283,9 @@ def _text(said: str) -> str:
     return display_text(said[:LONGEST_TEXT])
 
 
-def _texts(said: Sequence[str]) -> tuple[str, ...]:
-    return tuple(map(_text, said[:LONGEST_LIST]))
-
-
-def _retention(retention: pb.Retention) -> m.Retention:
-    return m.Retention(
-        _POLICIES.get(retention.policy, "unknown"),
-        _texts(retention.retain_for),
-        retention.min_free_bytes,
-        retention.may_delete_undelivered,
-    )
-
-
-def _profiling(found: pb.Profiling) -> m.Profiling:
-    return m.Profiling(*map(_text, (found.path, found.interval, found.aicpu, found.acl_api, found.aic_metrics)))
+def _retention(said: pb.Retention) -> m.Retention:
+    retention: m.Retention = _facts(m.Retention, said)
+    return replace(retention, policy=_POLICIES.get(said.policy, "unknown"))
 
 
 def _holding(log: m.Holding) -> pb.Holding:
@@ -167,23 +326,9 @@ def _event(event: pb.Event) -> m.LogEvent | None:
             r = event.removed
             return m.Removed(r.handle, r.generation, r.sent, r.size)
         case "loss":
-            return _loss(event.loss)
+            loss: m.Loss = _facts(m.Loss, event.loss)
+            return loss
     return None
-
-
-def _loss(loss: pb.Loss) -> m.Loss:
-    return m.Loss(
-        handle=loss.handle,
-        job=loss.job,
-        reason=_text(loss.reason),
-        detail=_text(loss.detail),
-        lost_bytes=loss.lost_bytes,
-        id=loss.id,
-        job_name=loss.job_name,
-        from_wall_us=loss.from_wall_us,
-        to_wall_us=loss.to_wall_us,
-        lost_logs=loss.lost_logs,
-    )
 
 
 def _heartbeat(beat: pb.Heartbeat) -> m.Heartbeat:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind, display_text
 
 if TYPE_CHECKING:
@@ -29,22 +29,20 @@ class Beginnings:
 
     def __init__(self, *, from_start: bool) -> None:
         self._from_start = from_start
-        self._old: set[str] = set()
         self._in_past: set[str] = set()
         self._returning: set[str] = set()
-        self._shown: dict[str, dict[_Model, OrderedDict[int, None]]] = {}
+        self._shown: dict[str, Lru[_Model, Lru[int, None]]] = {}
         # How far each model's inferences were passed over.
-        self._passed: dict[str, dict[_Model, int]] = {}
+        self._passed: dict[str, Lru[_Model, int]] = {}
         # Inferences that had begun when what the JOB held was passed over, and the units that had no `.done` yet.
-        self._straddling: dict[str, dict[InferenceKey, set[LogKind]]] = {}
+        self._straddling: dict[str, Lru[InferenceKey, set[LogKind]]] = {}
 
     def wants(self, job: JobStatus, listed: bool) -> bool:
         """Whether to watch a JOB, as JobChoice asks: what is running, and what appears later."""
         if listed and job.has_ended:
             return False
-        self._shown[job.name] = {}
+        self._shown[job.name] = Lru(REMEMBERED_MODELS)
         if listed and not self._from_start:
-            self._old.add(job.name)
             self._in_past.add(job.name)
         return True
 
@@ -61,30 +59,22 @@ class Beginnings:
         """Whether what comes of the JOB now is from before the watching began."""
         return job in self._in_past
 
-    def offers_all(self, job: str) -> bool:
-        """Whether nothing of the JOB is, or was, passed over."""
-        return job not in self._old and job not in self._returning
-
     def passes_over(self, job: str, name: LogName) -> bool:
         """Whether a log is from before the beginning, or of an inference that began before."""
-        straddling = self._straddling.setdefault(job, {})
-        passed = self._passed.setdefault(job, {})
+        straddling = self._straddling.setdefault(job, Lru(STRADDLING_INFERENCES))
+        passed = self._passed.setdefault(job, Lru(REMEMBERED_MODELS))
         model = (display_text(name.model or ""), name.model_id, name.device, name.stream)
         if name.inference is None or name.kind is LogKind.CONT:
             return self.is_in_past(job)
         if not self.is_in_past(job):
             is_offered_again = job in self._returning and name.inference.current_pic_count <= passed.get(model, -1)
             return is_offered_again or name.inference in straddling
-        passed[model] = max(name.inference.current_pic_count, passed.pop(model, -1))
-        if len(passed) > REMEMBERED_MODELS:
-            del passed[next(iter(passed))]
+        passed[model] = max(name.inference.current_pic_count, passed.get(model, -1))
         # A `.done` is told after the data of its inference.
         units = straddling.pop(name.inference, set())
         units = units - {name.kind} if name.is_done else units | {name.kind}
         if units:
             straddling[name.inference] = units
-            if len(straddling) > STRADDLING_INFERENCES:
-                del straddling[next(iter(straddling))]
         return True
 
     def has_passed_later(self, job: str) -> bool:
@@ -102,11 +92,7 @@ class Beginnings:
         """An inference was shown; pictures count from 0 again when a model is loaded again."""
         model = (event["model"], event["model_id"], event["device_id"], event["stream_id"])
         of_job = self._shown[event["job"]]
-        shown = of_job[model] = of_job.pop(model, OrderedDict())
+        shown = of_job[model] = of_job.get(model) or Lru(REMEMBERED_INFERENCES)
         if event["current_pic_count"] in shown:
             shown.clear()  # the model was loaded again
         shown[event["current_pic_count"]] = None
-        if len(shown) > REMEMBERED_INFERENCES:
-            shown.popitem(last=False)
-        if len(of_job) > REMEMBERED_MODELS:
-            del of_job[next(iter(of_job))]

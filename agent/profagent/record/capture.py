@@ -1,46 +1,52 @@
-"""Following one board: the link's machine with a real clock, real channels, a sink and an observer."""
+"""Following one board: a link's session with a real clock, real channels, a sink and an observer."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from profagent import __version__
 from profagent.errors import DiskFullError, ProfagentError, UnreachableError
-from profagent.link.actions import (
-    Ask,
-    Begin,
-    ChangeState,
-    Close,
-    Connect,
-    FindRoom,
-    Know,
-    List,
-    Send,
-    ShowJobs,
-    Take,
-    Tell,
-    Unlink,
-)
 from profagent.link.channel import connected
-from profagent.link.choice import JobChoice
 from profagent.link.credentials import BY_ADDRESS
-from profagent.link.following import ENTRIES_PER_MESSAGE
-from profagent.link.machine import Link
-from profagent.link.messages import Acknowledge, Open, ServerMessage
-from profagent.link.states import State
+from profagent.link.messages import (
+    Acknowledge,
+    Arrived,
+    ClientHeartbeat,
+    JobEntered,
+    JobFollowed,
+    JobsShown,
+    JobsTold,
+    LogsAnnounced,
+    Open,
+    Remark,
+    ServerMessage,
+    Unlinked,
+    Welcome,
+)
+from profagent.link.session import ENTRIES_PER_MESSAGE, LinkSession, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from profagent.link.actions import Action
+    from profagent.errors import UnsupportedBoardError
+    from profagent.ingest.changes import JobChanges
     from profagent.link.channel import Channel, Stream
     from profagent.link.credentials import Access
-    from profagent.link.messages import Acknowledgement, ClientMessage, JobStatus
-    from profagent.record.sink import Observer, Sink
+    from profagent.link.messages import (
+        Acknowledgement,
+        Board,
+        ClientMessage,
+        Event,
+        FollowedLog,
+        Happened,
+        Holding,
+        JobStatus,
+        Profiling,
+    )
 
+T = TypeVar("T")
 
 # Messages that wait between the link and the disk; each is at most 256 KiB of a log.
 QUEUED_MESSAGES = 32
@@ -49,14 +55,65 @@ STOP_S = 0.25
 CLOCK_INTERVAL_S = 60.0
 
 
+class Sink(Protocol):
+    """What becomes of a board's stream. Calls come one at a time, but for `sample_clock`."""
+
+    @property
+    def refused(self) -> Mapping[str, UnsupportedBoardError]:
+        """JOBs that turned out to be of another SoC: nothing more of them is wanted."""
+
+    async def begin(self, board: Board, address: str) -> None:
+        """A stream has been opened; called again after each reconnection."""
+
+    def know_job(self, name: str, directory: str, profiling: Profiling | None = None) -> None:
+        """A JOB that will be followed."""
+
+    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
+        """The board has told every JOB that it has; returns what is over because it is not among them."""
+
+    async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
+        """What is held of announced logs."""
+
+    async def take(
+        self, events: Sequence[Happened], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
+    ) -> Sequence[JobChanges]:
+        """Events in order; returns what they meant."""
+
+    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
+        """A JOB's state is another; `caught_up`: and everything it held has come."""
+
+    async def sample_clock(self, channel: Channel) -> None:
+        """A good moment to compare clocks."""
+
+    async def has_room(self) -> bool:
+        """Whether its disk, which was full, has room again."""
+
+
+class Observer(Protocol):
+    """Who wants to know."""
+
+    def linked(self, board: Board, role: str) -> None:
+        """The stream is open; the role is viewer, operator or unknown."""
+
+    def unlinked(self, error: ProfagentError, wait_s: float) -> None:
+        """The link was lost; the next attempt follows after `wait_s`."""
+
+    def remark(self, text: str) -> None:
+        """Something about the link that people want to know: how far behind it is, why it pauses."""
+
+    def changed(self, changes: Sequence[JobChanges]) -> None:
+        """A batch was taken."""
+
+    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
+        """The followed JOBs, as they are now."""
+
+
 class Conversation:
     """One stream. Its tasks live no longer than `run`."""
 
     def __init__(self, capture: Capture, channel: Channel, stream: Stream) -> None:
-        self._capture = capture
-        self._link = capture.link
-        self._channel = channel
-        self._stream = stream
+        self._capture, self._session = capture, capture.session
+        self._channel, self._stream = channel, stream
         # What came, in order; last an error when the stream has ended, or None when the capture is stopped.
         self._queue: asyncio.Queue[ServerMessage | UnreachableError | None] = asyncio.Queue(QUEUED_MESSAGES)
         self._welcomed = asyncio.Event()
@@ -72,54 +129,76 @@ class Conversation:
                 for task in others:
                     task.cancel()
         except BaseExceptionGroup as failures:
-            raise _cause(failures) from None
+            # A fault of ours rather than the link's end, where both came together.
+            errors = failures.exceptions
+            raise next((each for each in errors if not isinstance(each, ProfagentError)), errors[0]) from None
+
+    async def open(self) -> None:
+        """Say the first words."""
+        self._session.opened(_now())
+        await self._send_all()
 
     async def take(self, message: ServerMessage | UnreachableError | None) -> None:
         """Let a message have its effect; None for the end. Raises the error that it may be."""
         if isinstance(message, UnreachableError):
             raise message
-        now = asyncio.get_running_loop().time()
-        await self._perform(self._link.stop() if message is None else self._link.receive(message, now))
-
-    async def open(self) -> None:
-        """Say the first words."""
-        await self._perform(self._link.opened(asyncio.get_running_loop().time()))
+        if message is None:
+            self._session.stop()
+        else:
+            self._session.receive(message, _now())
+        await self.handle()
 
     async def flush(self) -> None:
         """Hand on what has gathered, if it is time."""
-        await self._perform(self._link.tick(asyncio.get_running_loop().time()))
+        self._session.tick(_now())
+        await self.handle()
+
+    async def handle(self) -> None:
+        """Let the sink, the observer and then the board know what has happened."""
+        while events := self._session.events_received():
+            for event in events:
+                await self._know(event)
+        await self._send_all()
+
+    async def _work(self) -> None:
+        """Take messages one at a time; hand on what has gathered when its time has come."""
+        while self._session.has_stream:
+            if _now() >= self._stop_at:
+                await self.take(None)
+                return
+            try:
+                async with asyncio.timeout_at(self._session.due):
+                    message = await self._queue.get()
+            except TimeoutError:
+                await self.flush()
+            else:
+                await self.take(message)
 
     async def _read(self) -> None:
         try:
-            await self._listen()
+            await self._before_silence(self._stream.ready())
+            await self.open()
+            while True:
+                await self._queue.put(await self._before_silence(self._stream.receive()))
+                # Not before: a board that nobody listens to is not silent.
+                self._session.heard(_now())
         except UnreachableError as error:
             # What came before is taken before: a goodbye, for one.
             await self._queue.put(error)
 
-    async def _listen(self) -> None:
-        now = asyncio.get_running_loop().time
+    async def _before_silence(self, awaited: Awaitable[T]) -> T:
         try:
-            async with asyncio.timeout_at(self._link.pulse.silent_at):
-                await self._stream.ready()
+            async with asyncio.timeout_at(self._session.silent_at):
+                return await awaited
         except TimeoutError:
-            raise self._link.silence() from None
-        await self.open()
-        while True:
-            try:
-                async with asyncio.timeout_at(self._link.pulse.silent_at):
-                    message = await self._stream.receive()
-            except TimeoutError:
-                raise self._link.silence() from None
-            await self._queue.put(message)
-            # Not before: a board that nobody listens to is not silent.
-            self._link.pulse.heard(now())
+            raise self._session.silence() from None
 
     async def _beat(self) -> None:
         await self._welcomed.wait()
-        now = asyncio.get_running_loop().time
         while True:
-            await asyncio.sleep(self._link.pulse.speak_at - now())
-            await self._perform(self._link.beat(now()))
+            await asyncio.sleep(self._session.speak_at - _now())
+            if _now() >= self._session.speak_at:
+                await self._send(ClientHeartbeat())
 
     async def _compare_clocks(self) -> None:
         await self._welcomed.wait()
@@ -131,70 +210,43 @@ class Conversation:
 
     async def _watch_stop(self) -> None:
         await self._capture.stop.wait()
-        self._stop_at = asyncio.get_running_loop().time() + STOP_S
+        self._stop_at = _now() + STOP_S
         await self._queue.put(None)
 
-    async def _work(self) -> None:
-        """Take messages one at a time; hand on what has gathered when its time has come."""
-        now = asyncio.get_running_loop().time
-        while self._link.has_stream:
-            if now() >= self._stop_at:
-                await self.take(None)
-                return
-            try:
-                async with asyncio.timeout_at(self._link.due):
-                    message = await self._queue.get()
-            except TimeoutError:
-                await self.flush()
-            else:
-                await self.take(message)
-
-    async def _perform(self, actions: Sequence[Action]) -> None:
-        for action in actions:
-            await self._do(action)
-
-    async def _do(self, action: Action) -> None:
+    async def _know(self, event: Event) -> None:
         sink, observer = self._capture.sink, self._capture.observer
-        match action:
-            case Send():
-                await self._send(action.message)
-            case Begin():
-                await sink.begin(action.board, self._capture.address)
-                self._welcomed.set()
-                observer.linked(action.board, action.role)
-            case List():
-                observer.changed(await sink.listed(action.names))
-            case Know():
-                sink.know_job(action.job.name, action.job.directory, action.job.profiling)
-            case Ask():
-                await self._perform(self._link.held(await sink.holdings(action.logs)))
-            case Take():
-                observer.changed(await sink.take(action.events, self._acknowledge))
-                await self._perform(self._link.took(sink.refused))
-            case ChangeState(job, caught_up):
+        match event:
+            case Arrived():
+                observer.changed(await sink.take(event.events, self._acknowledge))
+                self._session.took(sink.refused)
+            case LogsAnnounced():
+                self._session.hold(await sink.holdings(event.logs))
+            case JobEntered(job, caught_up):
                 observer.changed(await sink.change_state(job.name, job.state, caught_up=caught_up))
-            case ShowJobs():
-                observer.jobs_changed(action.jobs)
-            case Unlink() | Tell() | Close():
-                self._capture.observe(action)
+            case JobFollowed(job):
+                sink.know_job(job.name, job.directory, job.profiling)
+            case JobsTold():
+                observer.changed(await sink.listed(event.names))
+            case Welcome():
+                await sink.begin(event.board, self._capture.address)
+                self._welcomed.set()
+                observer.linked(event.board, event.role)
             case _:
-                raise AssertionError(action)
+                self._capture.tell(event)
+
+    async def _send_all(self) -> None:
+        for message in self._session.messages_to_send():
+            await self._send(message)
 
     async def _send(self, message: ClientMessage) -> None:
         # Whoever reads the stream is told that it has ended, and why.
         with suppress(UnreachableError):
             await self._stream.send(message)
-        self._link.pulse.spoke(asyncio.get_running_loop().time())
+        self._session.spoke(_now())
 
     async def _acknowledge(self, logs: Sequence[Acknowledgement]) -> None:
         for start in range(0, len(logs), ENTRIES_PER_MESSAGE):
             await self._send(Acknowledge(tuple(logs[start : start + ENTRIES_PER_MESSAGE])))
-
-
-def _cause(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What to raise of a stream's tasks that failed together: a fault of ours rather than the link's end."""
-    errors = failures.exceptions
-    return next((error for error in errors if not isinstance(error, ProfagentError)), errors[0])
 
 
 class Capture:
@@ -213,75 +265,64 @@ class Capture:
         is_patient: bool = False,
         access: Access = BY_ADDRESS,
     ) -> None:
-        """`wants` as of JobChoice; what comes within `gather_s` is handed to the sink together.
-
-        One that `is_patient` waits for a board that has never answered as for one that was lost.
-        """
-        self.address = address
-        self.sink = sink
-        self.observer = observer
-        self.stop = stop
-        self.access = access
-        self.link = Link(
-            address,
-            Open(consumer, f"profagent {__version__}"),
-            JobChoice(wants),
-            gather_s=gather_s,
-            is_patient=is_patient,
-            uniform=random.uniform,
-        )
+        """`wants`, `gather_s` and `is_patient` as of LinkSession."""
+        self.address, self.sink, self.observer = address, sink, observer
+        self.stop, self._access = stop, access
+        opening = Open(consumer, f"profagent {__version__}")
+        self.session = LinkSession(address, opening, wants, gather_s=gather_s, is_patient=is_patient)
 
     async def run(self) -> None:
         """Follow the board; a link that is lost is tried again, a full disk is waited for.
 
         A first connection that fails raises UnreachableError unless the capture is patient.
         """
-        now = asyncio.get_running_loop().time
-        while self.link.state is not State.CLOSED:
+        session = self.session
+        while session.state is not State.CLOSED:
             await self._pause()
-            await self._perform(self.link.stop() if self.stop.is_set() else self.link.tick(now()))
+            if self.stop.is_set():
+                session.stop()
+            elif session.awaits_room:
+                session.room(await self.sink.has_room(), _now())
+            else:
+                session.tick(_now())
+            if session.state is State.CONNECTING:
+                await self._converse()
+            for event in session.events_received():
+                self.tell(event)
+        if session.error is not None:
+            raise session.error
 
     async def _pause(self) -> None:
         try:
-            async with asyncio.timeout_at(self.link.due):
+            async with asyncio.timeout_at(self.session.due):
                 await self.stop.wait()
         except TimeoutError:
             return
 
-    async def _perform(self, actions: Sequence[Action]) -> None:
-        now = asyncio.get_running_loop().time
-        for action in actions:
-            match action:
-                case Connect():
-                    await self._converse()
-                case FindRoom():
-                    await self._perform(self.link.room(await self.sink.has_room(), now()))
-                case Unlink() | Tell() | Close():
-                    self.observe(action)
-                case _:
-                    raise AssertionError(action)
-
     async def _converse(self) -> None:
-        now = asyncio.get_running_loop().time
         try:
             await self._follow()
         except UnreachableError as error:
-            await self._perform(self.link.lost(error, now()))
+            self.session.lost(error, _now())
         except DiskFullError as error:
-            if self.link.state is State.CLOSED:
+            if self.session.state is State.CLOSED:
                 raise
-            await self._perform(self.link.full(error, now()))
+            self.session.full(error, _now())
 
     async def _follow(self) -> None:
-        async with connected(self.address, self.access) as channel, channel.follow() as stream:
+        async with connected(self.address, self._access) as channel, channel.follow() as stream:
             await Conversation(self, channel, stream).run()
 
-    def observe(self, action: Unlink | Tell | Close) -> None:
-        """Tell the observer; raises what closed the link."""
-        match action:
-            case Unlink():
-                self.observer.unlinked(action.error, action.wait_s)
-            case Tell():
-                self.observer.remark(action.text)
-            case Close() if action.error is not None:
-                raise action.error
+    def tell(self, event: Event) -> None:
+        """Let the observer know of what no sink needs."""
+        match event:
+            case JobsShown():
+                self.observer.jobs_changed(event.jobs)
+            case Unlinked():
+                self.observer.unlinked(event.error, event.wait_s)
+            case Remark():
+                self.observer.remark(event.text)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

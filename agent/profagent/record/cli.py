@@ -18,9 +18,7 @@ from profagent.cli.running import tell
 from profagent.cli.table import printable
 from profagent.errors import UsageError
 from profagent.formats.schedule import EachNth, parse_schedule
-from profagent.record.backlog import not_copied_text
-from profagent.record.board_record import exit_code_of
-from profagent.record.record import RecordOptions, record
+from profagent.record.record import RecordOptions, exit_code_of, not_copied_text, record
 from profagent.store.labels import labels_of
 from profagent.store.workspace import Workspace
 

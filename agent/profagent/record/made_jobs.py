@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from profagent.link.following import is_over
 from profagent.link.messages import Loss
 from profagent.record.recording import Recording
 
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from profagent.ingest.changes import JobChanges
-    from profagent.link.messages import Acknowledgement, JobStatus, LogEvent, Profiling
-    from profagent.link.session import Happened
+    from profagent.link.messages import Acknowledgement, Happened, JobStatus, LogEvent, Profiling
 
 __all__ = ["MadeJobs", "RunRecording"]
 
@@ -111,7 +109,7 @@ class MadeJobs:
             jobs = self._its_own()
             has_all = self._made - self._passed_over <= {job.name for job in self._jobs}
             have_come = self._is_linked.is_set() and all(job.caught_up for job in jobs) and quiet_s > REST_S
-            if has_all and (have_come or all(is_over(job) for job in jobs)):
+            if has_all and (have_come or all(job.is_over for job in jobs)):
                 self.growing |= {*await written()}
                 return not self.growing
             if quiet_s > (SILENCE_S if self._is_linked.is_set() else AWAY_S):
@@ -139,4 +137,4 @@ class RunRecording(Recording):
         return await super().take([each for each in events if not self._is_loss_of_others(each.event)], acknowledge)
 
     def _is_loss_of_others(self, event: LogEvent) -> bool:
-        return isinstance(event, Loss) and event.id > 0 and event.job_name not in self._jobs.names()
+        return isinstance(event, Loss) and event.id > 0 and event.job_name not in self._directories

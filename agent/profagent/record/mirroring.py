@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import json
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import ProtocolError, UnsupportedBoardError
+from profagent.files import PRIVATE_FILE, make_private_folder
+from profagent.formats.lru import Lru
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.decode import JobDecoder
-from profagent.ingest.local_stream import growing_kind
-from profagent.ingest.loss import another_file, refusal, removal_entry, told_loss
-from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of, logs_set_aside
+from profagent.ingest.local import growing_kind
+from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, Translated, checked_path, digest_of, logs_set_aside
+from profagent.ingest.reasons import another_file, refusal, removal_entry, told_loss
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
 from profagent.store.stored_session import HeldLog
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.mirror import JobMirror
-    from profagent.link.session import FollowedLog, Happened
+    from profagent.link.messages import FollowedLog, Happened, LogEvent
     from profagent.store.stored_session import CommittedLog
     from profagent.store.workspace import Workspace
 
@@ -51,7 +55,7 @@ class OpenJobs:
         self._keeping = keeping
         # The intervals of JOBs whose programs' acl.json is known, set before anything of them comes.
         self.intervals: dict[str, int | None] = {}
-        self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
+        self._jobs: Lru[str, OpenJob] = Lru(REMEMBERED_JOBS, lambda job: job.mirror.close())
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -65,9 +69,8 @@ class OpenJobs:
                 mirror, self._counter_map, marked_map=simulated_map(), keeping=self._keeping, interval=interval
             )
             job = self._jobs[name] = OpenJob(mirror, decoder)
-            if len(self._jobs) > REMEMBERED_JOBS:
-                self._jobs.popitem(last=False)[1].mirror.close()
-        self._jobs.move_to_end(name)
+        else:
+            self._jobs.move_to_end(name)
         return job
 
     def read_ahead(self, events: Iterable[Happened], *, passing_over: Container[str]) -> None:
@@ -100,42 +103,40 @@ class OpenJobs:
             self._jobs.popitem()[1].mirror.close()
 
 
-class VouchedLogs:
-    """Those of one stream, by their handles."""
+class LeftLogs(NamedTuple):
+    """Logs of one JOB that a batch was to write, and where the JOB stands on its board."""
 
-    def __init__(self) -> None:
-        self._held: dict[int, HeldLog] = {}
+    job: str
+    directory: str
+    paths: list[str]
 
-    def __contains__(self, handle: int) -> bool:
-        return handle in self._held
 
-    def add(self, handle: int, known: HeldLog) -> None:
-        """A log is complete, and the mirror has the bytes that were committed."""
-        self._held[handle] = known
+class OpenBatch:
+    """The file that names them, written before they are; what it says of a batch that was committed does no harm."""
 
-    def forget(self, handle: int) -> None:
-        """The log is announced anew: what is held of it is looked at again."""
-        self._held.pop(handle, None)
+    def __init__(self, file: Path) -> None:
+        self._file = file
 
-    def clear(self) -> None:
-        """Another stream begins, with handles of its own."""
-        self._held.clear()
+    def begin(self, events: Iterable[Happened], directory: Callable[[str], str]) -> None:
+        """These events are about to be written; `directory` of a JOB. Raises StoreError."""
+        names = {(each.job, each.log.path) for each in events if each.log is not None}
+        by_job: dict[str, LeftLogs] = {}
+        for job, path in names:
+            by_job.setdefault(job, LeftLogs(job, directory(job), [])).paths.append(os.fsdecode(path))
+        with Translated(f"cannot write {self._file}", self._file.parent):
+            make_private_folder(self._file.parent)
+            handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
+            with open(handle, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
+                json.dump([*by_job.values()], file)
 
-    def is_known(self, handle: int, event: Started | Chunk | Completed | Removed) -> bool:
-        """Whether a log that is complete goes on and ends as it is held: neither its bytes nor its rows change."""
-        known = self._held.get(handle)
-        if known is None:
-            return False
-        match event:
-            case Started():
-                same = (event.generation, event.offset) == (known.generation, known.offset)
-            case Completed():
-                same = (event.generation, event.size, event.digest) == (known.generation, known.offset, known.digest)
-            case _:
-                same = False
-        if not same or isinstance(event, Completed):
-            self.forget(handle)
-        return same
+    def left(self) -> list[LeftLogs]:
+        """What the latest batch was to write. Raises StoreError."""
+        with Translated(f"cannot read {self._file}", self._file.parent):
+            try:
+                return [LeftLogs(*each) for each in json.loads(self._file.read_bytes())]
+            except (FileNotFoundError, ValueError):
+                # A process that died while it wrote the names had written nothing else.
+                return []
 
 
 NOTHING_HELD = HeldLog(0, 0, complete=False)
@@ -154,8 +155,9 @@ class BoardMirrors:
         self._superseded = workspace.superseded(identity)
         self._jobs = OpenJobs(workspace, identity, counter_map, keeping)
         self.refused: dict[str, UnsupportedBoardError] = {}
-        self._vouched = VouchedLogs()
-        self._changed: set[int] = set()  # handles of the logs of which the mirror lost what it held
+        # By handle, complete logs of this stream of which the mirror has the very bytes that were committed.
+        self._verified: dict[int, HeldLog] = {}
+        self._damaged: set[int] = set()  # handles of the logs of which the mirror lost what it held
 
     @property
     def intervals(self) -> dict[str, int | None]:
@@ -210,7 +212,7 @@ class BoardMirrors:
         self._jobs.of(job).decoder.expect(path for path in by_path if not held.get(path, NOTHING_HELD).complete)
         for path, log in by_path.items():
             known = held.get(path)
-            self._vouched.forget(log.handle)
+            self._verified.pop(log.handle, None)
             if known is None or known.generation == 0:
                 holdings.append(Holding(log.handle))
                 continue
@@ -224,25 +226,20 @@ class BoardMirrors:
                 holdings.append(Holding(log.handle, known.generation))
                 # A file without committed bytes may be gone for a moment: it is made anew when it begins again.
                 if known.offset:
-                    lost.append(self._lose(log.handle, path))
+                    lost.append(self._lost(log.handle, path))
             else:
                 holdings.append(Holding(log.handle, known.generation, known.offset, digest))
                 if known.digest not in (None, digest):
-                    lost.append(self._lose(log.handle, path))
+                    lost.append(self._lost(log.handle, path))
                 if known.complete and known.digest == digest:
-                    self._vouched.add(log.handle, known)
+                    self._verified[log.handle] = known
         return holdings, lost
-
-    def _lose(self, handle: int, path: str) -> Change:
-        self._changed.add(handle)
-        detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
-        return LinkLedger(None, reasons.entry(reasons.MIRROR_CHANGED, detail))
 
     def begin_stream(self) -> None:
         """A stream begins: its logs come with handles of their own."""
         self._jobs.begin_stream()
-        self._vouched.clear()
-        self._changed.clear()
+        self._verified.clear()
+        self._damaged.clear()
 
     def take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
         """Write events; returns their changes by JOB, and what can be acknowledged once that is durable.
@@ -289,7 +286,7 @@ class BoardMirrors:
         assert log is not None, "only a Loss can be about no log"
         assert not isinstance(event, Loss), "it has no bytes"
         job, path = self._jobs.of(log.job), checked_path(log.path)
-        is_known = self._vouched.is_known(log.handle, event)
+        is_known = self._is_as_held(log.handle, event)
         match event:
             case Started():
                 return self._started(job, log, path, event, is_known=is_known)
@@ -315,7 +312,8 @@ class BoardMirrors:
         if log.snapshot or is_known:
             return []
         changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
-        if event.reason in _ANOTHER_FILE and not (event.reason == reasons.DIFFERENT and log.handle in self._changed):
+        # Of a log that the mirror damaged that is told already.
+        if event.reason in _ANOTHER_FILE and not (event.reason == reasons.DIFFERENT and log.handle in self._damaged):
             changes.append(LinkLedger(path, another_file(event.reason)))
         return changes
 
@@ -338,3 +336,19 @@ class BoardMirrors:
                 hint="check the disk of the host; the log is copied anew",
             )
         return changes
+
+    def _is_as_held(self, handle: int, event: LogEvent) -> bool:
+        """Whether a complete log goes on and ends as it is held: neither its bytes nor its rows change."""
+        known = self._verified.get(handle)
+        if known is None:
+            return False
+        if isinstance(event, Started) and (event.generation, event.offset) == (known.generation, known.offset):
+            return True
+        del self._verified[handle]
+        end = (known.generation, known.offset, known.digest)
+        return isinstance(event, Completed) and (event.generation, event.size, event.digest) == end
+
+    def _lost(self, handle: int, path: str) -> Change:
+        self._damaged.add(handle)
+        detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
+        return LinkLedger(None, reasons.entry(reasons.MIRROR_CHANGED, detail))

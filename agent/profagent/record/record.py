@@ -3,17 +3,81 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from profagent.errors import UsageError
-from profagent.record.board_record import BoardRecord, RecordOptions
+from profagent.cli.provenance import keeping_line, kept_loss_fields, kept_loss_line
+from profagent.cli.remarks import LinkRemarks, remarks
+from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError, UsageError
+from profagent.ingest import reasons
+from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss, LinkLedger
+from profagent.link.channel import connected
+from profagent.link.credentials import BY_ADDRESS, own_consumer
+from profagent.link.messages import REMOVED
+from profagent.record.beginnings import Beginnings
+from profagent.record.capture import Capture
+from profagent.record.made_jobs import RunRecording
+from profagent.record.recording import Recording
+from profagent.record.recording_options import RecordingOptions
+from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["RecordOptions", "record"]
+    from profagent.errors import ProfagentError
+    from profagent.formats.schedule import Keeping
+    from profagent.ingest.changes import Change, JobChanges
+    from profagent.link.credentials import Access
+    from profagent.link.messages import Board, JobMeasure, JobStatus
+    from profagent.record.made_jobs import MadeJobs
+    from profagent.store.workspace import Workspace
+
+# Bytes gather so long before they are committed; design section 6 allows 250 ms.
+GATHER_S = 0.1
+# A daemon keeps no more.
+TOLD_LOSSES = 1_000
+TELL_KEPT_S = 5.0
+# The board looks for 5 s at most how much a JOB holds. A capture that is stopped does not wait for so long.
+PATIENCE_S, PATIENCE_AT_END_S = 8.0, 1.5
+# Less than this is copied before anybody has read that it will be.
+LEAST_BYTES = 1 << 20
+BYTES_PER_MB = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all.
+
+    Deliveries are counted by `consumer` on the board; without it the host's name is in it.
+    `from_now`: of JOBs that stand already only what begins after that is taken.
+    `keeping` is that of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
+    """
+
+    addresses: tuple[str, ...]
+    workspace: Workspace
+    for_s: float | None = None
+    inferences: int | None = None
+    until_finished: bool = False
+    backlog: bool = False
+    new: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    maps: CounterMaps = BUILT_IN
+    keeping: Keeping | None = None
+    access: Access = BY_ADDRESS
+    consumer: str | None = None
+    source: str = "record"
+    made: MadeJobs | None = None
+    from_now: bool = False
+
+
+def exit_code_of(summary: Mapping[str, Any]) -> int:
+    """What a script is told of a session."""
+    if reasons.UNSUPPORTED_SOC in summary["ledger"]["note"]:
+        return UnsupportedBoardError.exit_code
+    return 0 if summary["complete"] else IncompleteError.exit_code
 
 
 async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> dict[str, Any]:
@@ -71,8 +135,8 @@ def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     ledger: dict[str, Counter[str]] = {"loss": Counter(), "note": Counter()}
     for session in reached:
         records.update(session["records"])
-        for grade, reasons in session["ledger"].items():
-            ledger[grade].update(reasons)
+        for grade, counts in session["ledger"].items():
+            ledger[grade].update(counts)
     return {
         "boards": len(sessions),
         "reached": len(reached),
@@ -83,3 +147,258 @@ def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "complete": all(session["complete"] for session in sessions),
         "exit_code": min((session["exit_code"] for session in sessions if session["exit_code"]), default=0),
     }
+
+
+class RecordView:
+    """The observer of a recording: remarks to `tell`, and the end conditions."""
+
+    def __init__(self, address: str, options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> None:
+        self._address, self._options, self._tell, self._stop = address, options, tell, stop
+        self._inferences: set[tuple[Any, ...]] = set()
+        self._has_waited = self._is_listed = False
+        self._seen: set[str] = set()
+        self._removed: set[str] = set()
+        self._links = LinkRemarks(time.monotonic)
+        self._kept_losses: dict[int, KeptLoss] = {}
+        self.beginnings = Beginnings(from_start=False) if options.from_now else None
+        self.jobs: Sequence[JobStatus] = ()
+        # What was last said of a link that is not there.
+        self.away: ProfagentError | None = None
+
+    def linked(self, board: Board, role: str) -> None:
+        """Say whom we record, and what is odd about it."""
+        self.away, self._is_listed = None, False
+        self._links.linked()
+        if self._options.made is not None:
+            self._options.made.linked()
+        mark = " [simulated]" if board.simulated else ""
+        self._tell(f"recording {board.hostname or self._address} at {self._address}{mark}")
+        for remark in remarks(board, role, time.time_ns() // 1000):
+            self._tell(remark)
+
+    def unlinked(self, error: ProfagentError, wait_s: float) -> None:
+        """Say that the link is gone."""
+        self.away = error
+        if self._options.made is not None:
+            self._options.made.unlinked()
+        if self.beginnings is not None:
+            self.beginnings.link_is_new()
+        if (line := self._links.gone(error, wait_s)) is not None:
+            self._tell(line)
+
+    def remark(self, text: str) -> None:
+        """Say it."""
+        self._tell(text)
+
+    def changed(self, changes: Sequence[JobChanges]) -> None:
+        """Tell losses; count inferences, where their number ends the capture."""
+        if self._options.made is not None:
+            self._options.made.changed(changes)
+        for batch in changes:
+            if batch.state is not None:
+                (self._removed.add if batch.state == REMOVED else self._removed.discard)(batch.job)
+            for change in batch.changes:
+                self._know(batch.job, change)
+        if self.has_all_asked:
+            self._stop.set()
+        self._end_if_over()
+
+    def _know(self, job: str, change: Change) -> None:
+        match change:
+            case KeptLoss() if self._kept_losses.get(change.number) != change and len(self._kept_losses) < TOLD_LOSSES:
+                self._kept_losses[change.number] = change
+                self._tell(kept_loss_line(kept_loss_fields(change)))
+            case LinkLedger(entry=Entry(grade=reasons.LOSS, reason=reasons.REMOVED_OPEN)) if job in self._seen:
+                self._tell(f"{job} was removed from the board before it had ended")
+            case InferenceTimed() if change.done is not None and self._options.inferences is not None:
+                self._inferences.add((job, change.name, change.stretch))
+
+    def tell_surplus(self) -> None:
+        """Say that more inferences came than were asked for: those of a batch are kept together."""
+        asked, came = self._options.inferences, len(self._inferences)
+        if asked is not None and came > asked:
+            self._tell(f"asked for {asked} inferences, got {came}: what came together is kept together")
+
+    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
+        """End when every JOB that was followed has ended and has come whole."""
+        self.jobs, self._is_listed = jobs, True
+        self._seen |= {job.name for job in jobs}
+        if self._options.made is not None:
+            self._options.made.jobs_changed(jobs)
+        elif not jobs and not self._has_waited:
+            self._has_waited = True
+            self._tell("no open JOB yet: waiting for a program that records")
+        for job in jobs:
+            if job.caught_up and self.beginnings is not None:
+                self.beginnings.caught_up(job.name)
+        self._end_if_over()
+
+    @property
+    def has_all_asked(self) -> bool:
+        """Whether as many inferences came as were asked for."""
+        return self._options.inferences is not None and len(self._inferences) >= self._options.inferences
+
+    def _end_if_over(self) -> None:
+        if not self._options.until_finished or not self._is_listed or not (self.jobs or self._removed):
+            return
+        latest = {job.name: job for job in sorted(self.jobs, key=lambda job: job.handle)}
+        # What its removal means is known a moment after the removal itself.
+        if all(job.name in self._removed if job.state == REMOVED else job.is_over for job in latest.values()):
+            self._stop.set()
+
+
+class BoardRecord:
+    """Records one of the boards until it has reached its end, or is told to stop."""
+
+    def __init__(self, address: str, options: RecordOptions, store: Store, tell: Callable[[str], None]) -> None:
+        self.address = address
+        self._options = options
+        self._is_alone = len(options.addresses) == 1
+        self._tell = tell if self._is_alone else lambda text: tell(f"{address}: {text}")
+        self._stop = asyncio.Event()
+        self._found: asyncio.Queue[str] = asyncio.Queue()  # JOBs that were open when the board was asked for them
+        self._known: set[str] = set()
+        self._view = RecordView(address, options, self._tell, self._stop)
+        self._recording = (Recording if options.made is None else RunRecording)(
+            options.workspace,
+            store,
+            RecordingOptions(
+                lambda: time.time_ns() // 1000,
+                source=options.source,
+                told=None if options.made is None else options.made.told,
+                maps=options.maps,
+                labels=options.labels,
+                always_new=options.new,
+                keeping=options.keeping,
+                beginnings=self._view.beginnings,
+            ),
+        )
+        self._error: ProfagentError | None = None
+
+    def stop(self) -> None:
+        """End the capture in good order."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Record until the end; the session ends with it.
+
+        What speaks against this board ends it and no other: it is told, and kept for the outcome. Where it is the only
+        one, it is raised. Raises StoreError.
+        """
+        telling = [asyncio.create_task(each) for each in (self._tell_kept(), self._tell_held())]
+        try:
+            await self._capture().run()
+        except (SameBoardError, UnreachableError, UnsupportedBoardError) as error:
+            self._error = error
+            if not self._is_alone:
+                self._tell(f"{error}; {error.hint}")
+        finally:
+            for task in telling:
+                task.cancel()
+            await asyncio.wait(telling)
+        if self._is_alone and isinstance(self._error, UnreachableError):
+            raise self._error
+        await self._end()
+        if self._is_alone and self._error is not None:
+            raise self._error
+
+    async def summary(self) -> dict[str, Any]:
+        """The session in figures. Raises UnreachableError when the board was never reached."""
+        if not self._recording.is_begun:
+            raise UnreachableError("stopped before the board was reached", hint="start again, and let it run longer")
+        return {**await self._recording.session.summary(), "mirror": str(self._recording.mirror)}
+
+    async def outcome(self) -> dict[str, Any]:
+        """The address, what the session came to (null where there is none), what went wrong, and an exit code."""
+        error = self._error or self._view.away
+        told = {"address": self.address, "error": None if error is None else str(error)}
+        if not self._recording.is_begun:
+            code = SameBoardError.exit_code if isinstance(error, SameBoardError) else UnreachableError.exit_code
+            told["error"] = told["error"] or "stopped before the board was reached"
+            return {**told, "session": None, "complete": False, "exit_code": code}
+        summary = await self.summary()
+        return {**told, **summary, "exit_code": self._error.exit_code if self._error else exit_code_of(summary)}
+
+    async def _tell_kept(self) -> None:
+        """Say now and then how many inferences were kept, where some are passed over on purpose."""
+        told = None
+        while self._options.keeping is not None:
+            await asyncio.sleep(TELL_KEPT_S)
+            line = keeping_line(await self._recording.session.sampling()) if self._recording.is_begun else None
+            if line is not None and line != told:
+                told = line
+                self._tell(line)
+
+    async def _end(self) -> None:
+        self._view.tell_surplus()
+        for job in self._view.jobs:
+            if not job.caught_up and job.state != "removed":
+                await self._note_early(job.name)
+            elif not job.has_ended and self._options.made is not None and self._options.made.has_ended:
+                # Its program is gone, which the board finds out later.
+                await self._recording.change_state(job.name, "quiet", caught_up=True)
+        await self._recording.end()
+
+    async def _note_early(self, job: str) -> None:
+        """A JOB was not copied to its end; where that was asked for, it is told and no more."""
+        held = await self._measure(job, PATIENCE_AT_END_S)
+        left = None if held is None else max(0, held.inferences - await self._recording.session.final_inferences(job))
+        if self._options.from_now:
+            left = None  # those from before were not to be copied
+        text = not_copied_text(left, job)
+        self._tell(f"stopped early: {text}")
+        if not self._view.has_all_asked:
+            detail = f"the capture was stopped before all that the board held had come: {text}"
+            self._recording.note(job, reasons.entry(reasons.STOPPED_EARLY, detail, first=left))
+
+    async def _tell_held(self) -> None:
+        """Say of each open JOB what it holds already: copying that comes first."""
+        while True:
+            job = await self._found.get()
+            copied = await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0
+            held = await self._measure(job, PATIENCE_S)
+            if held is not None and held.bytes - copied >= LEAST_BYTES:
+                least = "" if held.is_all else "more than "
+                amount = f"{least}{_inferences(held.inferences)} ({held.bytes / BYTES_PER_MB:,.1f} MB)"
+                self._tell(f"{job} holds {amount} already: copying that first. --from-now leaves it out")
+
+    async def _measure(self, job: str, patience_s: float) -> JobMeasure | None:
+        """How much a JOB holds now; None where the board does not tell."""
+        try:
+            async with asyncio.timeout(patience_s), connected(self.address, self._options.access) as channel:
+                return await channel.measure(job)
+        except (UnreachableError, TimeoutError):
+            return None
+
+    def _capture(self) -> Capture:
+        return Capture(
+            self.address,
+            self._recording,
+            self._view,
+            wants=self._is_wanted,
+            consumer=self._options.consumer or own_consumer(),
+            gather_s=GATHER_S,
+            stop=self._stop,
+            is_patient=not self._is_alone,
+            access=self._options.access,
+        )
+
+    def _is_wanted(self, job: JobStatus, listed: bool) -> bool:
+        """Whether a JOB is captured: it runs, appears later, was begun by the session before, or is of the backlog."""
+        if self._options.made is not None:
+            return self._options.made.wants(job, listed)
+        if self._view.beginnings is not None:
+            return self._view.beginnings.wants(job, listed)
+        if listed and not job.has_ended and job.name not in self._known:
+            self._known.add(job.name)
+            self._found.put_nowait(job.name)
+        return self._options.backlog or not listed or not job.has_ended or self._recording.has_begun(job.name)
+
+
+def not_copied_text(left: int | None, job: str) -> str:
+    """How many inferences of a JOB were left behind; None: not known."""
+    return f"{'some inferences' if left is None else _inferences(left)} of {job} not copied"
+
+
+def _inferences(count: int) -> str:
+    return "1 inference" if count == 1 else f"{count:,} inferences"

@@ -10,27 +10,26 @@ from typing import TYPE_CHECKING
 from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
 from profagent.files import has_room, to_the_end
 from profagent.formats.names import LogKind, is_job_name, parse_log_name
+from profagent.formats.sampling import interval_of
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.commit import commit
-from profagent.ingest.loss import open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.ingest.mirror import checked_path
-from profagent.link.board_clock import clock_difference
+from profagent.ingest.reasons import open_removal, unfollowed_job_removal, unfollowed_removal
+from profagent.link.channel import clock_difference
 from profagent.link.messages import ENDED_STATES, OPEN, REMOVED, Acknowledgement, Holding
-from profagent.record.job_remarks import MOST_REMARKS, JobRemarks
-from profagent.record.mirroring import BoardMirrors
-from profagent.record.open_batch import OpenBatch
+from profagent.record.mirroring import BoardMirrors, OpenBatch
+from profagent.record.recording_options import profiling_known
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from profagent.ingest.changes import Change
     from profagent.ingest.commit import Step
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board, Profiling
-    from profagent.link.session import FollowedLog, Happened
-    from profagent.record.open_batch import LeftLogs
+    from profagent.link.messages import Board, FollowedLog, Happened, Profiling
+    from profagent.record.mirroring import LeftLogs
     from profagent.record.recording_options import RecordingOptions
     from profagent.store.store import Store
     from profagent.store.stored_session import HeldJob, HeldLog, StoredSession
@@ -39,36 +38,8 @@ if TYPE_CHECKING:
     Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
 
 
-class UnofferedLogs:
-    """Those of one stream, by JOB and path, with how many bytes of each are committed."""
-
-    def __init__(self) -> None:
-        self._begun: dict[str, dict[str, int]] = {}
-
-    async def offered(self, session: StoredSession, job: str, paths: Iterable[str]) -> None:
-        """The board has these."""
-        begun = await self._of(session, job)
-        for path in paths:
-            begun.pop(path, None)
-
-    async def gone(self, session: StoredSession, job: str) -> Sequence[Change]:
-        """All that the board has was offered: the others were removed while nobody followed, which is told once."""
-        gone = await self._of(session, job)
-        self._begun[job] = {}
-        return [
-            change
-            for path, copied in gone.items()
-            for change in (LogRemoved(path), LinkLedger(path, unfollowed_removal(copied)))
-        ]
-
-    def clear(self) -> None:
-        """Another stream begins."""
-        self._begun.clear()
-
-    async def _of(self, session: StoredSession, job: str) -> dict[str, int]:
-        if job not in self._begun:
-            self._begun[job] = await session.begun_logs(job)
-        return self._begun[job]
+# So many remarks may wait for the next batch, which a board need not ever send.
+MOST_REMARKS = 1_000
 
 
 class Recording:
@@ -86,13 +57,16 @@ class Recording:
         self._workspace = workspace
         self._store = store
         self._options = options
-        self._reached = reached
+        self._reached = reached or (lambda _: None)
         self._identity = ""
         self._opened: BoardMirrors | None = None
         self._names: OpenBatch | None = None
         self._session: StoredSession | None = None
-        self._jobs = JobRemarks()
-        self._unoffered = UnofferedLogs()
+        self._directories: dict[str, str] = {}  # where JOBs stand
+        self._told: dict[str, int | None] = {}  # the intervals that their programs were given
+        self._waiting: list[JobChanges] = []  # what is to be written with the next batch
+        # Of this stream, by JOB: logs that were begun and not offered yet, and how many bytes are committed.
+        self._unoffered: dict[str, dict[str, int]] = {}
         self._begun_jobs: set[str] = set()
         self._is_torn = False  # a batch was not committed, and may be in the mirrors
         self._deletes = False
@@ -167,7 +141,10 @@ class Recording:
         """Note where a JOB stands and what it was to record; ProtocolError for a name that no JOB has."""
         if not is_job_name(name):
             raise ProtocolError(f"the board names a JOB {name[:40]!r}", hint="upgrade profagentd on the board")
-        self._jobs.know(name, directory, self._options.told or profiling)
+        self._directories[name] = directory
+        if (told := self._options.told or profiling) is not None:
+            self._told[name] = interval_of(told.interval)
+            self._add(name, (profiling_known(told),))
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """What is held of each announced log."""
@@ -180,13 +157,15 @@ class Recording:
             try:
                 path = checked_path(log.path)
             except FormatError as error:
-                self._jobs.note(log.job, reasons.entry(reasons.BAD_PATH, str(error)))
+                self.note(log.job, reasons.entry(reasons.BAD_PATH, str(error)))
                 answers.append(Holding(log.handle, skip=True))
             else:
                 wanted.setdefault(log.job, {})[path] = log
         for job, by_path in wanted.items():
             await self._know_interval(job)
-            await self._unoffered.offered(self.session, job, by_path)
+            unoffered = await self._unoffered_of(job)
+            for path in by_path:
+                unoffered.pop(path, None)
             held = await self.session.held(job, list(by_path))
             # Of a log that was only heard of, nothing is held.
             begun = {path for path, log in held.items() if log.generation}
@@ -195,13 +174,13 @@ class Recording:
             # What is held of a small file was told when its JOB's first log began.
             new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
             # A sample that is passed over did come: without its name it would be taken for one that did not.
-            self._jobs.add(job, [LogAnnounced(path) for path in (*past, *new)])
+            self._add(job, [LogAnnounced(path) for path in (*past, *new)])
             holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
             answers += holdings
             if lost:
-                self._jobs.add(job, lost)
-        if len(self._jobs) >= MOST_REMARKS:
-            await self.session.apply(self._jobs.take())
+                self._add(job, lost)
+        if len(self._waiting) >= MOST_REMARKS:
+            await self.session.apply(self._take_waiting())
         return answers
 
     def _is_past(self, job: str, path: str) -> bool:
@@ -216,22 +195,27 @@ class Recording:
         if self._options.keeping is None or job in self._mirrors.intervals:
             return
         interval = await self.session.told_interval(job)
-        self._mirrors.intervals[job] = self._jobs.told_interval(job) if interval is None else interval
+        self._mirrors.intervals[job] = self._told.get(job) if interval is None else interval
 
     async def take(self, events: Sequence[Happened], acknowledge: Acknowledge) -> Sequence[JobChanges]:
         """Take events through the commit rule; returns what they meant. Raises StoreError, ProtocolError."""
-        batch = _EventBatch(self, events, acknowledge)
+        reached: list[Acknowledgement] = []
+
+        async def write() -> Sequence[JobChanges]:
+            changes, reached[:] = await to_the_end(self._write, events)
+            return changes
+
+        async def tell() -> None:
+            if reached:
+                await acknowledge(reached)
+
         try:
-            if self._reached is None:
-                changes = await commit(batch, self.session)
-            else:
-                changes = await commit(batch, self.session, reached=self._reached)
+            return await commit(write, self._workspace.synced.sync, self.session.apply, tell, self._reached)
         except BaseException:
             # What was decoded may not have been committed: it is decoded again, from what was.
             self._mirrors.forget()
             self._is_torn = True
             raise
-        return changes
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         """Write a JOB's state; when all of an ended one has come, note what never got complete.
@@ -246,12 +230,15 @@ class Recording:
         has_ended = caught_up and state in ENDED_STATES
         changes: list[Change] = []
         if caught_up and state != REMOVED and name not in self.refused:
-            changes += await self._unoffered.gone(self.session, name)
+            # All that the board has was offered: the others were removed while nobody followed, which is told once.
+            gone, self._unoffered[name] = await self._unoffered_of(name), {}
+            for path, copied in gone.items():
+                changes += (LogRemoved(path), LinkLedger(path, unfollowed_removal(copied)))
         if has_ended:
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             unsettled = sorted({*unsettled, *await self.session.unjudged_logs(name)})
             changes += await to_the_end(self._mirrors.assess, name, unsettled, orphans)
-        batches = [*self._jobs.take(), JobChanges(name, self._jobs.directory(name), changes, state, caught_up)]
+        batches = [*self._take_waiting(), JobChanges(name, self._directory(name), changes, state, caught_up)]
         await self.session.apply(batches)
         if has_ended:
             await self.session.note_full_rings(name)
@@ -282,50 +269,43 @@ class Recording:
             # There is nothing to say of it, and it is none of this session's.
             await self.session.forget_standing(job.name)
             return []
-        self._jobs.stood_in(job.name, job.directory)
+        self._directories.setdefault(job.name, job.directory)
         if is_ours and not is_known:
             unsettled = len(await self.session.unsettled_logs(job.name))
             # What the board itself deletes had come.
             is_whole = job.caught_up and (self._deletes or await self.session.has_finished(job.name))
             if unsettled or not is_whole:
-                self._jobs.note(job.name, unfollowed_job_removal(unsettled))
+                self.note(job.name, unfollowed_job_removal(unsettled))
         return await self._enter(job.name, REMOVED, caught_up=True)
 
     async def _note_removal(self, name: str) -> None:
         """A JOB was removed while it was followed: nobody knows what one that had not ended was to hold."""
         if await self.session.state_of(name) not in ENDED_STATES and not await self.session.has_finished(name):
-            self._jobs.note(name, open_removal())
+            self.note(name, open_removal())
 
     async def _note_unfollowed(self, name: str) -> None:
         """A JOB was removed before the board heard that it is followed; one that had ended may have come before."""
         is_whole = await self.session.state_of(name) in ENDED_STATES
         unsettled = len(await self.session.unsettled_logs(name))
         if unsettled or not is_whole:
-            self._jobs.note(name, unfollowed_job_removal(unsettled))
+            self.note(name, unfollowed_job_removal(unsettled))
 
     async def end(self) -> None:
         """Mark the session as ended and close the mirrors' files."""
         if self._session is not None:
-            await self._session.apply(self._jobs.take())
-            for job in self._jobs.names():
+            await self._session.apply(self._take_waiting())
+            for job in self._directories:
                 # Samples that came late or never are noted when a JOB ends: of an open one some are on their way.
                 await self._session.note_ticks(job)
             await self._session.end(self._options.now_us())
             self._mirrors.close()
 
-    async def write(self, events: Sequence[Happened]) -> tuple[list[JobChanges], list[Acknowledgement]]:
+    def _write(self, events: Sequence[Happened]) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
-        by_job, reached = await to_the_end(self._take, events)
-        batches = [JobChanges(job, self._jobs.directory(job), changes) for job, changes in by_job.items()]
-        return [*self._jobs.take(), *batches], reached
-
-    def _take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
-        self._open_batch.begin(events, self._jobs.directory)
-        return self._mirrors.take(events)
-
-    async def sync(self) -> None:
-        """Make the mirrors durable."""
-        await self._workspace.synced.sync()
+        self._open_batch.begin(events, self._directory)
+        by_job, reached = self._mirrors.take(events)
+        batches = [JobChanges(job, self._directory(job), changes) for job, changes in by_job.items()]
+        return [*self._take_waiting(), *batches], reached
 
     @property
     def is_begun(self) -> bool:
@@ -355,25 +335,20 @@ class Recording:
 
     def note(self, job: str, entry: Entry) -> None:
         """Write an entry about a JOB with what is written next."""
-        self._jobs.note(job, entry)
+        self._add(job, [LinkLedger(None, entry)])
 
+    def _add(self, job: str, changes: Sequence[Change]) -> None:
+        self._waiting.append(JobChanges(job, self._directory(job), changes))
 
-class _EventBatch:
-    """Events that arrived together, as the commit rule sees them."""
+    def _take_waiting(self) -> list[JobChanges]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
-    def __init__(self, recording: Recording, events: Sequence[Happened], acknowledge: Acknowledge) -> None:
-        self._recording = recording
-        self._events = events
-        self._acknowledge = acknowledge
-        self._reached: list[Acknowledgement] = []
-        self.sync = recording.sync
+    def _directory(self, job: str) -> str:
+        """Where a JOB stands; empty where that is not known."""
+        return self._directories.get(job, "")
 
-    async def write(self) -> Sequence[JobChanges]:
-        """Put the events into the mirrors; returns what they mean."""
-        changes, self._reached = await self._recording.write(self._events)
-        return changes
-
-    async def acknowledge(self) -> None:
-        """Tell the board what is durable."""
-        if self._reached:
-            await self._acknowledge(self._reached)
+    async def _unoffered_of(self, job: str) -> dict[str, int]:
+        if job not in self._unoffered:
+            self._unoffered[job] = await self.session.begun_logs(job)
+        return self._unoffered[job]

@@ -1,19 +1,26 @@
-"""How a recording is kept, and what its session is begun with."""
+"""How a recording is kept, what its session is begun with, and what a JOB's program was told to record."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from profagent.errors import UsageError
+from profagent.formats.acl_json import parse_acl_json
+from profagent.formats.names import display_text
+from profagent.formats.sampling import interval_of
+from profagent.ingest.changes import ProfilingKnown
+from profagent.link.messages import Profiling
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import MapUsed, SessionStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
     from profagent.formats.schedule import Keeping
-    from profagent.link.messages import Board, Profiling
+    from profagent.link.messages import Board
     from profagent.record.beginnings import Beginnings
 
 
@@ -55,3 +62,19 @@ class RecordingOptions:
             keeping=None if self.keeping is None else str(self.keeping),
             job=self.job,
         )
+
+
+def read_acl_json(file: Path) -> Profiling:
+    """The interval that a file tells. Raises UsageError, FormatError."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {file}: {error.strerror}", hint="name the acl.json that the JOB's program was given"
+        ) from error
+    return Profiling(str(file), str(parse_acl_json(data, str(file))))
+
+
+def profiling_known(told: Profiling) -> ProfilingKnown:
+    """What it means for the JOB's rows."""
+    return ProfilingKnown(interval_of(told.interval), display_text(told.path))

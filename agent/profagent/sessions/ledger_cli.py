@@ -9,7 +9,7 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.table import printable
-from profagent.importing.targets import named_target
+from profagent.importing.job_folder import named_target
 from profagent.ingest.reasons import REASONS
 from profagent.store.queries import ledger_entries, open_reader
 

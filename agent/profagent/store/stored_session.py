@@ -10,7 +10,7 @@ import numpy as np
 from profagent.formats.durations import ticks_to_us
 from profagent.formats.names import display_text
 from profagent.formats.plausible import MOST_SHARE, PEAK_MEMORY_RATE, SLACK_US, TICKS, Place, Tally, merged
-from profagent.ingest.assess import RING_CALLS, ring_entry
+from profagent.ingest.datalog import RING_CALLS, ring_entry
 from profagent.store.counter_checks import LARGEST_INTEGER, write_check
 from profagent.store.logs import path_from_sql, path_to_sql
 from profagent.store.parts import RECORDS_PER_PART

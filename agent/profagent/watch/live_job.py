@@ -21,6 +21,7 @@ from profagent.formats.figure_states import (
     log_part,
     state_of,
 )
+from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest.changes import (
     FrequencyKnown,
@@ -81,13 +82,13 @@ class LiveJob:
         self._awaits_marker = False
         self._tables: OrderedDict[tuple[str, int], LayerTable] = OrderedDict()
         self._layers = 0  # in all of these
-        self._awaited_tables: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._awaited_tables: Lru[tuple[str, int], None] = Lru(REMEMBERED_MODELS)
         self._files: OrderedDict[InferenceKey, _Files] = OrderedDict()
         # Of files whose inferences were told: the highest number of these, and the units that they had.
-        self._told: OrderedDict[InferenceKey, tuple[int, tuple[LogKind, ...]]] = OrderedDict()
+        self._told: Lru[InferenceKey, tuple[int, tuple[LogKind, ...]]] = Lru(TOLD_INFERENCES)
         self._touched: dict[InferenceKey, None] = {}
         # Models and the units that any inference of theirs has records of.
-        self._used: OrderedDict[tuple[tuple[str, int], LogKind], None] = OrderedDict()
+        self._used: Lru[tuple[tuple[str, int], LogKind], None] = Lru(REMEMBERED_MODELS)
 
     @property
     def us_per_tick(self) -> float | None:
@@ -242,8 +243,6 @@ class LiveJob:
         self.open_records -= len(inference.records)
         highest, _ = self._told.pop(key, (-1, ()))
         self._told[key] = (max(highest, number), tuple(files.logs))
-        if len(self._told) > TOLD_INFERENCES:
-            self._told.popitem(last=False)
         return inference
 
     def _forget_if_told(self, key: InferenceKey) -> None:
@@ -280,8 +279,6 @@ class LiveJob:
         if used not in self._used:
             self._used[used] = None
             self._touch_all()  # others of the model may wait for it
-            if len(self._used) > REMEMBERED_MODELS:
-                self._used.popitem(last=False)
         return files
 
     def _of(self, name: LogName) -> _Files:
@@ -306,8 +303,6 @@ class LiveJob:
             self._begin(name)
         elif name.kind is LogKind.LAYER_INFO and _model(name) not in self._tables:
             self._awaited_tables[_model(name)] = None
-            if len(self._awaited_tables) > REMEMBERED_MODELS:
-                self._awaited_tables.popitem(last=False)
 
     def _judge(self, change: LogJudged) -> None:
         name = parse_log_name(change.path)

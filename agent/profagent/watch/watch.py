@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import time
-from collections import OrderedDict
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -14,16 +13,15 @@ from typing import TYPE_CHECKING
 from profagent.cli.provenance import doubt_line
 from profagent.cli.remarks import LinkRemarks, remarks
 from profagent.formats.figure_states import FigureState
+from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind
-from profagent.formats.plausible import CounterRows, Tally, checked, merged, told
 from profagent.formats.sampling import interval_of
-from profagent.ingest.changes import FrequencyKnown, SegmentRecords
+from profagent.ingest.changes import SegmentRecords
 from profagent.link.credentials import BY_ADDRESS
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
 from profagent.record.recording import Recording
 from profagent.record.recording_options import RecordingOptions
-from profagent.store.counter_checks import first_place
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.store import Store
 from profagent.watch.live import LiveEvents
@@ -31,13 +29,13 @@ from profagent.watch.live_job import PATIENCE_S
 from profagent.watch.watching import Watching
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from profagent.errors import ProfagentError
     from profagent.ingest.changes import JobChanges
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
-    from profagent.record.sink import Sink
+    from profagent.record.capture import Sink
     from profagent.store.workspace import Workspace
     from profagent.watch.live import Event
 
@@ -59,7 +57,8 @@ class Silence:
         self._now_s = now_s
         self._since_s = now_s()
         self._going_on: frozenset[str] = frozenset()
-        self._counts: dict[tuple[str, str | None, int | None, int | None, int | None], int | None] = {}
+        self._counts: Lru[tuple[str, str | None, int | None, int | None, int | None], int | None]
+        self._counts = Lru(REMEMBERED_MODELS)
         self._sampled: set[str] = set()  # JOBs whose interval is not 0
         self._told: set[bool] = set()
 
@@ -72,8 +71,6 @@ class Silence:
                 model = (batch.job, name.model, name.model_id, name.device, name.stream)
                 if self._counts.setdefault(model, name.current_pic_count) != name.current_pic_count:
                     self._sampled.add(batch.job)
-                if len(self._counts) > REMEMBERED_MODELS:
-                    del self._counts[next(iter(self._counts))]
 
     def is_sampled(self, job: str) -> None:
         """The JOB's interval is not 0."""
@@ -99,40 +96,6 @@ class Silence:
             return None
         self._told.add(may_be_zero)
         return INTERVAL_ZERO if may_be_zero else f"no inference has come for {SILENCE_S:.0f} s"
-
-
-REMEMBERED_JOBS = 16
-
-
-class LiveChecks:
-    """Counts each check over all records; one that fails is told once, as it stands then."""
-
-    def __init__(self, peak_bytes_per_s: float) -> None:
-        self._peak = peak_bytes_per_s
-        self._frequencies: OrderedDict[str, int] = OrderedDict()
-        self._tallies: dict[str, Tally] = {}
-        self._told: set[str] = set()
-
-    def feed(self, batch: JobChanges) -> Iterator[str]:
-        """Take what a batch meant; gives a line for each check that fails and was not told before."""
-        for change in batch.changes:
-            if isinstance(change, FrequencyKnown):
-                self._know(batch.job, change.mhz)
-            elif isinstance(change, SegmentRecords) and change.name.kind is LogKind.AICORE and change.counters:
-                yield from self._count(batch.job, change)
-
-    def _know(self, job: str, mhz: int) -> None:
-        self._frequencies[job] = mhz
-        if len(self._frequencies) > REMEMBERED_JOBS:
-            self._frequencies.popitem(last=False)
-
-    def _count(self, job: str, change: SegmentRecords) -> Iterator[str]:
-        rows = CounterRows(first_place(change.path, change.first_record), change.columns["ticks"], change.counters)
-        for name, found in checked([rows], self._frequencies.get(job), self._peak).items():
-            tally = self._tallies[name] = merged(self._tallies.get(name, Tally()), found)
-            if tally.implausible and name not in self._told:
-                self._told.add(name)
-                yield f"implausible: {told(name, tally, self._peak)}: the counter map does not fit this board's runtime"
 
 
 # So often it is looked whether there is something to say of a silence.
@@ -177,7 +140,6 @@ class WatchView:
         self._show = show
         self._tell = tell
         self._told: set[str] = set()
-        self._checks = LiveChecks(options.maps.peak_bytes_per_s)
         self._silence = Silence(time.monotonic)
         self._links = LinkRemarks(time.monotonic)
         # What a JOB held when it was found comes in any order: it is shown in time's, when all of it is there.
@@ -214,8 +176,6 @@ class WatchView:
         """Show what a batch meant, unless it is from before the watching."""
         for batch in changes:
             self._silence.take(batch)
-            for line in self._checks.feed(batch):
-                self._tell(line)
             if self.beginnings.is_in_past(batch.job):
                 self.events.pass_over(replace(batch, state=None), self._now_s())
                 continue
@@ -233,8 +193,6 @@ class WatchView:
         for job in jobs:
             if job.profiling is not None:
                 self.events.samples.tell(job.name, interval_of(job.profiling.interval))
-            if not self.beginnings.offers_all(job.name):
-                self.events.samples.miss(job.name)
             if self.beginnings.has_passed_later(job.name):
                 self._silence.is_sampled(job.name)
         self._silence.jobs_changed(jobs)

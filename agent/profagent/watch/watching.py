@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, StoreError, UnsupportedBoardError
+from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
-from profagent.ingest.loss import refusal, removal_entry, told_loss
 from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of
+from profagent.ingest.reasons import refusal, removal_entry, told_loss
 from profagent.link.messages import (
     ENDED_STATES,
     REMOVED,
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Change
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board, Profiling
-    from profagent.link.session import FollowedLog, Happened
+    from profagent.link.messages import Board, FollowedLog, Happened, Profiling
     from profagent.record.beginnings import Beginnings
 
 
@@ -50,36 +50,32 @@ class RememberedFiles:
     """What decoding may ask for again, in memory: tables of layers, and the files that came last."""
 
     def __init__(self) -> None:
-        self._tables: OrderedDict[str, bytes] = OrderedDict()
-        self._tables_size = 0
+        self._tables: OrderedDict[str, bytearray] = OrderedDict()
         self._recent: OrderedDict[str, bytearray] = OrderedDict()
-        self._size = 0
+        self._sizes = {True: 0, False: 0}  # of tables, and of others
 
     def keep(self, path: str, name: LogName, data: bytes) -> None:
         """Remember a snapshot that decoding may need."""
-        if name.kind in TABLES:
-            self._tables_size += len(data) - len(self._tables.pop(path, b""))
-            self._tables[path] = data
-            while self._tables_size > REMEMBERED_BYTES:
-                self._tables_size -= len(self._tables.popitem(last=False)[1])
-        elif name.is_done:
-            self.begin(path)
-            self.append(path, data)
+        if name.kind in TABLES or name.is_done:
+            self.begin(path, is_table=name.kind in TABLES)
+            self.append(path, data, is_table=name.kind in TABLES)
 
-    def begin(self, path: str) -> None:
+    def begin(self, path: str, *, is_table: bool = False) -> None:
         """A file comes from its start."""
-        self._size -= len(self._recent.pop(path, b""))
-        self._recent[path] = bytearray()
+        files = self._tables if is_table else self._recent
+        self._sizes[is_table] -= len(files.pop(path, b""))
+        files[path] = bytearray()
 
-    def append(self, path: str, data: bytes) -> None:
+    def append(self, path: str, data: bytes, *, is_table: bool = False) -> None:
         """A file goes on; of one that was forgotten the rest is not kept either."""
-        if path not in self._recent:
+        files = self._tables if is_table else self._recent
+        if path not in files:
             return
-        self._recent.move_to_end(path)
-        self._recent[path] += data
-        self._size += len(data)
-        while len(self._recent) > REMEMBERED_FILES or self._size > REMEMBERED_BYTES:
-            self._size -= len(self._recent.popitem(last=False)[1])
+        files.move_to_end(path)
+        files[path] += data
+        self._sizes[is_table] += len(data)
+        while len(files) > REMEMBERED_FILES or self._sizes[is_table] > REMEMBERED_BYTES:
+            self._sizes[is_table] -= len(files.popitem(last=False)[1])
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
         """At most `size` bytes of a remembered file from `start` on; None for another."""
@@ -89,48 +85,11 @@ class RememberedFiles:
     @property
     def size(self) -> int:
         """Bytes that are remembered."""
-        return self._size + self._tables_size
+        return sum(self._sizes.values())
 
     def names(self) -> list[str]:
         """Paths of remembered files."""
         return [*self._tables, *self._recent]
-
-
-class Arriving:
-    """Small files of all JOBs of which not all has come, by handle."""
-
-    def __init__(self) -> None:
-        self._content: dict[int, bytearray] = {}
-        self._size = 0
-
-    def begin(self, handle: int) -> None:
-        """A file comes from its start."""
-        self.take(handle)
-        self._content[handle] = bytearray()
-
-    def append(self, handle: int, data: bytes) -> bool:
-        """A file goes on; False when it is dropped, because it or all together are too large."""
-        if handle not in self._content:
-            return True
-        self._content[handle] += data
-        self._size += len(data)
-        if len(self._content[handle]) <= LARGEST_CONTENT_BYTES and self._size <= REMEMBERED_BYTES:
-            return True
-        self.take(handle)
-        return False
-
-    def take(self, handle: int) -> bytes | None:
-        """What has come of a file, which is kept here no longer; None of one that is dropped."""
-        content = self._content.pop(handle, None)
-        if content is None:
-            return None
-        self._size -= len(content)
-        return bytes(content)
-
-    def clear(self) -> None:
-        """Nothing of what has come goes on."""
-        self._content.clear()
-        self._size = 0
 
 
 # JOBs whose state is kept, those that were heard of last, and the bytes of all their files together.
@@ -145,6 +104,9 @@ FORGOTTEN = reasons.entry(
 )
 
 
+NOT_READ = reasons.entry(reasons.TOO_LARGE, "more than is read of small files: 4 MiB, or 64 in all")
+
+
 class _Job:
     """One JOB's decoder."""
 
@@ -153,7 +115,7 @@ class _Job:
         self.files = RememberedFiles()
         self.decoder = JobDecoder(self.files, counter_map, marked_map=simulated_map(), remembered_logs=DECODED_LOGS)
         self._begun_us = begun_us
-        self._calls_until_us: dict[str, int] = {}
+        self._calls_until_us: Lru[str, int] = Lru(REMEMBERED_CALLS)
         self._calls_shown_us: dict[str, int] = {}
 
     def begin_anew(self) -> None:
@@ -171,10 +133,7 @@ class _Job:
             is_new = ended_us > self._calls_shown_us.get(change.path, self._begun_us)
             if is_new.any():
                 latest_us = max(int(ended_us.max()), self._calls_until_us.get(change.path, 0))
-                self._calls_until_us.pop(change.path, None)
                 self._calls_until_us[change.path] = latest_us
-                if len(self._calls_until_us) > REMEMBERED_CALLS:
-                    del self._calls_until_us[next(iter(self._calls_until_us))]
                 yield replace(change, number=change.number[is_new], records=change.records[is_new])
 
 
@@ -186,7 +145,9 @@ class Watching:
         self._counter_map: CounterMap | None = None
         self._beginnings = beginnings
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
-        self._arriving = Arriving()
+        # By handle, small files of which not all has come.
+        self._arriving: dict[int, bytearray] = {}
+        self._arriving_size = 0
         self._announced: dict[str, list[Change]] = {}  # by JOB, what was told since events came last
         self._directories: dict[str, str] = {}
         self._begun_us = 0
@@ -199,6 +160,7 @@ class Watching:
         )
         self._begun_us = self._begun_us or board.clocks.wall_us
         self._arriving.clear()
+        self._arriving_size = 0
         for job in self._jobs.values():
             job.begin_anew()
 
@@ -306,7 +268,7 @@ class Watching:
         reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, isinstance(event, Completed))
         if isinstance(event, Removed):
             reached.pop(log.handle)
-            self._arriving.take(log.handle)
+            self._take_arrived(log.handle)
             return [LogRemoved(path), *(LinkLedger(path, entry) for entry in removal_entry(event.sent, event.size))]
         try:
             return list(self._snapshot(job, log, path, event) if log.snapshot else _data(job, path, event))
@@ -315,23 +277,36 @@ class Watching:
 
     def _snapshot(self, job: _Job, log: FollowedLog, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:
         if isinstance(event, Started):
-            self._arriving.begin(log.handle)
+            self._take_arrived(log.handle)
+            self._arriving[log.handle] = bytearray()
             return ()
         if isinstance(event, Chunk):
-            if self._arriving.append(log.handle, event.data):
-                return ()
-            return [
-                LinkLedger(
-                    path, reasons.entry(reasons.TOO_LARGE, "more than is read of small files: 4 MiB, or 64 in all")
-                )
-            ]
-        data = self._arriving.take(log.handle)
+            return () if self._has_arrived(log.handle, event.data) else [LinkLedger(path, NOT_READ)]
+        data = self._take_arrived(log.handle)
         if data is None:
             return ()
         name = parse_log_name(path)
         if name is not None:
             job.files.keep(path, name, data)
         return job.decoder.snapshot(path, event.generation, data, digest_of(data))
+
+    def _has_arrived(self, handle: int, data: bytes) -> bool:
+        """A small file goes on; False where it is dropped, because it or all together are too large."""
+        content = self._arriving.get(handle)
+        if content is None:
+            return True
+        content += data
+        self._arriving_size += len(data)
+        if len(content) <= LARGEST_CONTENT_BYTES and self._arriving_size <= REMEMBERED_BYTES:
+            return True
+        self._take_arrived(handle)
+        return False
+
+    def _take_arrived(self, handle: int) -> bytes | None:
+        """What has come of a small file, which is kept here no longer; None of one that was dropped."""
+        content = self._arriving.pop(handle, None)
+        self._arriving_size -= len(content or b"")
+        return None if content is None else bytes(content)
 
 
 def _data(job: _Job, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:

@@ -17,8 +17,7 @@ import pytest
 from profagent.calibrate.redecode_cli import redecode_job, redecode_session
 from profagent.cli.main import run
 from profagent.errors import UsageError, WorkspaceBusyError
-from profagent.importing.importing import import_job
-from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.importing.importing import WorkspaceImport, import_into, import_job
 from profagent.store import counters
 from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.store.workspace import Workspace

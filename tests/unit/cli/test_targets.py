@@ -9,7 +9,7 @@ import pytest
 
 from profagent.errors import UsageError
 from profagent.export.export import NO_CHOICE
-from profagent.importing.targets import chosen_inferences, find_target, named_target
+from profagent.importing.job_folder import chosen_inferences, find_target, named_target
 from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.store.selection import Choice
 from tests.unit.store.database import DatabaseBuilder

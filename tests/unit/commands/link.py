@@ -14,17 +14,18 @@ from profagent.link.messages import (
     Chunk,
     Clocks,
     Completed,
+    FollowedLog,
+    Happened,
     Holding,
     LogEvent,
     Loss,
     Removed,
     Started,
 )
-from profagent.link.session import FollowedLog, Happened
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import Change, JobChanges
-    from profagent.record.sink import Sink
+    from profagent.record.capture import Sink
 
 JOB = "JOB" + "A" * 29
 # A host looks whether a board's clock is near its own.

@@ -55,17 +55,6 @@ def test_an_open_job_is_in_the_past_until_it_has_caught_up() -> None:
     assert not found.is_in_past(JOB)
 
 
-def test_all_is_offered_of_what_is_watched_from_its_start_over_one_link() -> None:
-    later, from_start = Beginnings(from_start=False), Beginnings(from_start=True)
-    later.wants(_status(), listed=True)
-    later.caught_up(JOB)
-    assert not later.offers_all(JOB)
-    from_start.wants(_status(), listed=True)
-    assert from_start.offers_all(JOB)
-    from_start.link_is_new()
-    assert not from_start.offers_all(JOB)
-
-
 def test_from_start_nothing_is_in_the_past() -> None:
     found = Beginnings(from_start=True)
     found.wants(_status(), listed=True)

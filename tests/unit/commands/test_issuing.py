@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from profagent.errors import UsageError
 from profagent.keys.keys import Issued, issue_board, issue_host, new_ca
-from profagent.link.certificate import Certificate
+from profagent.link.credentials import Certificate
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 BIRTH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -16,7 +16,6 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.errors import StoreError
-from profagent.importing import job_folder
 from profagent.importing.importing import import_alone
 from profagent.importing.job_folder import alone_in_job, imported_database, write_log
 from profagent.ingest.local import LocalJob
@@ -102,13 +101,6 @@ async def test_who_waited_for_another_import_takes_what_it_made(job: Path) -> No
     found = (await waiting).stat()
     assert (found.st_ino, found.st_mtime_ns) == (made.st_ino, made.st_mtime_ns)
     assert told.empty(), "it has imported nothing"
-
-
-async def test_what_imports_for_ever_is_not_waited_for_that_long(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_folder, "LONGEST_WAIT_S", 0.0)
-    async with alone_in_job(job, print):
-        with pytest.raises(StoreError, match="still imports"):
-            await imported_database(job, tell=lambda _: None)
 
 
 def test_imports_at_once_all_tell_the_same(job: Path) -> None:

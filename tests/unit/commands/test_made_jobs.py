@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.link.messages import JobStatus, Loss
-from profagent.link.session import Happened
+from profagent.link.messages import Happened, JobStatus, Loss
 from profagent.record import made_jobs
 from profagent.record.made_jobs import MadeJobs, RunRecording
 from profagent.record.recording_options import RecordingOptions

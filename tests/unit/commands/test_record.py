@@ -14,11 +14,8 @@ from profagent.errors import UnreachableError, UsageError
 from profagent.formats.done import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, KeptLoss, LinkLedger
-from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import JobStatus
-from profagent.record.backlog import Backlog
-from profagent.record.board_record import RecordView
-from profagent.record.record import RecordOptions, record
+from profagent.record.record import RecordOptions, RecordView, record
 from profagent.store.workspace import Workspace
 from tests.unit.commands.link import JOB, board
 from tests.unit.export.arriving_job import aicore_path
@@ -27,15 +24,10 @@ DONE = Done(file_len=256, start_us=5, end_us=9, cache_hit=1, cache_miss=1)
 
 
 LOSS = Entry("loss", "removed-open", "gone")
-WAITING = "waiting 0.01 s for it to come back"
 
 
 def job_name(number: int) -> str:
     return "JOB" + "ABC"[number] * 29
-
-
-async def _nothing(_: str) -> int:
-    return 0
 
 
 class Viewed:
@@ -49,7 +41,6 @@ class Viewed:
             RecordOptions(("euler",), Workspace(Path("w")), **options),
             self.told.append,
             self.stop,
-            Backlog("euler", BY_ADDRESS, self.told.append, _nothing),
         )
 
     def jobs(self, *states: tuple[str, bool]) -> bool:
@@ -106,33 +97,12 @@ def test_until_finished_takes_a_job_that_was_removed_after_it_had_ended_as_over(
     assert viewed.jobs()
 
 
-async def test_until_finished_waits_for_a_job_that_was_removed_before_it_had_ended() -> None:
+def test_a_job_that_was_removed_before_it_had_ended_is_told_and_over() -> None:
     viewed = Viewed(until_finished=True)
-    viewed.view.linked(replace(board(), quiet_after_us=10_000), "operator")
     assert not viewed.jobs(("open", True))
     assert not viewed.jobs(("removed", True))
-    assert not viewed.removed(0, LOSS)
-    assert viewed.told[1:] == [f"{job_name(0)} was removed from the board before it had ended: {WAITING}"]
-    await asyncio.wait_for(viewed.stop.wait(), 20)
-    assert viewed.told[2:] == [f"{job_name(0)} did not come back"]
-
-
-async def test_a_job_that_comes_back_in_time_goes_on() -> None:
-    viewed = Viewed(until_finished=True)
-    viewed.view.linked(board(), "operator")
-    viewed.jobs(("open", True))
-    viewed.removed(0, LOSS)
-    assert not viewed.jobs(("open", False))
-    viewed.view.changed([JobChanges(job_name(0), "/root", (), "open")])
-    assert viewed.told[2:] == [f"{job_name(0)} is back"]
-    assert viewed.jobs(("finished", True))
-
-
-async def test_a_job_that_an_earlier_capture_lost_is_not_waited_for() -> None:
-    viewed = Viewed(until_finished=True)
-    viewed.view.linked(board(), "operator")
-    assert not viewed.removed(0, LOSS)
-    assert viewed.jobs()
+    assert viewed.removed(0, LOSS)
+    assert viewed.told == [f"{job_name(0)} was removed from the board before it had ended"]
 
 
 def test_without_an_end_it_goes_on() -> None:

@@ -13,15 +13,13 @@ import pytest
 from profagent.errors import DiskFullError, ProtocolError, UnreachableError
 from profagent.ingest.changes import LinkLedger
 from profagent.ingest.commit import Step
-from profagent.link.messages import Chunk, Clocks, Completed, LogEvent, Loss, Retention, Started
-from profagent.link.session import Happened
-from profagent.record.job_remarks import MOST_REMARKS
+from profagent.link.messages import Clocks, Completed, Happened, Loss, Retention
 from profagent.record.recording import Recording
 from profagent.record.recording_options import RecordingOptions
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from tests.unit.commands.link import JOB, Sender, board, changes_of
-from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, records
+from tests.unit.export.arriving_job import aicore_done, aicore_path, records
 
 NOW_US = 1_800_000_000_000_000
 
@@ -89,40 +87,6 @@ async def test_an_unfinished_session_goes_on_and_knows_its_jobs(tmp_path: Path) 
         assert kept.recording.session.number == 2
 
 
-async def test_bytes_that_were_never_committed_are_cut_at_the_start(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        await kept.sender.send(aicore_path(), records(700), complete=False)
-        with (kept.job / aicore_path()).open("ab") as file:
-            file.write(b"torn off by a kill")
-    async with keeping(tmp_path) as kept:
-        assert (kept.job / aicore_path()).read_bytes() == records(700)
-
-
-@pytest.mark.parametrize("is_restarted", [False, True], ids=["stream", "restart"])
-async def test_what_was_never_committed_of_a_file_made_anew_is_undone(tmp_path: Path, *, is_restarted: bool) -> None:
-    fails = [False]
-
-    def reached(step: Step) -> None:
-        if fails[0] and step is Step.MIRRORED:
-            raise DiskFullError("full", hint="make room")
-
-    async with keeping(tmp_path, reached=reached) as kept:
-        await kept.sender.send(aicore_path(), records(700), complete=False)
-        await kept.sender.remove(aicore_path(), 256, 256)
-        fails[0] = True
-        log, _ = await kept.sender.offer(aicore_path())
-        anew: list[LogEvent] = [Started(log.handle, 2, 0, "different"), Chunk(log.handle, 2, 0, records(9, 9))]
-        with pytest.raises(DiskFullError):
-            await kept.sender.happen(*(Happened(JOB, log._replace(generation=2, offset=512), each) for each in anew))
-        if not is_restarted:
-            await kept.sender.open()
-            assert (kept.job / aicore_path()).read_bytes() == records(700)
-    async with keeping(tmp_path) as kept:
-        assert (kept.job / aicore_path()).read_bytes() == records(700)
-        await kept.recording.change_state(JOB, "finished", caught_up=True)
-        assert await kept.rows("SELECT ticks FROM op_records") == [(700,)]
-
-
 async def test_a_mirror_that_lost_bytes_is_told_and_filled_again(tmp_path: Path) -> None:
     async with keeping(tmp_path) as kept:
         await kept.sender.send(aicore_path(), records(700, 1400))
@@ -145,15 +109,6 @@ async def test_a_path_that_climbs_is_a_loss_and_is_not_copied(tmp_path: Path) ->
         assert sorted(kept.recording.mirror.parent.rglob("*")) == []
 
 
-async def test_complaints_do_not_wait_for_a_batch_that_never_comes(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        for number in range(MOST_REMARKS - 1):
-            await kept.sender.offer(b"../../evil%d" % number)
-        assert await kept.rows("SELECT count(*) FROM ledger") == [(0,)]
-        await kept.sender.offer(b"../../evil")
-        assert await kept.rows("SELECT sum(count) FROM ledger") == [(MOST_REMARKS,)]
-
-
 async def test_a_copy_without_the_board_s_digest_is_refused_and_not_committed(tmp_path: Path) -> None:
     async with keeping(tmp_path) as kept:
         await kept.sender.send(aicore_path(), records(700), complete=False)
@@ -162,15 +117,6 @@ async def test_a_copy_without_the_board_s_digest_is_refused_and_not_committed(tm
         with pytest.raises(ProtocolError, match="digest"):
             await kept.sender.happen(Happened(JOB, log, wrong))
         assert await kept.rows("SELECT complete FROM log") == [(0,)]
-
-
-async def test_a_snapshot_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        await kept.sender.send("info.json.0", INFO_JSON, snapshot=True, complete=False)
-        assert not (kept.job / "info.json.0").exists()
-        await kept.sender.send("info.json.0", INFO_JSON, snapshot=True)
-        assert (kept.job / "info.json.0").read_bytes() == INFO_JSON
-        assert await kept.rows("SELECT frequency_mhz FROM job") == [(700,)]
 
 
 async def test_an_ended_job_is_assessed_when_all_of_it_has_come(tmp_path: Path) -> None:
@@ -183,25 +129,6 @@ async def test_an_ended_job_is_assessed_when_all_of_it_has_come(tmp_path: Path) 
         await kept.recording.change_state(JOB, "quiet", caught_up=True)
         assert await kept.rows(told) == [("done-without-data",), ("no-done",), ("no-frequency",)]
         assert await kept.rows("SELECT state, caught_up FROM job") == [("quiet", 1)]
-
-
-async def test_a_clock_that_comes_late_takes_back_that_there_is_none(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        await kept.sender.send(aicore_path(), records(700))
-        await kept.recording.change_state(JOB, "quiet", caught_up=True)
-        told = "SELECT count(*) FROM ledger WHERE reason = 'no-frequency'"
-        assert await kept.rows(told) == [(1,)]
-        await kept.sender.send("info.json.0", INFO_JSON, snapshot=True)
-        assert await kept.rows(told) == [(0,)]
-
-
-async def test_a_loss_that_the_daemon_keeps_is_the_board_s(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        loss = Loss(0, 1, "deleted-undelivered", "made room", 512, 9, JOB, 10, 20, 3)
-        await kept.sender.happen(Happened(JOB, None, loss), Happened("", None, replace(loss, to_wall_us=30)))
-        rows = await kept.rows("SELECT session, job, lost_logs, lost_bytes, from_us, to_us FROM kept_losses")
-        assert rows == [(1, JOB, 3, 512, 10, 30)]
-        assert (await kept.recording.session.summary())["ledger"]["loss"] == {"deleted-undelivered": 512}
 
 
 async def test_losses_on_the_way_are_in_the_ledger(tmp_path: Path) -> None:
@@ -336,24 +263,6 @@ async def test_a_job_that_went_unseen_before_it_was_whole_is_a_loss_and_over(tmp
     await gone.copy("open", complete=False, caught_up=True)
     for told in (["removed"], []):
         assert await gone.listed() == ([(1, "loss", "removed-open", 1)], told)
-
-
-@pytest.mark.parametrize(
-    ("state", "complete", "caught_up", "grade"),
-    [
-        ("open", True, True, "loss"),
-        ("finished", True, False, "loss"),
-        ("quiet", False, True, None),
-        ("finished", True, True, None),
-    ],
-)
-async def test_what_a_job_that_went_unseen_lost_is_what_was_not_known_to_be_whole(
-    state: str, complete: bool, caught_up: bool, grade: str | None, tmp_path: Path
-) -> None:
-    gone = _Gone(tmp_path)
-    await gone.copy(state, complete=complete, caught_up=caught_up)
-    ledger, _ = await gone.listed("JOB" + "B" * 29)
-    assert [row[1] for row in ledger] == ([grade] if grade else [])
 
 
 async def test_what_a_board_that_deletes_what_was_delivered_has_deleted_had_come(tmp_path: Path) -> None:

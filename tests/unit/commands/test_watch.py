@@ -18,7 +18,6 @@ from profagent.watch.watch import NO_COUNTER_MAP, NO_JOB, WatchOptions, WatchVie
 from tests.encoders import aicpu_record, done_text
 from tests.unit.commands.link import JOB, board
 from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, records
-from tests.unit.store.rows import aicore
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import Change
@@ -175,15 +174,6 @@ def test_the_missing_counter_map_is_told_with_the_first_record_that_lacks_it() -
     viewed.infer(0)
     viewed.infer(1)
     assert viewed.told.count(NO_COUNTER_MAP) == 1
-
-
-def test_a_counter_that_cannot_be_is_told_once() -> None:
-    viewed = Viewed(from_start=True)
-    viewed.follow()
-    for pictures in range(2):
-        viewed.changed([aicore(aicore_path(pictures), [100, 100], counters={"mac_busy": [0.5, 7.0]})])
-    (line,) = [line for line in viewed.told if "implausible" in line]
-    assert "mac_busy is above 1 in 1 of 2 records, at worst 7" in line
 
 
 def test_waiting_for_a_program_is_told_once() -> None:

@@ -17,16 +17,13 @@ from profagent.ingest.changes import (
     Redecoded,
     SegmentRecords,
 )
-from profagent.link.messages import Acknowledgement, Chunk, JobStatus, Removed
-from profagent.link.session import FollowedLog, Happened
+from profagent.link.messages import Acknowledgement, Chunk, FollowedLog, Happened, JobStatus
 from profagent.record.beginnings import Beginnings
 from profagent.store.counter_maps import BUILT_IN
 from profagent.watch import watching
 from profagent.watch.watching import (
     FORGOTTEN,
-    REMEMBERED_FILES,
     REMEMBERED_JOBS,
-    Arriving,
     RememberedFiles,
     Watching,
 )
@@ -117,13 +114,6 @@ async def test_data_from_before_is_not_wanted_but_tables_are() -> None:
         assert not (await sender.offer(path, snapshot=True))[1].skip
 
 
-async def test_a_simulated_board_brings_its_counter_map() -> None:
-    sender = await _sender(simulated=True)
-    (taken,) = _of(SegmentRecords, await sender.send(aicore_path(), records(700)))
-    assert isinstance(taken, SegmentRecords)
-    assert "mac_busy" in taken.counters
-
-
 async def test_batches_at_run_time_that_come_late_are_used() -> None:
     sender = await _sender()
     path = "data/aicore.0.m.3.0.2.3.0"
@@ -157,14 +147,6 @@ async def test_calls_that_were_shown_are_not_shown_again_after_a_lost_link() -> 
     assert _of(ApiRecords, await sender.send(CALLS, first + api_record(2, 300, 400), complete=False)) == []
 
 
-async def test_an_older_call_of_another_thread_is_shown_while_the_link_holds() -> None:
-    sender = await _sender()
-    calls = api_record(2, 100, 900) + api_record(2, 200, 300)
-    (taken,) = _of(ApiRecords, await sender.send(CALLS, calls))
-    assert isinstance(taken, ApiRecords)
-    assert len(taken.number) == 2
-
-
 async def test_a_removed_log_is_a_loss_of_what_was_not_sent() -> None:
     sender = await _sender()
     announced, removed, change = await sender.remove(aicore_path(), 256, 1024)
@@ -174,30 +156,12 @@ async def test_a_removed_log_is_a_loss_of_what_was_not_sent() -> None:
     assert sender.acknowledged == []
 
 
-async def test_a_loss_of_no_log_is_passed_on() -> None:
-    sender = await _sender()
-    (change,) = await sender.lose("not-a-file", "data/x is no regular file")
-    assert isinstance(change, LinkLedger)
-    assert (change.path, change.entry.reason) == (None, "not-a-file")
-
-
 async def test_a_snapshot_that_is_not_small_is_told_and_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LARGEST_CONTENT_BYTES", 8)
     sender = await _sender()
     (change,) = _but_announced(await sender.send("info.json.0", INFO_JSON, snapshot=True))
     assert isinstance(change, LinkLedger)
     assert change.entry.reason == "too-large"
-
-
-def test_small_files_that_come_at_once_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
-    arriving = Arriving()
-    for handle in (1, 2, 3):
-        arriving.begin(handle)
-        assert arriving.append(handle, b"1234") is (handle < 3)
-    assert (arriving.take(1), arriving.take(3)) == (b"1234", None)
-    arriving.begin(4)
-    assert arriving.append(4, b"123456")
 
 
 async def test_small_files_that_come_of_several_jobs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,24 +176,6 @@ async def test_small_files_that_come_of_several_jobs_are_bounded_together(monkey
     (dropped,) = told[2]
     assert isinstance(dropped, LinkLedger)
     assert dropped.entry.reason == "too-large"
-
-
-async def test_a_small_file_that_is_gone_before_all_of_it_came_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
-    sender = await _sender()
-    for handle in range(1, 4):
-        changes = await sender.send("data/m.0.layer.info", b"12345678", snapshot=True, complete=False)
-        assert _but_announced(changes) == []
-        log = FollowedLog(handle, JOB, b"data/m.0.layer.info", snapshot=True, generation=1, offset=8)
-        await sender.happen(Happened(JOB, log, Removed(handle, 1, 8, 8)))
-
-
-def test_the_oldest_tables_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
-    files = RememberedFiles()
-    for model in ("a", "b", "c", "c"):
-        _keep(files, f"data/{model}.0.layer.info", b"1234")
-    assert files.names() == ["data/b.0.layer.info", "data/c.0.layer.info"]
 
 
 async def test_data_that_is_not_kept_any_more_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,43 +202,6 @@ def _keep(files: RememberedFiles, path: str, data: bytes) -> None:
     name = parse_log_name(path)
     assert name is not None
     files.keep(path, name, data)
-
-
-def test_tables_are_remembered_for_good_and_other_files_for_a_while() -> None:
-    files = RememberedFiles()
-    _keep(files, "data/m.0.layer.info", b"table")
-    for pictures in range(REMEMBERED_FILES + 1):
-        files.begin(aicore_path(pictures))
-        files.append(aicore_path(pictures), b"abc")
-    assert files.read("data/m.0.layer.info") == b"table"
-    assert files.read(aicore_path(0)) is None
-    assert files.read(aicore_path(1)) == b"abc"
-    assert len(files.names()) == 1 + REMEMBERED_FILES
-
-
-def test_files_that_decoding_never_asks_for_are_not_remembered() -> None:
-    files = RememberedFiles()
-    _keep(files, "data/cont.0.m.0.1.1.0", b"state")
-    _keep(files, "info.json.0", INFO_JSON)
-    assert files.names() == []
-
-
-def test_a_file_that_begins_anew_forgets_its_earlier_bytes() -> None:
-    files = RememberedFiles()
-    for data in (b"first", b"second"):
-        files.begin("x")
-        files.append("x", data)
-    assert files.read("x") == b"second"
-    assert files.read("x", 3) == b"sec"
-
-
-def test_of_a_forgotten_file_the_rest_is_not_kept_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
-    files = RememberedFiles()
-    files.begin("x")
-    files.append("x", bytes(11))
-    files.append("x", b"tail")
-    assert files.read("x") is None
 
 
 @pytest.mark.parametrize("what", ["JOBs", "bytes"])

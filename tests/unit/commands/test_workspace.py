@@ -9,8 +9,7 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
-from profagent.importing.importing import import_job
-from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.importing.importing import WorkspaceImport, import_into, import_job
 from profagent.store.workspace import Workspace, default_workspace
 from tests.fakes.dumps import write_files
 from tests.fakes.job_copy import JOB

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profagent.link.examination import (
+from profagent.link.translate import (
     DaemonFacts,
     Examination,
     InotifyFacts,

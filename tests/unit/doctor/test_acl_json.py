@@ -9,7 +9,7 @@ import pytest
 
 from profagent.doctor.acl_json import LARGEST_BYTES, PROFILER_KEYS, acl_json_section, meant_key
 from profagent.doctor.finding import Mark, Section
-from profagent.link.examination import DaemonFacts
+from profagent.link.translate import DaemonFacts
 from tests.unit.doctor.facts import SERVICE
 
 RIGHT = {

@@ -8,7 +8,7 @@ import pytest
 
 from profagent.doctor.board import npu_checks, plain_path, roots_checks
 from profagent.doctor.finding import Finding, Mark
-from profagent.link.examination import (
+from profagent.link.translate import (
     DaemonFacts,
     Examination,
     InotifyFacts,

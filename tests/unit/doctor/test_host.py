@@ -24,7 +24,7 @@ from profagent.doctor.host import (
     identities,
     listener,
 )
-from profagent.importing.workspace_import import WorkspaceImport, import_into
+from profagent.importing.importing import WorkspaceImport, import_into
 from profagent.keys.keys import Keys
 from profagent.link.messages import PROTOCOL, Board, Clocks
 from profagent.store.database import open_for_writing
@@ -36,7 +36,7 @@ from tests.fakes.small_job import SMALL_JOB
 from tests.unit.doctor.facts import SERVICE
 
 if TYPE_CHECKING:
-    from profagent.link.certificate import Certificate
+    from profagent.link.credentials import Certificate
 
 MAIN = "from profagent.cli.main import main; main()"
 NOW = datetime.now(UTC)

@@ -10,12 +10,11 @@ import pytest
 from profagent.formats.figure_states import JOB_ENDED
 from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogRemoved, SegmentRecords
 from profagent.store.counter_maps import simulated_map
-from profagent.watch.live import REMEMBERED_JOBS, LiveEvents
+from profagent.watch.live import LiveEvents
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item
 from tests.unit.export.arriving_job import (
     INFO_JSON,
     JOB,
-    LAYERS,
     START_US,
     ArrivingJob,
     aicore_done,
@@ -47,15 +46,6 @@ def test_an_inference_is_told_when_its_done_and_its_records_are_there(job: Arriv
     assert [layer["share"] for layer in event["slowest"]] == [0.7692, 0.1538, 0.0769]
 
 
-def test_a_done_before_its_data_waits_for_all_of_it(job: ArrivingJob) -> None:
-    assert job.send(aicore_path() + ".done", aicore_done(768)) == []
-    data = records(700, 1400, 7000)
-    assert job.send(aicore_path(), data[:300]) == []
-    assert job.send(aicore_path(), data[300:767]) == []
-    (event,) = job.send(aicore_path(), data[767:])
-    assert (event["records"], event["figures"]) == (3, "final")
-
-
 def test_a_length_that_never_comes_ends_when_the_board_vouches(job: ArrivingJob) -> None:
     job.send(aicore_path(), records(700, 1400))
     assert job.send(aicore_path() + ".done", aicore_done(1_000_000)) == []
@@ -78,14 +68,6 @@ def send_aicore(job: ArrivingJob, path: str = aicore_path()) -> list[dict[str, A
     return told + job.send(path + ".done", aicore_done(256))
 
 
-def test_the_part_on_the_cpu_is_waited_for_where_it_has_begun_to_come(job: ArrivingJob) -> None:
-    job.send(AICPU, aicpu_record(0, *CPU_SPAN, CPU_SPAN, 1))
-    assert send_aicore(job) == []
-    done = done_text(file_len=128, start_time=CPU_SPAN[0], end_time=CPU_SPAN[1])
-    (event,) = job.send(AICPU + ".done", done)
-    assert (event["aicpu_us"], event["total_us"], event["figures"]) == (40.0, 140.0, "final")
-
-
 def test_the_part_on_the_cpu_is_waited_for_where_it_was_announced(job: ArrivingJob) -> None:
     job.announce(aicore_path(), AICPU)
     assert send_aicore(job) == []
@@ -99,46 +81,11 @@ def test_the_part_on_the_cpu_is_waited_for_where_it_was_announced(job: ArrivingJ
     assert job.events.inferences == 1
 
 
-def test_a_done_alone_announces_the_part_on_the_cpu(job: ArrivingJob) -> None:
-    job.announce(AICPU + ".done")
-    assert send_aicore(job) == []
-    (event,) = [event for event in send_cpu(job) if event["event"] == "inference"]
-    assert (event["figures"], event["total_us"]) == ("final", 140.0)
-
-
-def test_each_inference_waits_for_its_own_part_on_the_cpu(job: ArrivingJob) -> None:
-    job.announce(aicore_path(), AICPU, aicore_path(1))
-    assert send_aicore(job) == []
-    assert send_aicore(job, aicore_path(1)) == []
-    (event,) = [event for event in send_cpu(job) if event["event"] == "inference"]
-    assert (event["current_pic_count"], event["figures"], event["total_us"]) == (0, "final", 140.0)
-    (other,) = job.wait(60)
-    assert (other["current_pic_count"], other["figures"], other["total_us"]) == (1, "pending", None)
-    (other, _) = job.change_state("finished")
-    assert (other["figures"], other["why"]) == (
-        "partial",
-        "aicpu records: their log is missing, and other inferences of the model have one",
-    )
-
-
-def test_without_a_part_on_the_cpu_an_inference_is_final_at_once(job: ArrivingJob) -> None:
-    job.announce(aicore_path(), aicore_path() + ".done")
-    (event,) = send_aicore(job)
-    assert (event["figures"], event["aicpu_us"], event["total_us"]) == ("final", 0.0, 100.0)
-    assert job.wait(60) == []
-
-
 def test_an_inference_that_comes_in_time_is_never_told_as_pending(job: ArrivingJob) -> None:
     job.announce(aicore_path(), AICPU)
     send_aicore(job)
     assert job.wait(1.9) == []
     assert [event["figures"] for event in send_cpu(job) if event["event"] == "inference"] == ["final"]
-
-
-def test_what_ran_on_the_cpu_alone_waits_for_no_clock() -> None:
-    job = ArrivingJob()
-    event, *_ = [event for event in send_cpu(job) if event["event"] == "inference"]
-    assert (event["figures"], event["total_us"], event["records"]) == ("final", 40.0, 0)
 
 
 @pytest.mark.parametrize("is_sent", [True, False])
@@ -160,33 +107,6 @@ def test_a_part_that_is_removed_before_it_came_makes_an_inference_partial(job: A
     assert (job.events.inferences, job.events.ledger["loss"]) == (1, 128)
 
 
-def test_a_part_that_is_removed_once_it_came_takes_nothing(job: ArrivingJob) -> None:
-    job.announce(aicore_path(), AICPU)
-    send_cpu(job)
-    job.feed([LogRemoved(AICPU)])
-    (event,) = send_aicore(job)
-    assert (event["figures"], event["total_us"]) == ("final", 140.0)
-
-
-def test_an_empty_log_that_the_board_vouches_for_makes_an_inference_partial(job: ArrivingJob) -> None:
-    job.announce(aicore_path(), AICPU)
-    send_aicore(job)
-    job.send(AICPU, b"")
-    job.send(AICPU + ".done", done_text(file_len=128, start_time=1, end_time=2))
-    (event,) = [event for event in job.complete(AICPU) if event["event"] == "inference"]
-    assert (event["figures"], event["why"]) == ("partial", "aicpu records: the .done announces 128 bytes, 0 are there")
-
-
-def test_data_before_the_clock_is_told_when_the_clock_is_known() -> None:
-    job = ArrivingJob()
-    assert send_aicore(job)[1:] == []
-    (waiting,) = job.wait(2.1)
-    why = "info.json, which tells the NPU's clock, has not come yet"
-    assert (waiting["figures"], waiting["why"], waiting["total_us"], waiting["slowest"]) == ("pending", why, None, [])
-    (event,) = [event for event in job.send("info.json.0", INFO_JSON) if event["event"] == "inference"]
-    assert (event["figures"], event["why"], event["total_us"]) == ("final", None, 100.0)
-
-
 def test_data_before_an_announced_table_is_told_with_the_names_of_its_layers() -> None:
     job = ArrivingJob()
     job.send("info.json.0", INFO_JSON)
@@ -200,34 +120,6 @@ def test_data_before_an_announced_table_is_told_with_the_names_of_its_layers() -
     assert [layer["layer_name"] for layer in event["slowest"]] == ["conv"]
 
 
-def test_a_table_of_another_model_is_not_waited_for(job: ArrivingJob) -> None:
-    job.announce("data/n.0.layer.info")
-    (event,) = send_aicore(job)
-    assert event["figures"] == "final"
-
-
-@pytest.mark.parametrize("how", ["cannot be read", "is removed"])
-def test_a_table_that_never_comes_leaves_times_without_names(how: str) -> None:
-    job = ArrivingJob()
-    job.send("info.json.0", INFO_JSON)
-    job.announce("data/m.0.layer.info")
-    send_aicore(job)
-    told = job.send("data/m.0.layer.info", b"\xff") if how == "cannot be read" else None
-    told = told or job.feed([LogRemoved("data/m.0.layer.info")])
-    (event,) = [event for event in told if event["event"] == "inference"]
-    assert (event["figures"], event["total_us"]) == ("final", 100.0)
-    assert [layer["layer_name"] for layer in event["slowest"]] == [None]
-
-
-def test_an_announced_table_that_has_not_come_when_the_job_ends_is_waited_for_no_longer() -> None:
-    job = ArrivingJob()
-    job.send("info.json.0", INFO_JSON)
-    job.announce("data/m.0.layer.info")
-    send_aicore(job)
-    event, _ = job.change_state("finished")
-    assert (event["figures"], event["total_us"]) == ("final", 100.0)
-
-
 def test_what_was_due_is_not_told_until_the_files_of_the_job_are_listed(job: ArrivingJob) -> None:
     job.events.samples.tell(JOB, 1)
     first, second = (event for pictures in (0, 2) for event in send_aicore(job, aicore_path(pictures)))
@@ -236,42 +128,6 @@ def test_what_was_due_is_not_told_until_the_files_of_the_job_are_listed(job: Arr
     (third,) = send_aicore(job, aicore_path(3))
     assert (third["sampled"], third["due"]) == (3, 4)
     assert job.events.summary()["sampling"]["due"] == 4
-
-
-def test_a_late_part_of_a_told_inference_is_counted_and_not_told_again(job: ArrivingJob) -> None:
-    send_aicore(job)
-    late = job.send(AICPU, aicpu_record(0, *CPU_SPAN, CPU_SPAN, 1))
-    assert [event["reason"] for event in late] == ["no-layer"]
-    assert job.events.summary()["records"] == {"aicore": 1, "aicpu": 1, "acl_api": 0}
-    assert job.change_state("finished")[0]["event"] == "job"
-    assert job.events.summary()["inferences"] == 1
-
-
-def test_layers_that_become_known_late_name_what_was_not_told(job: ArrivingJob) -> None:
-    job.send(aicore_path(), records(700, 1400))
-    job.send("data/m.0.layer.info", layer_item(0, b"other\0", prof_layer_id=1))
-    (event,) = job.send(aicore_path() + ".done", aicore_done(512))
-    assert event["records"] == 2
-    assert [layer["layer_name"] for layer in event["slowest"]] == [None, "other"]
-    assert job.events.summary()["records"]["aicore"] == 2
-
-
-def test_layers_that_become_known_late_tell_nothing_again(job: ArrivingJob) -> None:
-    job.send(aicore_path(), records(700))
-    assert job.send(aicore_path() + ".done", aicore_done(256))
-    told = job.send("data/m.0.layer.info", layer_item(0, b"other\0", prof_layer_id=1))
-    assert [event for event in told if event["event"] == "inference"] == []
-    assert job.change_state("finished") == [
-        {"event": "job", "job": JOB, "state": "finished", "simulated": False},
-    ]
-
-
-def test_batches_at_run_time_are_told_once(job: ArrivingJob) -> None:
-    path = "data/aicore.0.m.3.0.2.3.0"
-    job.send(path, records(*range(100, 109)))
-    events = job.send(path + ".done", aicore_done(9 * 256, batches="2,1"))
-    assert [event["event"] for event in events] == ["inference"]
-    assert events[0]["records"] == 9
 
 
 def test_a_model_loaded_again_is_another_inference(job: ArrivingJob) -> None:
@@ -286,31 +142,12 @@ def test_a_model_loaded_again_is_another_inference(job: ArrivingJob) -> None:
     assert [entry["reason"] for entry in event["ledger"]] == ["appended"]
 
 
-def test_a_model_loaded_again_waits_for_its_part_on_the_cpu_again(job: ArrivingJob) -> None:
-    job.announce(aicore_path(), AICPU)
-    send_cpu(job)
-    assert [event["total_us"] for event in send_aicore(job)] == [140.0]
-    job.send(aicore_path(), records(1400))
-    job.send(aicore_path() + ".done", aicore_done(256, START_US + 5_000))
-    assert job.complete(aicore_path()) == []
-    send_cpu(job)
-    (event,) = [event for event in job.complete(AICPU) if event["event"] == "inference"]
-    assert (event["total_us"], event["start_us"]) == (240.0, START_US + 5_000)
-
-
 def test_a_file_made_anew_is_told_anew(job: ArrivingJob) -> None:
     job.send(aicore_path(), records(700))
     (first,) = job.send(aicore_path() + ".done", aicore_done(256))
     assert job.recreate(aicore_path(), records(1400)) == []  # the .done that is there is of what was before
     (second,) = job.send(aicore_path() + ".done", aicore_done(256))
     assert (first["total_us"], second["total_us"]) == (100.0, 200.0)
-
-
-def test_a_file_made_anew_before_it_was_told_is_counted_by_its_new_records(job: ArrivingJob) -> None:
-    job.send(aicore_path(), records(700, 700, 700))
-    job.recreate(aicore_path(), records(1400))
-    (event,) = job.send(aicore_path() + ".done", aicore_done(256))
-    assert (event["records"], event["total_us"]) == (1, 200.0)
 
 
 def test_what_never_got_a_done_is_told_when_its_job_has_ended(job: ArrivingJob) -> None:
@@ -345,16 +182,6 @@ def test_without_a_frequency_times_are_not_known() -> None:
     event, _ = job.change_state("finished")
     assert (event["total_us"], event["records"], event["slowest"]) == (None, 1, [])
     assert (event["figures"], event["why"]) == ("partial", "there is no info.json, which tells the NPU's clock")
-
-
-def test_a_device_file_without_a_frequency_leaves_times_unknown() -> None:
-    job = ArrivingJob()
-    job.send("info.json.0", b'{"DeviceInfo": [{}]}')
-    (event,) = [event for event in send_aicore(job) if event["event"] == "inference"]
-    assert (event["total_us"], event["figures"], event["why"]) == (
-        *(None, "partial"),
-        "info.json does not tell the NPU's clock",
-    )
 
 
 def test_what_is_odd_after_an_inference_was_told_is_told_by_itself(job: ArrivingJob) -> None:
@@ -462,15 +289,6 @@ def test_without_a_counter_map_nothing_tells_what_bounds_a_layer(job: ArrivingJo
     assert "likely" not in event
 
 
-def test_a_counter_that_the_map_does_not_name_leaves_unknown_what_bounds_a_layer() -> None:
-    whole = simulated_map()
-    job = ArrivingJob(counter_map=replace(whole, counters=whole.counters[1:]))
-    job.begin()
-    job.send(aicore_path(), records(700))
-    (event,) = job.send(aicore_path() + ".done", aicore_done(256))
-    assert event["slowest"][0]["bound_by"] is None
-
-
 def test_calls_are_events_and_an_unknown_begin_has_no_duration() -> None:
     job = ArrivingJob(with_records=True)
     calls = api_record(2, START_US, START_US + 500) + api_record(9, 0, START_US + 600)
@@ -481,12 +299,6 @@ def test_calls_are_events_and_an_unknown_begin_has_no_duration() -> None:
     )
     assert (unknown["name"], unknown["begin_us"], unknown["duration_us"]) == ("unknown(9)", None, None)
     assert note["reason"] == "begin-unknown"
-
-
-def test_calls_are_counted_and_not_told_with_inferences(job: ArrivingJob) -> None:
-    assert job.send("data/acl_api.0.m.0", api_record(2, START_US, START_US + 500)) == []
-    assert job.send("data/acl_api.0.m.0.done", done_text(file_len=32, start_time=1, end_time=2, pid=7, tid=8)) == []
-    assert job.events.summary()["records"]["acl_api"] == 1
 
 
 def test_what_is_passed_over_is_not_counted_and_not_told_later(job: ArrivingJob) -> None:
@@ -500,14 +312,6 @@ def test_what_is_passed_over_is_not_counted_and_not_told_later(job: ArrivingJob)
     assert job.events.summary()["inferences"] == 0
     assert job.events.summary()["records"] == {"aicore": 0, "aicpu": 0, "acl_api": 0}
     assert job.change_state("finished") == [{"event": "job", "job": JOB, "state": "finished", "simulated": False}]
-
-
-def test_an_inference_under_way_while_it_is_passed_over_is_told_whole(job: ArrivingJob) -> None:
-    changes = [*job.decoder.begin(aicore_path(), 1, 0), *job.decoder.append(aicore_path(), 1, 0, records(700, 700))]
-    job.events.pass_over(JobChanges(JOB, "/board", changes), job.now_s)
-    job.files[aicore_path()] = records(700, 700)
-    (event,) = job.send(aicore_path() + ".done", aicore_done(512))
-    assert event["records"] == 2
 
 
 def test_a_simulated_job_marks_every_event(job: ArrivingJob) -> None:
@@ -550,36 +354,3 @@ def test_open_records_of_all_jobs_are_bounded_together(monkeypatch: pytest.Monke
     ]
     first, second, *_ = _job_names(4)
     assert told == [[], [], [(first, 4, "partial")], [(second, 4, "partial")]]
-
-
-def test_records_that_come_anew_are_counted_once(job: ArrivingJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.watch.live.OPEN_RECORDS", 10)
-    job.send(aicore_path(), records(*range(1, 7)))
-    assert job.recreate(aicore_path(), records(*range(1, 7))) == []
-
-
-def test_what_was_not_told_of_the_oldest_of_too_many_jobs_is_told() -> None:
-    live = LiveEvents()
-    change = _segment(700)
-    names = _job_names(REMEMBERED_JOBS + 1)
-    told = [event for name in names for event in live.feed(JobChanges(name, "/root", [change]), 0.0)]
-    assert [(event["event"], event["job"], event["figures"]) for event in told] == [("inference", names[0], "partial")]
-
-
-def test_tables_of_layers_are_bounded_by_their_layers(job: ArrivingJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.watch.live_job.REMEMBERED_LAYERS", len(LAYERS))
-    job.send("data/n.0.layer.info", layer_item(1, b"other\0", prof_layer_id=1))
-    job.send(aicore_path(), records(700))
-    (event,) = job.send(aicore_path() + ".done", aicore_done(256))
-    assert [layer["layer_name"] for layer in event["slowest"]] == [None]
-    assert event["total_us"] == 100.0
-
-
-def test_a_table_that_comes_late_takes_back_that_its_layers_have_no_name() -> None:
-    job = ArrivingJob()
-    job.announce(aicore_path())
-    assert job.send(aicore_path(), records(1000, 2000)) == []
-    assert job.events.ledger["note"] > 0
-    job.begin()
-    (event,) = job.send(aicore_path() + ".done", aicore_done(512))
-    assert (event["figures"], event["ledger"], job.events.ledger) == ("final", [], {"loss": 0, "note": 0})

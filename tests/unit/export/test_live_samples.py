@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
-from profagent.formats.done import Done
-from profagent.ingest.changes import InferenceTimed, LogAdvanced
+from profagent.ingest.changes import LogAdvanced
 from profagent.watch.live import REMEMBERED_SAMPLES, LiveSamples
 from tests.unit.store.rows import JOB, aicore, name_of
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def path(count: int, end: str = "") -> str:
@@ -56,32 +58,10 @@ def test_watching_may_begin_in_the_middle() -> None:
     assert seen(500, 510, 530).of_model(JOB, name_of(path(0))) == {"sampled": 3, "due": 4}
 
 
-def loaded_again(samples: LiveSamples, starts: dict[int, tuple[int, ...]]) -> LiveSamples:
-    """When the inferences in each file began; the first one of several is not told, as its `.done` is another's."""
-    for count, times in starts.items():
-        samples.take(JOB, aicore(path(count), range(1, 1 + len(times)), stretches=range(len(times))))
-        done = Done(512, times[-1], times[-1] + 1)
-        samples.take(JOB, InferenceTimed(name_of(path(count)), len(times) - 1, done))
-    return samples
-
-
-def test_each_load_of_a_model_is_judged_at_the_end() -> None:
-    starts = {0: (100, 200), 10: (110,), 12: (212,), 32: (232,), 20: (120,)}
-    samples = loaded_again(seen(*starts), starts)
-    assert samples.of_model(JOB, name_of(path(0))) == {"sampled": 5, "due": None}
-    figures = samples.in_all()
-    assert (figures["sampled"], figures["due"], figures["late"], figures["never_came"]) == (6, 7, 1, 1)
-
-
-@pytest.mark.parametrize("why", ["passed over", "no record", "no room"])
-def test_a_model_that_was_loaded_again_is_not_judged_by_a_part_of_its_samples(
-    why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    starts = {0: (100, 200), 10: (110,), 20: (120,)}
-    monkeypatch.setattr("profagent.watch.live.REMEMBERED_TIMES", 2 if why == "no room" else 3)
-    samples = loaded_again(seen(*starts, *([30] if why == "no record" else [])), starts)
-    if why == "passed over":
-        samples.miss(JOB)
+def test_of_a_model_that_was_loaded_again_it_is_not_known_what_was_due() -> None:
+    samples = seen(0, 10, 20)
+    samples.take(JOB, aicore(path(0), range(1, 3), stretches=range(2)))
+    assert samples.of_model(JOB, name_of(path(0))) == {"sampled": 3, "due": None}
     assert samples.in_all()["due"] is None
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from profagent.formats.done import Done
-from profagent.ingest.assess import LogFacts, Places, assess, orphan_done, ring_entry
 from profagent.ingest.changes import Entry
+from profagent.ingest.datalog import LogFacts, Places, assess, orphan_done, ring_entry
 
 
 def facts(**values: object) -> LogFacts:

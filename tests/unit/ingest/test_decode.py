@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from profagent.errors import StoreError, UnsupportedBoardError
-from profagent.ingest.changes import Change, ContentLedger, InferenceTimed, LogReset, Redecoded, SegmentRecords
-from profagent.ingest.decode import REMEMBERED_LOGS, JobDecoder
+from profagent.errors import UnsupportedBoardError
+from profagent.ingest.changes import Change, Redecoded
+from profagent.ingest.decode import JobDecoder
 from profagent.ingest.mirror import JobMirror
 from profagent.store.counter_maps import simulated_map
 from tests.fakes.dumps import dump, files_of, imported
@@ -190,31 +190,6 @@ def test_a_table_that_comes_again_unchanged_writes_no_record_again(tmp_path: Pat
     mirror.close()
 
 
-def test_tables_that_came_and_were_not_committed_name_the_records_when_they_come_again(copy: JobCopy) -> None:
-    copy.send(PLAIN, SMALL_JOB[PLAIN])
-    copy.snapshot("data/m.0.layer.info", SMALL_JOB["data/m.0.layer.info"], commit=False)
-    copy.send(RELOADED, SMALL_JOB[RELOADED])
-    assert None in {row[4] for row in rows(copy, PLAIN)}
-    copy.snapshot("data/m.0.layer.info", SMALL_JOB["data/m.0.layer.info"])
-    assert [row[4] for row in rows(copy, PLAIN)] == [0, 1, 2, 5]
-
-
-def test_a_mark_that_came_and_was_not_committed_brings_its_counters_when_it_comes_again(tmp_path: Path) -> None:
-    with JobCopy(tmp_path, marked_map=simulated_map()) as copy:
-        copy.send(PLAIN, SMALL_JOB[PLAIN])
-        copy.snapshot("simulated", b"by hand", commit=False)
-        copy.send("simulated", b"by hand")
-        assert copy.query("SELECT count(*) FROM aicore WHERE mac_busy IS NULL") == [(0,)]
-
-
-def test_tables_of_another_model_leave_a_log_alone(copy: JobCopy) -> None:
-    copy.send(PLAIN, SMALL_JOB[PLAIN])
-    before = copy.query("SELECT max(inference) FROM inference")
-    copy.send("data/b.1.layer.info", SMALL_JOB["data/b.1.layer.info"])
-    assert copy.query("SELECT max(inference) FROM inference") == before
-    assert {row[4] for row in rows(copy, PLAIN)} == {None}
-
-
 @pytest.mark.parametrize("remembered", [1, 1024])
 def test_the_mark_of_a_simulated_board_brings_its_counters_whenever_it_comes(tmp_path: Path, remembered: int) -> None:
     with JobCopy(tmp_path, marked_map=simulated_map(), remembered_logs=remembered) as copy:
@@ -249,36 +224,3 @@ def test_another_soc_is_refused(copy: JobCopy) -> None:
     data = b'{"DeviceInfo": [{"magic_num": "6A6A", "aic_frequency": "594"}]}'
     with pytest.raises(UnsupportedBoardError, match="Hi3519DV500"):
         copy.send("info.json.0", data)
-
-
-def test_only_so_many_logs_are_remembered(copy: JobCopy) -> None:
-    decoder = JobDecoder(copy.mirror)
-    for number in range(REMEMBERED_LOGS + 100):
-        path = f"data/aicore.0.m.3.0.1.1.{number}"
-        list(decoder.begin(path, 1, 0))
-        list(decoder.append(path, 1, 0, SMALL_JOB[PLAIN]))
-        list(decoder.complete(path, 1, 1024, b"d"))
-    assert len(decoder._logs) == REMEMBERED_LOGS
-
-
-def test_a_log_in_use_is_decoded_once(copy: JobCopy) -> None:
-    mirror, decoder = copy.mirror, copy.decoder
-    changes: list[Change] = []
-    mirror.begin(PLAIN, 1, 0, snapshot=False)
-    changes += decoder.begin(PLAIN, 1, 0)
-    for at in range(0, 1024, 100):
-        piece = SMALL_JOB[PLAIN][at : at + 100]
-        mirror.append(PLAIN, at, piece, snapshot=False)
-        changes += decoder.append(PLAIN, 1, at, piece)
-    changes += decoder.snapshot(PLAIN + ".done", 1, SMALL_JOB[PLAIN + ".done"], b"d")
-    changes += decoder.complete(PLAIN, 1, 1024, b"d")
-    assert sum(len(change.sequence) for change in changes if isinstance(change, SegmentRecords)) == 4
-    assert sum(isinstance(change, LogReset) for change in changes) == 1
-    assert not any(isinstance(change, Redecoded) for change in changes)
-    assert [change.stretch for change in changes if isinstance(change, InferenceTimed)] == [0]
-    assert isinstance(changes[-2], ContentLedger)
-
-
-def test_bytes_that_the_mirror_lost_are_an_error(copy: JobCopy) -> None:
-    with pytest.raises(StoreError, match="the mirror lost bytes"):
-        list(copy.decoder.append(PLAIN, 1, 512, b"x"))

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from profagent.errors import UnsupportedBoardError, UsageError
-from profagent.ingest import local
 from profagent.ingest.changes import ContentLedger, LinkLedger, LogAdvanced, Redecoded
 from profagent.ingest.local import LocalJob, list_job
 from profagent.ingest.mirror import digest_of
@@ -41,7 +40,7 @@ def test_what_is_no_regular_file_is_listed_and_not_opened(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "data" / "aicore.0.m.3.0.1.1.77.done")
     listing = list_job(tmp_path)
     assert listing.others == ("data/aicore.0.m.3.0.1.1.77.done", "data/folder", "data/link")
-    changes = [change for each in LocalJob(tmp_path).changes(listing, None) for change in each]
+    changes = [change for each in LocalJob(tmp_path, listing).changes() for change in each]
     notes = [change.entry for change in changes if isinstance(change, LinkLedger)]
     assert [(note.grade, note.reason) for note in notes] == [("note", "not-a-file")] * 3
     assert "data/link" in notes[2].detail
@@ -72,7 +71,7 @@ def test_a_job_of_another_soc_is_refused_by_its_names(tmp_path: Path) -> None:
 
 def test_each_file_is_read_once_and_vouched_for(tmp_path: Path) -> None:
     listing = list_job(write_files(tmp_path, SMALL_JOB))
-    changes = [change for each in LocalJob(tmp_path).changes(listing, None) for change in each]
+    changes = [change for each in LocalJob(tmp_path, listing).changes() for change in each]
     complete = {change.path: change for change in changes if isinstance(change, LogAdvanced) and change.complete}
     for path, data in SMALL_JOB.items():
         if path != "data/aicore.0.m.3.0.1.1.9":
@@ -82,29 +81,18 @@ def test_each_file_is_read_once_and_vouched_for(tmp_path: Path) -> None:
     assert again == ["data/aicore.0.b.3.1.2.3.0", "data/aicore.0.m.3.0.1.1.8"], "what a .done tells comes after it"
 
 
-def test_a_large_file_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "READ_BYTES", 300)
-    monkeypatch.setattr(local, "LARGEST_CONTENT_BYTES", 7)
-    listing = list_job(write_files(tmp_path, {PLAIN: SMALL_JOB[PLAIN], "data/core": b"x" * 100}))
-    changes = [change for each in LocalJob(tmp_path).changes(listing, None) for change in each]
-    offsets = [change.offset for change in changes if isinstance(change, LogAdvanced) and change.path == PLAIN]
-    assert offsets == [0, 300, 600, 900, 1024]
-    (core,) = [change for change in changes if isinstance(change, LogAdvanced) and change.path == "data/core"]
-    assert (core.offset, core.digest) == (100, digest_of(b"x" * 100))
-
-
 def test_a_file_that_vanishes_is_a_loss(tmp_path: Path) -> None:
     listing = list_job(write_files(tmp_path, SMALL_JOB))
     (tmp_path / PLAIN).unlink()
-    changes = [change for each in LocalJob(tmp_path).changes(listing, None) for change in each]
+    changes = [change for each in LocalJob(tmp_path, listing).changes() for change in each]
     (lost,) = [change for change in changes if isinstance(change, LinkLedger)]
     assert (lost.path, lost.entry.grade, lost.entry.reason) == (PLAIN, "loss", "unreadable")
 
 
 def test_the_end_speaks_of_what_is_unsettled(tmp_path: Path) -> None:
     listing = list_job(write_files(tmp_path, SMALL_JOB))
-    job = LocalJob(tmp_path)
-    assert len(list(job.changes(listing, None))) == len(SMALL_JOB) - 8 + 1
+    job = LocalJob(tmp_path, listing)
+    assert len(list(job.changes())) == len(SMALL_JOB) + 1
     ended = job.end(["data/aicore.0.m.3.0.1.1.9"], ["data/aicore.0.m.3.0.1.1.11.done"])
     assert [
         (change.path, [entry.reason for entry in change.entries])

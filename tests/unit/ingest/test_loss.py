@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
-from profagent.ingest.loss import LONGEST_DETAIL, loss_entry, removal_entry, told_loss
-from profagent.link.messages import Loss
-from profagent.link.session import FollowedLog, Happened
+from profagent.ingest.reasons import LONGEST_DETAIL, loss_entry, removal_entry, told_loss
+from profagent.link.messages import FollowedLog, Happened, Loss
 
 JOB = "JOB" + "A" * 29
 

@@ -68,32 +68,6 @@ def test_a_data_file_grows_in_place(mirror: JobMirror) -> None:
     assert mirror.names() == [LOG]
 
 
-@pytest.mark.parametrize("is_snapshot", [False, True])
-def test_what_was_written_whole_is_not_read_back_before_it_is_settled(
-    mirror: JobMirror, tmp_path: Path, *, is_snapshot: bool
-) -> None:
-    mirror.begin(LOG, 1, 0, snapshot=is_snapshot)
-    mirror.append(LOG, 0, b"abcd", snapshot=is_snapshot)
-    (tmp_path / ("incoming" if is_snapshot else "job") / LOG).write_bytes(b"ABCD")
-    if is_snapshot:
-        assert mirror.finish_snapshot(LOG) == b"abcd"
-    else:
-        assert mirror.prefix_digest(LOG, 4) == digest_of(b"abcd")
-        mirror.append(LOG, 4, b"ef", snapshot=False)
-        assert mirror.prefix_digest(LOG, 4) == digest_of(b"ABCD")
-    mirror.settle()
-    assert mirror.prefix_digest(LOG, 4) == digest_of(b"ABCD")
-    mirror.close()
-
-
-def test_names_that_are_not_utf_8_are_kept(mirror: JobMirror) -> None:
-    path = checked_path(b"data/aicore.0.\xff\xfe.3.0.1.1.0")
-    put(mirror, path, b"x")
-    assert mirror.names() == [path]
-    (file,) = (mirror.directory / "data").iterdir()
-    assert os.fsencode(file.name) == b"aicore.0.\xff\xfe.3.0.1.1.0"
-
-
 def test_going_on_cuts_what_was_not_committed(mirror: JobMirror) -> None:
     put(mirror, LOG, b"abcdef")
     mirror.begin(LOG, 1, 4, snapshot=False)
@@ -122,38 +96,6 @@ def test_an_earlier_generation_is_set_aside(mirror: JobMirror, tmp_path: Path) -
     assert files(tmp_path / "superseded") == {f"{LOG}.1": b"one", f"{LOG}.2": b"two"}
 
 
-def test_a_generation_that_was_set_aside_and_not_followed_by_a_committed_one_is_taken_back(
-    mirror: JobMirror, tmp_path: Path
-) -> None:
-    put(mirror, LOG, b"one")
-    put(mirror, LOG, b"two", generation=2)
-    mirror.take_back(LOG, 1)
-    mirror.take_back(LOG, 1)
-    assert mirror.read(LOG) == b"one"
-    assert files(tmp_path / "superseded") == {}
-
-
-def test_what_went_on_and_was_then_set_aside_is_taken_back_and_later_ones_go(mirror: JobMirror, tmp_path: Path) -> None:
-    put(mirror, LOG, b"one")
-    mirror.begin(LOG, 2, 3, snapshot=False)
-    mirror.append(LOG, 3, b"two", snapshot=False)
-    put(mirror, LOG, b"three", generation=3)
-    put(mirror, LOG, b"four", generation=4)
-    mirror.take_back(LOG, 1)
-    assert mirror.read(LOG) == b"onetwo"
-    assert files(tmp_path / "superseded") == {}
-
-
-def test_a_generation_that_is_begun_again_after_a_crash_does_not_replace_what_was_set_aside(
-    mirror: JobMirror, tmp_path: Path
-) -> None:
-    put(mirror, LOG, b"one")
-    put(mirror, LOG, b"tw", generation=2)
-    put(mirror, LOG, b"two", generation=2)
-    assert mirror.read(LOG) == b"two"
-    assert files(tmp_path / "superseded") == {f"{LOG}.1": b"one"}
-
-
 def test_a_snapshot_takes_its_place_whole(mirror: JobMirror, tmp_path: Path) -> None:
     path = LOG + ".done"
     mirror.begin(path, 1, 0, snapshot=True)
@@ -168,18 +110,6 @@ def test_a_snapshot_takes_its_place_whole(mirror: JobMirror, tmp_path: Path) -> 
     assert mirror.finish_snapshot(path) == b"new"
     assert mirror.read(path) == b"new"
     assert files(tmp_path / "incoming") == {}
-
-
-def test_a_snapshot_begins_anew_and_goes_on_with_nothing(mirror: JobMirror) -> None:
-    mirror.begin("info.json.0", 1, 0, snapshot=True)
-    mirror.append("info.json.0", 0, b"torn off", snapshot=True)
-    mirror.begin("info.json.0", 1, 0, snapshot=True)
-    mirror.append("info.json.0", 0, b"{}", snapshot=True)
-    assert mirror.finish_snapshot("info.json.0") == b"{}"
-    mirror.begin("info.json.0", 2, 0, snapshot=True)
-    mirror.begin("info.json.0", 1, 2, snapshot=True)
-    assert mirror.finish_snapshot("info.json.0") is None
-    assert mirror.read("info.json.0") == b"{}"
 
 
 def test_a_link_in_a_files_place_is_not_followed(mirror: JobMirror, tmp_path: Path) -> None:
@@ -279,10 +209,3 @@ def test_syncing_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     syncfs(tmp_path)
     with pytest.raises(StoreError, match="cannot make"):
         syncfs(tmp_path / "none")
-
-
-@pytest.mark.parametrize(("size", "start", "found"), [(None, 2, b"cdef"), (3, 2, b"cde"), (3, 5, b"f"), (3, 9, b"")])
-def test_a_part_of_a_file_is_read(size: int | None, start: int, found: bytes, mirror: JobMirror) -> None:
-    mirror.begin("data/a", 1, 0, snapshot=False)
-    mirror.append("data/a", 0, b"abcdef", snapshot=False)
-    assert mirror.read("data/a", size, start=start) == found

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from profagent.link.messages import (
     Announced,
     AnnouncedLog,
+    Arrived,
     Batch,
     Board,
     Chunk,
+    ClientMessage,
     Clocks,
+    Event,
+    Happened,
     Holding,
     JobStatus,
     LogEvent,
+    Open,
     Started,
     Welcome,
 )
-from profagent.link.session import Session
+from profagent.link.session import LinkSession
 
 JOB = "JOB" + "A" * 29
 BOARD = Board(
@@ -33,6 +39,8 @@ BOARD = Board(
     quiet_after_us=60_000_000,
     clocks=Clocks(1_700_000_000_000_000, 5_000_000),
 )
+OPENING = Open("test", "test 1")
+NOW = 1000.0
 STATUS = JobStatus(1, JOB, "/opt/app/" + JOB, "open", caught_up=False)
 
 
@@ -48,21 +56,42 @@ def chunk(data: bytes, offset: int = 0, *, handle: int = 7, generation: int = 1)
     return Chunk(handle, generation, offset, data)
 
 
-def listed(**changes: object) -> Session:
+def session(**options: Any) -> LinkSession:
+    """One that draws the longest wait there can be."""
+    chosen: dict[str, Any] = {"gather_s": 0.1, "is_patient": True, "uniform": lambda _, high: high, **options}
+    return LinkSession("board:1", OPENING, chosen.pop("wants", lambda *_: True), **chosen)
+
+
+def listed(**changes: Any) -> LinkSession:
     """A session that has been welcomed, and knows the JOB."""
-    session = Session()
-    session.receive(Welcome(replace(BOARD, **changes), heartbeat_us=5_000_000))  # type: ignore[arg-type]
-    session.receive(STATUS)
-    return session
+    made = session()
+    made.tick(NOW)
+    made.opened(NOW)
+    made.receive(Welcome(replace(BOARD, **changes), heartbeat_us=4_000_000), NOW)
+    made.receive(STATUS, NOW)
+    told(made)
+    return made
 
 
-def started(offset: int = 0, generation: int = 1) -> Session:
+def started(offset: int = 0, generation: int = 1) -> LinkSession:
     """A session whose log 7 goes on from `offset`."""
-    session = listed()
-    session.receive(Announced((log(),)))
-    session.hold(Holding(7, generation if offset else 0, offset))
-    session.receive(batch(Started(7, generation, offset, "same" if offset else "new")))
-    return session
+    made = listed()
+    made.receive(Announced((log(),)), NOW)
+    made.hold([Holding(7, generation if offset else 0, offset)])
+    arrived(made, Started(7, generation, offset, "same" if offset else "new"))
+    return made
+
+
+def told(made: LinkSession) -> list[Event | ClientMessage]:
+    """Its events and messages since the last time."""
+    return [*made.events_received(), *made.messages_to_send()]
+
+
+def arrived(made: LinkSession, *events: LogEvent) -> list[Happened]:
+    """What comes of some events of logs."""
+    made.receive(batch(*events), NOW)
+    made.flush()
+    return [each for event in told(made) if isinstance(event, Arrived) for each in event.events]
 
 
 def batch(*events: LogEvent) -> Batch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.link.board_clock import board_time
+from profagent.link.messages import board_time
 
 
 @pytest.mark.parametrize(

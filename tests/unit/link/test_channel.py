@@ -14,8 +14,8 @@ import pytest
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.link.channel import Channel, Stream, _translated, connected
 from profagent.link.credentials import DEFAULT_PORT, Access, full_address
-from profagent.link.examination import NpuFacts
 from profagent.link.messages import JobMeasure, JobsListed, Open
+from profagent.link.translate import NpuFacts
 from profagent_wire.checksum import encode_checked
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
@@ -181,38 +181,6 @@ async def test_a_refusal_says_why(code: grpc.StatusCode, error: type[Unreachable
 async def until_it_fails(stream: Stream) -> None:
     while True:
         await stream.send(Open("me", "test"))
-
-
-class RefusingBoard(ScriptedBoard):
-    """Refuses every stream after so many of its messages, and no other call."""
-
-    def __init__(self, after: int) -> None:
-        super().__init__()
-        self._after = after
-        self.refused = asyncio.Event()
-
-    async def Follow(self, requests: AsyncIterator[pb.ClientMessage], context: Any) -> None:  # type: ignore[override]
-        for _ in range(self._after):
-            await anext(aiter(requests))
-        self.refused.set()
-        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "it is so")
-
-
-@pytest.mark.parametrize("after", [0, 1])
-async def test_why_a_stream_is_refused_is_found_out_though_grpc_forgot_it(after: int) -> None:
-    board = RefusingBoard(after)
-    async with serving(board) as address, connected(address) as channel, channel.follow() as stream:
-
-        async def talk() -> None:
-            await stream.ready()
-            for _ in range(after):
-                await stream.send(Open("me", "test"))
-            await board.refused.wait()
-            await asyncio.sleep(0.2)  # the refusal comes, and gRPC takes nothing more
-            await until_it_fails(stream)
-
-        with pytest.raises(UnreachableError, match="it is so"):
-            await talk()
 
 
 NONE_OF_ALL = "failed to connect to all addresses; last error: UNKNOWN:"

@@ -8,8 +8,7 @@ import pytest
 
 from profagent.errors import UsageError
 from profagent.keys.keys import Keys
-from profagent.link.credentials import Access, Credentials, default_keys, host_of, is_local
-from profagent.link.known import KnownBoard
+from profagent.link.credentials import Access, Credentials, KnownBoard, default_keys, host_of, is_local
 
 
 def at(address: str) -> KnownBoard:

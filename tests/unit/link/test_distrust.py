@@ -10,8 +10,7 @@ import pytest
 from profagent.errors import RefusedError
 from profagent.keys.keys import Keys, Made
 from profagent.link import handshake as distrust
-from profagent.link.credentials import Credentials
-from profagent.link.known import KnownBoard
+from profagent.link.credentials import Credentials, KnownBoard
 
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 ADDRESS = "192.168.1.20:50151"

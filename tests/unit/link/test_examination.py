@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profagent.link.examination import (
+from profagent.link.translate import (
     LARGEST_FILE_BYTES,
     LONGEST_LIST,
     LONGEST_TEXT,

@@ -17,9 +17,8 @@ from profagent.errors import RefusedError, UnreachableError, UsageError
 from profagent.keys.keys import Keys
 from profagent.link import handshake
 from profagent.link.channel import connected
-from profagent.link.credentials import Access, Credentials
+from profagent.link.credentials import Access, Credentials, KnownBoard
 from profagent.link.handshake import proven_certificate
-from profagent.link.known import KnownBoard
 from profagent_wire.v1 import board_pb2 as pb
 
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import RefusedError
-from profagent.link.credentials import Access
-from profagent.link.known import KnownBoard
+from profagent.link.credentials import Access, KnownBoard
 
 EULER = KnownBoard("euler", "192.0.2.2", "u-1", "ab")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import UsageError
-from profagent.link.revocation import revoked_fingerprints
+from profagent.link.credentials import revoked_fingerprints
 
 ONE = "0123456789abcdef" * 4
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from profagent.formats.done import Done
-from profagent.ingest.assess import RING_CALLS
 from profagent.ingest.changes import ContentLedger, InferenceTimed, PassedOver
+from profagent.ingest.datalog import RING_CALLS
 from profagent.store.stored_session import most_calls_between, note_full_rings
 from tests.unit.store.rows import AICORE, CALLS, JOB, Rows, aicore, calls, name_of
 

@@ -1,0 +1,164 @@
+"""The logs of one stream, without I/O: which handle is which log, and what a board may send of it.
+
+Everything that a board sends of a log is checked here before anybody writes it. What breaks the contract of
+`board.proto` raises ProtocolError.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Never
+
+from profagent.errors import ProtocolError
+from profagent.formats.names import display_text
+from profagent.link.messages import Chunk, Completed, FollowedLog, Happened, Loss, Removed, Started
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from profagent.link.messages import AnnouncedLog, Holding, JobStatus, LogEvent
+
+LARGEST_LOGS = 4096
+LARGEST_PATH_BYTES = 1024
+LARGEST_CHUNK_BYTES = 256 << 10
+LARGEST_OFFSET = 2**63 - 1
+# More than any board's disk holds; sums of what is lost stay numbers of the database.
+LARGEST_SIZE = 2**48
+# A daemon keeps 1,000, and may come by others while a stream lasts.
+LARGEST_KEPT_LOSSES = 5_000
+LONGEST_SHOWN_BYTES = 256
+
+
+def refuse(what: str) -> Never:
+    """The board sent what its contract does not allow: the stream is of no use any more."""
+    raise ProtocolError(f"the board broke the protocol: {what}", hint="upgrade profagent on both ends")
+
+
+class LogTable:
+    """The logs that are announced and not released."""
+
+    def __init__(self) -> None:
+        self._logs: dict[int, FollowedLog] = {}
+        self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each of them
+        self._kept_losses: set[int] = set()  # their numbers
+        self._unasked: set[int] = set()  # handles of those that come as if the host held nothing of them
+        # Those of them of which the host holds something, until they are released; JOBs of those that come again.
+        self._passed_over: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def announce(self, log: AnnouncedLog, jobs: Mapping[int, JobStatus]) -> FollowedLog:
+        """A new log."""
+        job = jobs.get(log.job)
+        if job is None or log.handle == 0 or log.handle in self._logs:
+            refuse(f"log handle {log.handle} was announced twice, or for an unknown JOB, or is none")
+        if len(log.path) > LARGEST_PATH_BYTES:
+            refuse(f"it announced a path of {len(log.path)} bytes")
+        if len(self._logs) >= LARGEST_LOGS:
+            refuse(f"it announced more than {LARGEST_LOGS:,} logs at a time")
+        followed = FollowedLog(log.handle, job.name, log.path, log.snapshot)
+        if (job.name, log.path) in self._paths:
+            refuse(f"{_shown(followed)} has two handles at a time")
+        self._paths.add((job.name, log.path))
+        self._logs[log.handle] = followed
+        if log.unasked:
+            self._unasked.add(log.handle)
+        return followed
+
+    def hold(self, holding: Holding) -> bool:
+        """Note what the host answers to an announcement; whether the board must be told."""
+        log = self._logs.get(holding.handle)
+        if log is None:
+            return True
+        is_unasked = holding.handle in self._unasked
+        is_told = holding.skip or holding.generation > 0 or not is_unasked
+        if is_unasked and is_told:
+            self._passed_over[holding.handle] = "" if holding.skip else log.job
+        if not holding.skip:
+            self._logs[holding.handle] = log._replace(held=(holding.generation, holding.offset))
+        elif not is_unasked:
+            self.forget(holding.handle)
+        return is_told
+
+    def forget(self, *handles: int) -> None:
+        """These handles are over."""
+        for handle in handles:
+            log = self._logs.pop(handle, None)
+            if log is not None:
+                self._paths.remove((log.job, log.path))
+                self._unasked.discard(handle)
+                self._passed_over.pop(handle, None)
+
+    def awaits(self, job: str) -> bool:
+        """Whether logs of a JOB were passed over, and will be announced again."""
+        return job in self._passed_over.values()
+
+    def take(self, event: LogEvent, jobs: Mapping[int, JobStatus]) -> Happened | None:
+        """What an event says; None when it is passed over."""
+        log = self._logs.get(event.handle)
+        if isinstance(event, Loss):
+            return self._lost(event, log, jobs)
+        if log is None:
+            refuse(f"{type(event).__name__} names the unknown log handle {event.handle}")
+        if event.handle in self._passed_over:
+            if not isinstance(event, Removed):
+                return None
+            if log.held is None:
+                self.forget(event.handle)
+                return None
+            # What is held of it is an earlier file.
+            event = replace(event, generation=log.held[0], sent=0)
+        log = _moved(log, event)
+        if isinstance(event, Removed):
+            self.forget(event.handle)
+        else:
+            self._logs[event.handle] = log
+        return Happened(log.job, log, event)
+
+    def _lost(self, loss: Loss, log: FollowedLog | None, jobs: Mapping[int, JobStatus]) -> Happened:
+        if loss.id:
+            self._kept_losses.add(loss.id)
+            if len(self._kept_losses) > LARGEST_KEPT_LOSSES:
+                refuse(f"it told of more than {LARGEST_KEPT_LOSSES:,} kept losses")
+        if log is not None and log.held is not None:
+            return Happened(log.job, log, loss)
+        job = jobs.get(loss.job)
+        return Happened(job.name if job else "", None, loss)
+
+
+def _moved(log: FollowedLog, event: Started | Chunk | Completed | Removed) -> FollowedLog:
+    match event:
+        case Started():
+            return _started(log, event)
+        case Chunk():
+            return _grown(log, event)
+        case Completed() if log.generation == 0 or (event.generation, event.size) != (log.generation, log.offset):
+            refuse(f"{_shown(log)} is complete with {event.size} bytes, {log.offset} came")
+        case Removed() if max(event.sent, event.size) > LARGEST_SIZE:
+            refuse(f"{_shown(log)} is removed with {event.size} bytes, of which {event.sent} were sent")
+    return log
+
+
+def _started(log: FollowedLog, event: Started) -> FollowedLog:
+    """It goes on with what the host holds, once; else a later generation begins."""
+    if log.held is None:
+        refuse(f"{_shown(log)} started before it was known what is held of it")
+    goes_on = log.generation == 0 and (event.generation, event.offset) == log.held and event.generation > 0
+    begins = event.offset == 0 and event.generation > max(log.generation, log.held[0])
+    if not (goes_on or begins) or max(event.generation, event.offset) > LARGEST_OFFSET:
+        refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
+    return log._replace(generation=event.generation, offset=event.offset)
+
+
+def _grown(log: FollowedLog, chunk: Chunk) -> FollowedLog:
+    if (chunk.generation, chunk.offset) != (log.generation, log.offset) or log.generation == 0:
+        refuse(f"{_shown(log)} goes on at byte {chunk.offset} instead of {log.offset}")
+    if len(chunk.data) > LARGEST_CHUNK_BYTES or chunk.offset + len(chunk.data) > LARGEST_OFFSET:
+        refuse(f"{_shown(log)} came in a chunk of {len(chunk.data)} bytes")
+    return log._replace(offset=log.offset + len(chunk.data))
+
+
+def _shown(log: FollowedLog) -> str:
+    return f"{log.job}/{display_text(os.fsdecode(log.path[:LONGEST_SHOWN_BYTES]))}"

@@ -1,0 +1,102 @@
+"""How many files of the agent a record goes through, from the wire to its rows: a reader has to open as many."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+import profagent
+from profagent.record.record import RecordOptions, record
+from profagent.store.workspace import Workspace
+from tests.daemon.daemon_process import make_job
+from tests.daemon.own_daemon import own_daemon
+from tests.encoders import aicore_record, layer_item, net_item
+
+NAME = "aicore.0.m.3.0.1.1.0"
+AGENT = str(Path(profagent.__file__).parent)
+MOST_FILES = 36
+RECORDS = 5
+PAUSE_S = 0.4
+
+
+class Trace:
+    """The files of the agent whose functions are called while it is on, in whatever thread."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.is_on = False
+
+    def note(self, frame: FrameType, event: str, _argument: object) -> None:
+        if self.is_on and event == "call" and frame.f_code.co_filename.startswith(AGENT):
+            self.files.add(frame.f_code.co_filename[len(AGENT) + 1 :])
+
+    def take(self) -> set[str]:
+        """What was called since the last time."""
+        taken, self.files = self.files, set()
+        return taken
+
+
+@contextmanager
+def traced() -> Iterator[Trace]:
+    trace, before = Trace(), sys.getprofile()
+    sys.setprofile(trace.note)
+    threading.setprofile(trace.note)
+    try:
+        yield trace
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)
+
+
+async def _until_there(database: Path, records: int) -> None:
+    found = 0
+    async with asyncio.timeout(30):
+        while found < records:
+            await asyncio.sleep(0.02)
+            with (
+                suppress(sqlite3.OperationalError),
+                closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as rows,
+            ):
+                (found,) = rows.execute("SELECT count(*) FROM aicore").fetchone()
+
+
+def _record(number: int) -> bytes:
+    return aicore_record(number - 1, 100 + number, 0, {0x08: 50})
+
+
+async def test_a_record_goes_through_few_files_of_the_agent(tmp_path: Path) -> None:
+    root = tmp_path / "board"
+    root.mkdir()
+    job = make_job(root)
+    (job / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "700"}]}')
+    layers = [layer_item(10 + each, b"l\0", prof_layer_id=1 + each, segment=0) for each in range(10)]
+    (job / "data" / "m.0.layer.info").write_bytes(b"".join(layers))
+    (job / "data" / "m.0.net.info").write_bytes(net_item(0, prof_layers=10))
+    log = job / "data" / NAME
+    log.write_bytes(_record(1))
+    workspace, stop, ways = Workspace(tmp_path / "workspace"), asyncio.Event(), []
+    with traced() as trace:
+        async with own_daemon(root) as (address, _):
+            recording = asyncio.create_task(record(RecordOptions((address,), workspace), lambda _: None, stop))
+            await _until_there(workspace.database, 1)
+            await asyncio.sleep(PAUSE_S)
+            for number in range(2, 2 + RECORDS):
+                trace.is_on = True
+                with log.open("ab") as file:
+                    file.write(_record(number))
+                await _until_there(workspace.database, number)
+                await asyncio.sleep(PAUSE_S)
+                trace.is_on = False
+                ways.append(trace.take())
+            stop.set()
+            await recording
+    # What goes on by itself is not there each time.
+    way = set.intersection(*ways)
+    assert {"link/session.py", "ingest/decode.py"} <= way
+    assert len(way) <= MOST_FILES, " ".join(sorted(way))
