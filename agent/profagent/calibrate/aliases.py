@@ -13,32 +13,31 @@ from typing import TYPE_CHECKING
 
 from profagent.calibrate.vendor_table import ENCODINGS, TOTAL, is_value, parse_vendor_table
 from profagent.errors import FormatError
-from profagent.formats.layers import (
+from profagent.formats.model_info import (
     BATCH_LAYER,
+    BATCH_LAYER_COUNT,
+    LAYER_COUNT,
     LAYER_ID,
     LAYER_ITEM,
     LAYER_NAME,
     LAYER_TYPE,
-    OUTPUT_INDEX,
-    PROF_LAYER_ID,
-    SEGMENT_ID,
-)
-from profagent.formats.names import LogKind, parse_log_name
-from profagent.formats.net_info import (
-    BATCH_LAYER_COUNT,
-    LAYER_COUNT,
     MAX_LOOP,
     NET_ID,
     NET_INFO,
     NET_TYPE,
+    OUTPUT_INDEX,
     PROF_LAYER_COUNT,
+    PROF_LAYER_ID,
+    SEGMENT_ID,
+    TAG_BYTES,
     item_starts,
+    iter_items,
 )
-from profagent.formats.tlv import TAG_BYTES, iter_items
+from profagent.formats.names import LogKind, parse_log_name
 
 if TYPE_CHECKING:
+    from profagent.formats.model_info import Item
     from profagent.formats.names import LogName
-    from profagent.formats.tlv import Item
 
 
 # What joins the names of fused layers; the first is that of profagent, others may be the vendor's.

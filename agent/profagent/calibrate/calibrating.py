@@ -16,7 +16,7 @@ from profagent.calibrate.vendor_table import parse_vendor_table
 from profagent.calibrate.verdict import find_counters
 from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.formats.durations import ticks_to_us
+from profagent.formats.records import ticks_to_us
 from profagent.ingest.job_records import JobRecords
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profagent.calibrate.fitting import TYPES, Evidence, Fit, fits_of, numbers_of, values_of
-from profagent.formats.durations import CYCLES_PER_TICK
+from profagent.formats.records import CYCLES_PER_TICK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -122,7 +122,7 @@ def counter_map(function: F) -> F:
     @functools.wraps(function)
     def with_maps(*args: Any, counter_map: Path | None, peak_memory_rate: float | None, **others: Any) -> Any:
         from profagent.cli.running import tell  # noqa: PLC0415 - verbs that decode nothing start faster
-        from profagent.formats.plausible import PEAK_MEMORY_RATE  # noqa: PLC0415 - as above
+        from profagent.formats.countermap import PEAK_MEMORY_RATE  # noqa: PLC0415 - as above
         from profagent.store.counter_maps import CounterMaps, maps_folder, read_map  # noqa: PLC0415 - as above
 
         named = None if counter_map is None else read_map(counter_map)

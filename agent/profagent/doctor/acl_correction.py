@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from profagent.formats.acl_json import load_acl_json
+from profagent.formats.board_files import load_acl_json
 from profagent.formats.sampling import interval_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from profagent.doctor.daemon_settings import given
 from profagent.doctor.finding import Finding, Mark, Section, bad, good, unknown
 from profagent.doctor.roots import plain_path
 from profagent.errors import FormatError
-from profagent.formats.acl_json import load_acl_json
+from profagent.formats.board_files import load_acl_json
 from profagent.formats.sampling import INTERVAL_MAX, interval_of
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from profagent.doctor.finding import Finding, Section, bad, good, unknown
-from profagent.formats.plausible import told
+from profagent.formats.countermap import told
 from profagent.link.board_clock import EARLIEST, board_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from profagent.doctor.finding import Finding
-    from profagent.formats.plausible import Tally
+    from profagent.formats.countermap import Tally
     from profagent.link.certificate import Certificate
 
 

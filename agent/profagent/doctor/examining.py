@@ -32,8 +32,8 @@ from profagent.doctor.network import Resolved
 from profagent.doctor.npu import npu_checks
 from profagent.doctor.roots import roots_checks
 from profagent.errors import ProfagentError, StoreError, UnreachableError, UsageError
+from profagent.formats.countermap import CounterRows, Tally, checked, first_place, merged
 from profagent.formats.names import display_text
-from profagent.formats.plausible import CounterRows, Tally, checked, merged
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.ingest.job_records import JobRecords
 from profagent.link.board_clock import board_time, clock_difference
@@ -43,7 +43,6 @@ from profagent.link.channel import connected
 from profagent.link.credentials import CERT, Credentials, default_keys, full_address, host_of
 from profagent.link.examination import Examination
 from profagent.link.messages import PROTOCOL
-from profagent.store.counter_checks import first_place
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import made_anew
 from profagent.store.queries import open_reader

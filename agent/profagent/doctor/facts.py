@@ -12,9 +12,7 @@ from profagent.doctor.finding import Section, bad, good, unknown
 from profagent.doctor.numbering import BATCH_NUMBER, LOOP_NUMBER, check_batches, check_loops
 from profagent.doctor.ticks import TICK_UNIT, check_ticks
 from profagent.errors import FormatError
-from profagent.formats.layers import LAYER_ITEM, LAYER_NAME, LAYER_TYPE
-from profagent.formats.net_info import where_nets_begin
-from profagent.formats.tlv import iter_items
+from profagent.formats.model_info import LAYER_ITEM, LAYER_NAME, LAYER_TYPE, iter_items, where_nets_begin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from profagent.doctor.finding import Finding
     from profagent.doctor.numbering import Numbered
     from profagent.doctor.ticks import Timed
-    from profagent.formats.tlv import Item
+    from profagent.formats.model_info import Item
 
 
 _SIMULATED = " [simulated: it proves nothing about hardware]"

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagent.doctor.finding import bad, good, unknown
-from profagent.formats.durations import ticks_to_us
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.records import AICORE_DTYPE, view_records
+from profagent.formats.records import AICORE_DTYPE, ticks_to_us, view_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -14,8 +14,8 @@ from profagent.doctor.job import Measured, job_clock, job_data, job_ticks, measu
 from profagent.doctor.numbering import Numbered
 from profagent.doctor.ticks import Timed
 from profagent.errors import FormatError, UsageError
+from profagent.formats.board_files import parse_info_json
 from profagent.formats.done import parse_done
-from profagent.formats.info_json import parse_info_json
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
 from profagent.ingest.decode import DEVICE_INFO

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from profagent.cli.table import DASH, Cell
 from profagent.export.positions import ByPosition
 from profagent.export.statistic import AA_CORE, AA_CPU, OpStatistic
-from profagent.formats.durations import CYCLES_PER_TICK
+from profagent.formats.records import CYCLES_PER_TICK
 from profagent.store.queries import layers_of
 
 if TYPE_CHECKING:

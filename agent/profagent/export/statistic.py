@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.cli.table import UNKNOWN, Cell
-from profagent.formats.durations import ticks_to_us
+from profagent.formats.records import ticks_to_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

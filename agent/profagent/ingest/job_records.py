@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profagent.errors import FormatError
+from profagent.formats.board_files import parse_info_json
 from profagent.formats.done import parse_done
-from profagent.formats.info_json import parse_info_json
-from profagent.formats.layers import parse_layer_info
+from profagent.formats.model_info import parse_layer_info
 from profagent.formats.names import LogKind, LogName, parse_log_name, path_beside
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.formats.segments import Splitter

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import UnsupportedBoardError, UsageError
 from profagent.files import content, required
-from profagent.formats.info_json import looks_like_hi3519
+from profagent.formats.board_files import looks_like_hi3519
 from profagent.formats.names import LogKind, is_job_name, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, LinkLedger

@@ -29,7 +29,7 @@ from profagent.nightly.run import NightRun, check_durations, locked_for_night
 from profagent.nightly.settings import example, read_settings
 from profagent.nightly.verdict import Night, exit_code_of, junit_cases, report_lines
 from profagent.sessions.clearing_choice import Rules
-from profagent.store.labels import condition_of
+from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import subprocess
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from profagent.nightly.settings import Tell
     from profagent.nightly.verdict import Night
-    from profagent.store.labels import Condition
+    from profagent.store.sessions import Condition
     from profagent.store.workspace import Workspace
 
 __all__ = ["PastBoard", "cleared_after_night", "keep_night", "past_boards", "tell_night", "this_night"]
@@ -47,7 +48,7 @@ def cleared_after_night(
         baselines = {each.session: name for name, each in Baselines(workspace).all().items()}
         staying = {**dict.fromkeys(measures, "of the next night"), **baselines}
         chosen = chosen_sessions(workspace, rules, asked=asked, baselines=staying)
-        clear(workspace, chosen, now_us=now_us, tell=tell)
+        asyncio.run(clear(workspace, chosen, now_us=now_us, tell=tell))
     return sorted(each.session for group in chosen.groups for each in group)
 
 

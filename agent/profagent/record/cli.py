@@ -17,11 +17,11 @@ from profagent.cli.provenance import kept_loss_line, ledger_lines, not_final_lin
 from profagent.cli.running import tell
 from profagent.cli.table import printable
 from profagent.errors import UsageError
-from profagent.formats.schedule import EachNth, parse_schedule
+from profagent.formats.sampling import EachNth, parse_schedule
 from profagent.record.backlog import not_copied_text
 from profagent.record.board_record import exit_code_of
 from profagent.record.record import RecordOptions, record
-from profagent.store.labels import labels_of
+from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.boards.tunnel import OverSsh
-    from profagent.formats.schedule import Keeping
+    from profagent.formats.sampling import Keeping
     from profagent.link.credentials import Access
 
 F = TypeVar("F", bound="Callable[..., Any]")

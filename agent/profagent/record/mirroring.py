@@ -14,17 +14,17 @@ from profagent.ingest.loss import another_file, refusal, removal_entry, told_los
 from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of, logs_set_aside
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
-from profagent.store.stored_session import HeldLog
+from profagent.store.store import HeldLog
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.schedule import Keeping
+    from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.mirror import JobMirror
     from profagent.link.session import FollowedLog, Happened
-    from profagent.store.stored_session import CommittedLog
+    from profagent.store.store import CommittedLog
     from profagent.store.workspace import Workspace
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.schedule import Keeping
+    from profagent.formats.sampling import Keeping
     from profagent.link.messages import Board, Profiling
     from profagent.record.beginnings import Beginnings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.errors import UsageError
-from profagent.formats.acl_json import parse_acl_json
+from profagent.formats.board_files import parse_acl_json
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import ProfilingKnown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,14 +16,14 @@ from profagent.errors import UsageError
 from profagent.sessions.baselines import Baselines
 from profagent.sessions.clearing import chosen_sessions, clear, disk_bytes, fitting_sessions
 from profagent.sessions.clearing_choice import Rules
-from profagent.store.labels import condition_of
+from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from profagent.sessions.clearing_choice import Chosen
-    from profagent.store.labels import Condition
+    from profagent.store.sessions import Condition
 
 
 @click.command("gc")
@@ -75,7 +76,7 @@ def _run(
     chosen = chosen_sessions(workspace, rules, asked=asked, baselines=baselines)
     before = disk_bytes(workspace.root)
     if not dry_run:
-        clear(workspace, chosen, now_us=now_us, tell=lambda line: click.echo(line, err=True))
+        asyncio.run(clear(workspace, chosen, now_us=now_us, tell=lambda line: click.echo(line, err=True)))
     after = None if dry_run else disk_bytes(workspace.root)
     if as_json:
         click.echo(msgspec.json.encode(_document(chosen, before, after)))

@@ -14,7 +14,7 @@ from profagent.cli.running import terminal_columns
 from profagent.cli.sheets import sheet_pieces
 from profagent.cli.table import Cell, Column, fitted_lines, printable
 from profagent.errors import UsageError
-from profagent.formats.bound import bound_mark
+from profagent.formats.countermap import bound_mark
 from profagent.importing.targets import named_target, tell_unrecorded
 from profagent.stats.gathering import KEYS
 from profagent.stats.stats import StatsBy, StatsOptions, stats

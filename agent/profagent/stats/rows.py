@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.formats.bound import bound_by, mean_ratios
+from profagent.formats.countermap import bound_by, mean_ratios
 from profagent.stats.figures import Figures, figures_of
 from profagent.stats.gathering import LeftOut, durations_by, left_out, ratios_by
 

@@ -12,9 +12,9 @@ import numpy as np
 from profagent.errors import UsageError
 from profagent.stats.figures import MAD_TO_SIGMA
 from profagent.stats.stats import StatsOptions, stats
-from profagent.store.labels import fits
 from profagent.store.queries import jobs_of, open_reader
 from profagent.store.sampling import sampling_of
+from profagent.store.sessions import fits
 from profagent.store.summaries import all_sessions
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.stats.rows import Row
-    from profagent.store.labels import Condition
+    from profagent.store.sessions import Condition
 
 
 # A night is of another level beyond so many standard deviations, and at least so much of the level.

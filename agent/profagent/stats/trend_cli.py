@@ -15,7 +15,7 @@ from profagent.cli.options import age_us
 from profagent.cli.table import Cell, Column, printable, sparkline, table_lines
 from profagent.errors import UsageError
 from profagent.stats.trend import TrendOptions, trend
-from profagent.store.labels import condition_of
+from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:

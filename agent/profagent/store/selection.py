@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import UsageError
-from profagent.store.figure_states import KNOWN
+from profagent.store.queries import KNOWN
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
     from profagent.store.queries import Scope
-
-__all__ = ["AicoreRow", "AicpuRow", "Choice", "InferenceRow", "LayerTimes", "Selection", "TaskRow"]
 
 
 class Choice(NamedTuple):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.store.figure_states import KNOWN
-from profagent.store.parts import RECORDS_PER_PART
+from profagent.store.queries import KNOWN
+from profagent.store.rows import RECORDS_PER_PART
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from profagent.store.queries import Scope
 
-__all__ = ["READERS", "CounterSeries", "InferenceOf", "JobSeries", "RecordSeries", "call_series", "read_series"]
 
 # Connections that read a JOB's records, each some of them on a thread of its own.
 READERS = 2

@@ -1,20 +1,26 @@
-"""Sessions of a workspace: beginning one, going on with one, ending it."""
+"""Sessions of a workspace: their labels, beginning one, going on with one, and one in figures."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UsageError
-from profagent.formats.plausible import PEAK_MEMORY_RATE
-from profagent.store.transaction import transaction
+from profagent.formats.countermap import PEAK_MEMORY_RATE
+from profagent.store.database import fetched, put, transaction
 
 if TYPE_CHECKING:
-    import sqlite3
+    from collections.abc import Iterable
+
+    import aiosqlite
 
     from profagent.formats.countermap import CounterMap
 
+_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+LONGEST_VALUE = 256
+FORMS = "label=KEY, label=KEY=VALUE, board=NAME, sdk=VERSION, frequency=MHZ or source=record|watch|import|collect"
 # The marker may have come with another session, which named the JOB's counter map.
 _SIMULATED_BEFORE = (
     "UPDATE session SET simulated = 1, (counter_map, counter_map_digest, counter_map_likely) ="
@@ -24,6 +30,71 @@ _SIMULATED_BEFORE = (
     " ORDER BY s.counter_map IS NULL, s.session <> ?1, s.counter_map DESC LIMIT 1) WHERE session = ?1"
     " AND EXISTS (SELECT 1 FROM log WHERE job = ?2 AND path = 'simulated' AND complete > 0)"
 )
+_UNFINISHED = (
+    "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL"
+    " AND (counter_map IS ?3 AND ifnull(counter_map_digest, ?4) IS ?4 OR simulated AND ?3 IS NULL) AND keeping IS ?5"
+)
+_OF_JOB = (
+    "SELECT s.session, s.counter_map, s.counter_map_digest"
+    " FROM session s JOIN session_job USING (session) JOIN job j USING (job)"
+    " WHERE s.board = ? AND s.source = ? AND j.name = ?"
+    " AND s.session NOT IN (SELECT session FROM cleared_session) ORDER BY s.session DESC LIMIT 1"
+)
+_ADD_JOB = "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')"
+
+
+class Condition(NamedTuple):
+    """What a session is to have: a `label` of a key (and value, unless None), or another field of a value."""
+
+    field: str
+    key: str
+    value: str | None
+
+
+def labels_of(texts: Iterable[str]) -> dict[str, str]:
+    """Labels from `key=value`, of a key the last; UsageError for what is none."""
+    return dict(_label(text) for text in texts)
+
+
+def condition_of(text: str) -> Condition:
+    """A condition in one of FORMS; UsageError for what is none."""
+    name, _, rest = text.partition("=")
+    if name == "label" and _KEY.fullmatch(rest.partition("=")[0]):
+        key, separator, value = rest.partition("=")
+        return Condition(name, key, value if separator else None)
+    if name in ("board", "source", "sdk", "frequency") and rest:
+        return Condition(name, name, rest)
+    raise UsageError(f"{text!r} is no condition on sessions", hint=f"write {FORMS}")
+
+
+def fits(session: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
+    """Whether a session, as `all_sessions` gives it, fits all of them; a board is its identity or its host's name."""
+    return all(_fits(session, condition) for condition in conditions)
+
+
+def _fits(session: Mapping[str, Any], condition: Condition) -> bool:
+    match condition.field:
+        case "label":
+            labels = session["labels_by_key"]
+            return condition.key in labels and condition.value in (None, labels[condition.key])
+        case "board":
+            return condition.value in (session["board"], session["hostname"])
+        case "sdk":
+            return bool(session["sdk_version"] == condition.value)
+        case "frequency":
+            return condition.value in [str(mhz) for mhz in session["frequencies_mhz"]]
+    return bool(session[condition.field] == condition.value)
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not _KEY.fullmatch(key) or not value.isprintable() or len(value) > LONGEST_VALUE:
+        raise UsageError(
+            f"{text!r} is no label",
+            hint="write it as KEY=VALUE; a key is 1 to 64 of A-Z a-z 0-9 . _ -,"
+            f" a value up to {LONGEST_VALUE} printable characters",
+        )
+    return key, value
 
 
 class MapUsed(NamedTuple):
@@ -72,69 +143,62 @@ class SessionStart:
     peak_bytes_per_s: float = PEAK_MEMORY_RATE
 
 
-def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[int, int]:
+async def begin_session(connection: aiosqlite.Connection, start: SessionStart) -> tuple[int, int]:
     """The numbers of the session and of its board.
 
     An unfinished session of the same board and source goes on, unless it has another counter map or keeps others.
     """
-    with transaction(connection):
-        board = _board(connection, start)
-        session = _to_go_on_with(connection, board, start) or _add(connection, board, start)
+    async with transaction(connection):
+        ((board,),) = await fetched(
+            connection,
+            "INSERT INTO board (identity, hostname, model) VALUES (?, ?, ?)"
+            " ON CONFLICT (identity) DO UPDATE SET hostname = ifnull(nullif(excluded.hostname, ''), hostname),"
+            " model = ifnull(nullif(excluded.model, ''), model) RETURNING board",
+            (start.identity, start.hostname, start.board_model),
+        )
+        session = await _to_go_on_with(connection, board, start) or await _add(connection, board, start)
         if start.job:
-            _begin_job(connection, board, session, start)
-        connection.executemany(
+            # An import that is interrupted is found again by its JOB.
+            await join_job(connection, session, board, start.job, start.address)
+            await connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
+        await put(
+            connection,
             "INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)",
             [(session, key, value) for key, value in start.labels.items()],
         )
     return session, board
 
 
-def join_job(connection: sqlite3.Connection, session: int, job: int) -> None:
-    """A JOB is one of the session's, which is simulated where the JOB is."""
-    connection.execute("INSERT OR IGNORE INTO session_job VALUES (?, ?)", (session, job))
-    connection.execute(_SIMULATED_BEFORE, (session, job))
+async def join_job(connection: aiosqlite.Connection, session: int, board: int, name: str, directory: str) -> int:
+    """Have a JOB, and have it be one of the session's, which is simulated where the JOB is; gives its number."""
+    query = "SELECT job, EXISTS (SELECT 1 FROM session_job s WHERE s.session = ? AND s.job = job.job) FROM job"
+    query, about = f"{query} WHERE board = ? AND name = ?", (session, board, name)
+    found = await fetched(connection, query, about)
+    if not found:
+        await connection.execute(_ADD_JOB, (board, name, directory))
+        found = await fetched(connection, query, about)
+    ((job, is_joined),) = found
+    if not is_joined:
+        await connection.execute("INSERT INTO session_job VALUES (?, ?)", (session, job))
+        await connection.execute(_SIMULATED_BEFORE, (session, job))
+    return int(job)
 
 
-def remove_job(connection: sqlite3.Connection, board: int, name: str) -> None:
-    """The board has a JOB no longer."""
-    connection.execute("UPDATE job SET state = 'removed' WHERE board = ? AND name = ?", (board, name))
-
-
-def end_session(connection: sqlite3.Connection, session: int, ended_us: int) -> None:
-    """Mark a session as finished."""
-    connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, session))
-
-
-def _board(connection: sqlite3.Connection, start: SessionStart) -> int:
-    connection.execute(
-        "INSERT INTO board (identity, hostname, model) VALUES (?, ?, ?)"
-        " ON CONFLICT (identity) DO UPDATE SET hostname = ifnull(nullif(excluded.hostname, ''), hostname),"
-        " model = ifnull(nullif(excluded.model, ''), model)",
-        (start.identity, start.hostname, start.board_model),
-    )
-    return int(connection.execute("SELECT board FROM board WHERE identity = ?", (start.identity,)).fetchone()[0])
-
-
-def _to_go_on_with(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
+async def _to_go_on_with(connection: aiosqlite.Connection, board: int, start: SessionStart) -> int | None:
     if start.always_new:
         return None
-    return _of_job(connection, board, start) if start.job else _unfinished(connection, board, start)
-
-
-def _of_job(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
-    row = connection.execute(
-        "SELECT s.session, s.counter_map, s.counter_map_digest"
-        " FROM session s JOIN session_job USING (session) JOIN job j USING (job)"
-        " WHERE s.board = ? AND s.source = ? AND j.name = ?"
-        " AND s.session NOT IN (SELECT session FROM cleared_session) ORDER BY s.session DESC LIMIT 1",
-        (board, start.source, start.job),
-    ).fetchone()
-    if row is None:
+    used = start.decoded_with
+    if not start.job:
+        about = (board, start.source, used.name, used.digest, start.keeping)
+        ((session,),) = await fetched(connection, _UNFINISHED, about)
+        return None if session is None else int(session)
+    found = await fetched(connection, _OF_JOB, (board, start.source, start.job))
+    if not found:
         return None
-    session, before = row[0], MapUsed(*row[1:])
-    if before[:2] != start.decoded_with[:2]:
+    session, before = found[0][0], MapUsed(*found[0][1:])
+    if before[:2] != used[:2]:
         raise UsageError(
-            f"session {session} has {start.job} with counter map {_shown(before)}, not {_shown(start.decoded_with)}",
+            f"session {session} has {start.job} with counter map {_shown(before)}, not {_shown(used)}",
             hint=f"take the same map or another workspace, or have `profagent redecode {session}` exchange the map",
         )
     return int(session)
@@ -144,31 +208,8 @@ def _shown(used: MapUsed) -> str:
     return "none" if used.name is None else f"{used.name} ({used.digest})"
 
 
-def _begin_job(connection: sqlite3.Connection, board: int, session: int, start: SessionStart) -> None:
-    """An import that is interrupted is found again by its JOB."""
-    connection.execute(
-        "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')",
-        (board, start.job, start.address),
-    )
-    connection.execute(
-        "INSERT OR IGNORE INTO session_job SELECT ?, job FROM job WHERE board = ? AND name = ?",
-        (session, board, start.job),
-    )
-    connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
-
-
-def _unfinished(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
-    row = connection.execute(
-        "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL"
-        " AND (counter_map IS ?3 AND ifnull(counter_map_digest, ?4) IS ?4 OR simulated AND ?3 IS NULL)"
-        " AND keeping IS ?5",
-        (board, start.source, *start.decoded_with[:2], start.keeping),
-    ).fetchone()
-    return None if row[0] is None else int(row[0])
-
-
-def _add(connection: sqlite3.Connection, board: int, start: SessionStart) -> int:
-    cursor = connection.execute(
+async def _add(connection: aiosqlite.Connection, board: int, start: SessionStart) -> int:
+    cursor = await connection.execute(
         "INSERT INTO session (board, source, address, started_us, simulated, daemon_version, sdk_version, counter_map,"
         " counter_map_digest, counter_map_likely, keeping) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent.ingest import reasons
-from profagent.store.counter_checks import implausible_of
-from profagent.store.kept_losses import kept_losses_of
-from profagent.store.parts import RECORDS_PER_PART
+from profagent.store.counters import implausible_of
+from profagent.store.rows import RECORDS_PER_PART
 from profagent.store.sampling import sampling_of
 
 if TYPE_CHECKING:
@@ -95,14 +94,15 @@ def _not_final(connection: sqlite3.Connection, session: int) -> list[dict[str, A
     return [{"inferences": count, "figures": figures, "why": why} for count, figures, why in rows]
 
 
-def final_inferences(connection: sqlite3.Connection, board: int, job: str) -> int:
-    """How many inferences of a JOB have come whole, whoever fetched them."""
-    ((count,),) = connection.execute(
-        "SELECT count(*) FROM inference JOIN model USING (model) JOIN job USING (job)"
-        " WHERE board = ? AND job.name = ? AND whole",
-        (board, job),
+def kept_losses_of(connection: sqlite3.Connection, session: int) -> list[dict[str, Any]]:
+    """The kept losses that a session heard first, by column name, in the order in which they happened."""
+    cursor = connection.execute(
+        "SELECT job, reason, detail, lost_logs, lost_bytes, from_us, to_us FROM kept_losses WHERE session = ?"
+        " ORDER BY from_us, id",
+        (session,),
     )
-    return int(count)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 def _bytes(connection: sqlite3.Connection, job: int) -> int:

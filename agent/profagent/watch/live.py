@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.cli.provenance import kept_loss_fields
 from profagent.formats.figure_states import FigureState
-from profagent.formats.loads import counts_of_loads
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import api_name
-from profagent.formats.sampling import Figures, SampleTally, figures_of, sum_of, tally_of
+from profagent.formats.sampling import Figures, SampleTally, counts_of_loads, figures_of, sum_of, tally_of
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,

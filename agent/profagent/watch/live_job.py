@@ -6,8 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from profagent.formats.bound import ratios_of
-from profagent.formats.durations import ticks_to_us
+from profagent.formats.countermap import ratios_of
 from profagent.formats.figure_states import (
     JOB_ENDED,
     Figure,
@@ -22,6 +21,7 @@ from profagent.formats.figure_states import (
     state_of,
 )
 from profagent.formats.names import LogKind, parse_log_name
+from profagent.formats.records import ticks_to_us
 from profagent.ingest.changes import (
     FrequencyKnown,
     InferenceTimed,
@@ -38,7 +38,7 @@ from profagent.watch.live_inference import LiveRecord, OpenInference
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from profagent.formats.layers import LayerTable
+    from profagent.formats.model_info import LayerTable
     from profagent.formats.names import InferenceKey, LogName
     from profagent.ingest.changes import Change, Redecoded, SegmentRecords
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from profagent.cli.provenance import doubt_line
 from profagent.cli.remarks import LinkRemarks, remarks
+from profagent.formats.countermap import CounterRows, Tally, checked, first_place, merged, told
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
-from profagent.formats.plausible import CounterRows, Tally, checked, merged, told
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import FrequencyKnown, SegmentRecords
 from profagent.link.credentials import BY_ADDRESS
@@ -23,7 +23,6 @@ from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
 from profagent.record.recording import Recording
 from profagent.record.recording_options import RecordingOptions
-from profagent.store.counter_checks import first_place
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.store import Store
 from profagent.watch.live import LiveEvents

@@ -17,7 +17,7 @@ from profagent.nightly.ending import cleared_after_night
 from profagent.sessions import clearing
 from profagent.sessions.baselines import Baselines
 from profagent.sessions.clearing_choice import Rules
-from profagent.store.labels import condition_of
+from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace
 from profagentd.simulate.options import SimulationOptions
 from profagentd.simulate.run import write_job

@@ -15,7 +15,7 @@ from profagent.errors import UsageError
 from profagent.importing.workspace_import import WorkspaceImport, import_into
 from profagent.keys.keys import Keys
 from profagent.link.credentials import Access
-from profagent.store.database import open_for_writing
+from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from tests.daemon.privileges import public_directory, without_privileges
 from tests.fakes.dumps import dump, write_files
@@ -35,6 +35,14 @@ async def test_names_are_looked_up() -> None:
     assert (await resolved(f"{'x' * 70}.invalid:1")).error
 
 
+def make_database(file: Path) -> None:
+    async def make() -> None:
+        async with Store(file):
+            pass
+
+    asyncio.run(make())
+
+
 def test_a_workspace_that_is_yet_to_be_made(tmp_path: Path) -> None:
     facts = workspace_facts(Workspace(tmp_path / "a" / "b"))
     assert (facts.exists, facts.error, facts.database) == (False, "", "")
@@ -44,7 +52,7 @@ def test_a_workspace_that_is_yet_to_be_made(tmp_path: Path) -> None:
 
 def test_a_workspace_with_a_database(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    open_for_writing(workspace.database).close()
+    make_database(workspace.database)
     facts = workspace_facts(workspace)
     assert (facts.exists, facts.database, facts.database_error) == (True, str(workspace.database), "")
     workspace.database.write_bytes(b"no database at all, but long enough to be looked at as one" * 50)
@@ -73,7 +81,7 @@ def test_a_damaged_database_is_made_anew_by_what_is_told(tmp_path: Path, first_p
 
 def test_a_large_database_is_not_checked_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = Workspace(tmp_path)
-    open_for_writing(workspace.database).close()
+    make_database(workspace.database)
     monkeypatch.setattr(host_facts, "LONGEST_CHECK_S", -1.0)
     monkeypatch.setattr(host_facts, "STEPS_BETWEEN_LOOKS", 1)
     facts = workspace_facts(workspace)

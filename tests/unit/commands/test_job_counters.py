@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from profagent.doctor import examining as module
 from profagent.doctor.examining import job_counters
@@ -30,7 +30,7 @@ def test_a_map_that_is_right_passes_every_check(job: Path, monkeypatch: pytest.M
 
 
 def test_a_map_that_is_wrong_is_told_with_numbers(job: Path) -> None:
-    counters = tuple(replace(each, scale=9e3) for each in simulated_map().counters)
+    counters = {name: replace(each, scale=9e3) for name, each in simulated_map().counters.items()}
     section = job_counters(job, CounterMaps(replace(simulated_map(), counters=counters)))
     found = {finding.check: finding for finding in section.findings}
     assert found["mac_busy <= 1"].mark is Mark.BAD

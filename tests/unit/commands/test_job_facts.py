@@ -12,7 +12,7 @@ from profagent.doctor import job_examining as module
 from profagent.doctor.facts import FACTS
 from profagent.doctor.finding import Finding, Mark
 from profagent.doctor.job_examining import job_facts
-from profagent.formats.net_info import parse_net_info
+from profagent.formats.model_info import parse_net_info
 from profagentd.simulate.network import FACTS as SIMULATED
 from tests.integration.board import simulated
 

@@ -20,7 +20,7 @@ from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Completed, LogEvent, Loss, Removed, Started
 from profagent.link.session import FollowedLog, Happened
 from profagent.record.mirroring import REMEMBERED_JOBS, BoardMirrors
-from profagent.store.stored_session import CommittedLog, HeldLog
+from profagent.store.store import CommittedLog, HeldLog
 from profagent.store.workspace import Workspace
 from tests.encoders import layer_item
 from tests.unit.commands.link import JOB

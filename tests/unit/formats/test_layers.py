@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import FormatError
-from profagent.formats import layers as module
-from profagent.formats.layers import Layer, LayerTable, parse_layer_info
+from profagent.formats import model_info as module
+from profagent.formats.model_info import Layer, LayerTable, parse_layer_info
 from tests.encoders import bytes_item, integer_item, layer_item
 
 FILE = "data/m.1.layer.info"

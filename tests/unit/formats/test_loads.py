@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.formats.loads import counts_of_loads
+from profagent.formats.sampling import counts_of_loads
 
 
 @pytest.mark.parametrize(

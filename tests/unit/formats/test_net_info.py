@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import FormatError
-from profagent.formats.net_info import Net, parse_net_info
+from profagent.formats.model_info import Net, parse_net_info
 from tests.encoders import bytes_item, integer_item, net_item, net_items
 
 FILE = "data/m.1.net.info"

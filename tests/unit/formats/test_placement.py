@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profagent.formats.placement import AicoreSegment, AicpuSegment, place
+from profagent.formats.segments import AicoreSegment, AicpuSegment, place
 
 
 def test_the_first_segment_starts_with_the_inference() -> None:

@@ -11,17 +11,16 @@ import numpy as np
 import pytest
 
 from profagent.errors import FormatError
+from profagent.formats.board_files import looks_like_hi3519, parse_info_json
 from profagent.formats.done import Done, parse_done
-from profagent.formats.durations import ticks_to_us
-from profagent.formats.info_json import looks_like_hi3519, parse_info_json
 from profagent.formats.join import LayerJoin
-from profagent.formats.layers import parse_layer_info
+from profagent.formats.model_info import parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, LogName, is_job_name, parse_log_name
-from profagent.formats.net_info import parse_net_info
 from profagent.formats.records import (
     AICORE_DTYPE,
     AICPU_DTYPE,
     API_DTYPE,
+    ticks_to_us,
     view_records,
 )
 from profagent.formats.segments import Splitter

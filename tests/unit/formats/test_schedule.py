@@ -6,7 +6,7 @@ import pytest
 
 from profagent.errors import UsageError
 from profagent.formats.names import InferenceKey
-from profagent.formats.schedule import EachNth, Schedule, parse_schedule, step_of
+from profagent.formats.sampling import EachNth, Schedule, parse_schedule, step_of
 
 
 def kept(choice: Schedule | EachNth, steps: int) -> list[int]:

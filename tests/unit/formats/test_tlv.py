@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import FormatError
-from profagent.formats.tlv import Item, iter_items, read_items
+from profagent.formats.model_info import Item, iter_items, read_items
 from tests.encoders import bytes_item, integer_item
 
 FILE = "data/m.1.layer.info"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profagent.formats.umap import parse_umap
+from profagent.formats.board_files import parse_umap
 
 SAMPLE = (Path(__file__).parents[2] / "data" / "umap" / "svp_npu.txt").read_text("utf-8")
 

@@ -14,7 +14,6 @@ from profagent.ingest.changes import (
     LogJudged,
     LogReset,
 )
-from profagent.store.inferences import REMEMBERED_INFERENCES, InferenceRows, integer_to_sql
 from tests.unit.store.rows import AICORE, AICPU, Rows, aicore, aicpu, name_of
 
 DONE = Done(512, 1_000, 2_000, cache_hit=3, cache_miss=1)
@@ -27,13 +26,6 @@ def timed(path: str = AICORE, stretch: int = 0, done: Done | None = DONE) -> Inf
 def whole(path: str = AICORE) -> LogJudged:
     """All records of a log's first inference are here."""
     return LogJudged(path, 1, "")
-
-
-@pytest.mark.parametrize(
-    ("value", "stored"), [(0, 0), (2**63 - 1, 2**63 - 1), (2**63, str(2**63)), (2**64 - 1, str(2**64 - 1))]
-)
-def test_numbers_from_2_to_the_63_are_text(value: int, stored: int | str) -> None:
-    assert integer_to_sql(value) == stored
 
 
 def test_an_inference_is_what_its_files_name_says(rows: Rows) -> None:
@@ -128,11 +120,6 @@ def test_another_frequency_places_everything_anew(rows: Rows) -> None:
     rows.apply(FrequencyKnown(700), aicore(ticks=(7,)), timed(), whole())
     rows.apply(FrequencyKnown(350))
     assert placed(rows) == [("aicore", 0, 1_000, 1_002)]
-    statements: list[str] = []
-    rows.connection.set_trace_callback(statements.append)
-    rows.apply(FrequencyKnown(350))
-    rows.connection.set_trace_callback(None)
-    assert not any(statement.startswith("UPDATE") for statement in statements)
 
 
 def test_what_a_new_generation_leaves_of_an_inference_has_no_times(rows: Rows) -> None:
@@ -141,16 +128,3 @@ def test_what_a_new_generation_leaves_of_an_inference_has_no_times(rows: Rows) -
     assert rows.query("SELECT complete, start_us FROM inferences") == [(1, 1_000)]
     rows.apply(aicpu([(5, 6)], (4, 9)), LogReset(AICORE))
     assert rows.query("SELECT complete, start_us FROM inferences") == [(0, None)]
-
-
-def test_only_so_many_inferences_are_remembered(rows: Rows) -> None:
-    rows.apply(aicore())
-    inferences = InferenceRows(rows.connection)
-    for picture in range(REMEMBERED_INFERENCES + 50):
-        inferences.number(1, name_of(AICORE)._replace(current_pic_count=picture), 0, 1)
-    assert len(inferences._known) == REMEMBERED_INFERENCES
-    inferences.place(700)
-    assert inferences._touched == set()
-    again = inferences.number(1, name_of(AICORE), 0, 1)
-    assert rows.query("SELECT current_pic_count FROM inference WHERE inference = ?", again) == [(0,)]
-    rows.connection.execute("DELETE FROM inference WHERE inference <> ?", (again,))

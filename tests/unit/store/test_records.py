@@ -6,7 +6,7 @@ import math
 
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.ingest.changes import LogAdvanced, LogReset, Redecoded
-from profagent.store.parts import RECORDS_PER_PART
+from profagent.store.rows import RECORDS_PER_PART
 from tests.unit.store.rows import AICORE, AICPU, CALLS, Rows, aicore, aicpu, calls
 
 RELOAD = "data/aicore.0.m.3.0.1.1.9"
@@ -138,3 +138,28 @@ def test_a_voided_log_may_have_filled_several_parts(rows: Rows) -> None:
     assert rows.query("SELECT count(*) FROM part") == [(2,)]
     rows.apply(LogReset(CALLS))
     assert rows.query("SELECT * FROM api") == rows.query("SELECT * FROM part") == []
+
+
+def test_numbers_go_on_over_jobs_and_batches(rows: Rows) -> None:
+    rows.apply(aicore(ordinals=(0, 1)))
+    rows.apply(aicore(ordinals=(0, 1)), job="JOB" + "B" * 29)
+    rows.apply(aicore(RELOAD))
+    assert rows.query("SELECT segment FROM segment ORDER BY segment") == [(1,), (2,), (3,), (4,), (5,)]
+
+
+def test_a_segment_has_its_net_and_its_unit(rows: Rows) -> None:
+    rows.apply(aicore(net=2), aicpu([(5, 6)], (4, 9), net=1))
+    assert rows.query("SELECT kind, net, start_us, end_us, ticks FROM segment ORDER BY net") == [
+        ("aicpu", 1, 4, 9, 0),
+        ("aicore", 2, None, None, 30),
+    ]
+
+
+def test_a_log_without_its_first_record_begins_with_the_first_it_has(rows: Rows) -> None:
+    rows.apply(calls([3, 4]))
+    assert rows.query("SELECT record & 0xffffff, first_record FROM api JOIN part") == [(0, 3), (1, 3)]
+
+
+def test_records_may_fill_several_parts_at_once(rows: Rows) -> None:
+    rows.apply(calls([0, 3 * RECORDS_PER_PART]))
+    assert rows.query("SELECT record >> 24, record & 0xffffff FROM api") == [(1, 0), (4, 0)]

@@ -42,6 +42,7 @@ def test_what_an_earlier_session_fetched_is_in_no_figure_of_a_later_one(rows: Ro
     rows.session()
     rows.apply(LogAdvanced(AICORE, 1, 512))
     rows.apply(LogAdvanced(AICORE, 1, 512), aicore(), job=other)
+    rows.run(rows.writer.end(9))
     rows.session()
     rows.apply(LogAdvanced(AICORE, 1, 768), aicore(ticks=(1,), first=2))
     rows.apply(job=other)
