@@ -11,7 +11,7 @@ from profagent.formats.sampling import FROM_FILE
 from profagent.store.counters import implausible_of
 from profagent.store.queries import ledger_of, unknown_figures
 from profagent.store.sampling import sampling_of
-from profagent.store.summaries import kept_losses_of
+from profagent.store.sessions import kept_losses_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -12,7 +12,7 @@ from profagent.cli.table import Column, table_lines
 from profagent.sessions.baselines import Baselines
 from profagent.sessions.cli import SESSION_COLUMNS, session_cells
 from profagent.store.queries import open_reader
-from profagent.store.summaries import all_sessions
+from profagent.store.sessions import all_sessions
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:

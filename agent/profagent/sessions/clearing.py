@@ -21,8 +21,7 @@ from profagent.store.clearing import (
 )
 from profagent.store.database import fetched, transaction, writing
 from profagent.store.queries import open_reader
-from profagent.store.sessions import fits
-from profagent.store.summaries import all_sessions
+from profagent.store.sessions import all_sessions, fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

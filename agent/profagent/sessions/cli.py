@@ -14,8 +14,7 @@ from profagent.cli.provenance import keeping_line, kept_loss_line, share_text
 from profagent.cli.running import terminal_columns
 from profagent.cli.table import Cell, Column, fitted_lines, printable
 from profagent.store.queries import open_reader
-from profagent.store.sessions import condition_of, fits
-from profagent.store.summaries import all_sessions
+from profagent.store.sessions import all_sessions, condition_of, fits
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from profagent.stats.figures import MAD_TO_SIGMA
 from profagent.stats.stats import StatsOptions, stats
 from profagent.store.queries import jobs_of, open_reader
 from profagent.store.sampling import sampling_of
-from profagent.store.sessions import fits
-from profagent.store.summaries import all_sessions
+from profagent.store.sessions import all_sessions, fits
 
 if TYPE_CHECKING:
     import sqlite3

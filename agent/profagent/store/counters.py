@@ -24,7 +24,6 @@ from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
 from profagent.ingest import reasons
 from profagent.store.database import fetched, transaction
 from profagent.store.rows import RECORDS_PER_PART, path_from_sql
-from profagent.store.sessions import MapUsed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -181,7 +180,7 @@ async def exchange_counters(
             progress(seen)
         await connection.execute(
             "UPDATE session SET counter_map = ?, counter_map_digest = ?, counter_map_likely = ? WHERE session = ?",
-            (*MapUsed.of(counter_map), session),
+            (counter_map.name, counter_map.fingerprint, ",".join(counter_map.likely) or None, session),
         )
     return Filled(filled, seen - filled)
 

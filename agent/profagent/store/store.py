@@ -23,8 +23,7 @@ from profagent.store.database import fetched, fetched_of, put, transaction, writ
 from profagent.store.queries import open_reader
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
 from profagent.store.sampling import full_rings, sample_notes, sampling_of, samplings_of
-from profagent.store.sessions import begin_session
-from profagent.store.summaries import session_summary
+from profagent.store.sessions import begin_session, session_summary
 from profagent.store.writer import settle_figures, write_batches
 
 if TYPE_CHECKING:

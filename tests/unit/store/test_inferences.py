@@ -37,32 +37,12 @@ def test_an_inference_is_what_its_files_name_says(rows: Rows) -> None:
     ]
 
 
-def test_a_name_without_a_stream_is_an_inference_of_its_own(rows: Rows) -> None:
-    rows.apply(aicore("data/aicore.0.m.x.0.1.1.0"), aicore("data/aicore.0.m.x.0.1.1.0", first=2), aicore(AICORE))
-    assert rows.query("SELECT stream_id, model FROM inferences") == [(None, "m.x"), (3, "m")]
-
-
-def test_both_units_of_an_inference_share_its_row(rows: Rows) -> None:
-    rows.apply(aicpu([(5, 6)], (4, 9)), aicore())
-    assert rows.query("SELECT count(*) FROM inference") == [(1,)]
-
-
 def test_a_done_times_its_stretch_and_can_be_taken_back(rows: Rows) -> None:
     query = "SELECT stretch, start_us, end_us, cache_hit, cache_miss, online_batch_num, complete FROM inferences"
     rows.apply(aicore(ordinals=(0, 1), stretches=(0, 1)), timed(stretch=1, done=DONE._replace(online_batch_num=(4, 2))))
     assert rows.query(query) == [(0, *(None,) * 5, 0), (1, 1_000, 2_000, 3, 1, "4,2", 1)]
     rows.apply(timed(stretch=1, done=None), timed(stretch=0))
     assert rows.query(query) == [(0, 1_000, 2_000, 3, 1, None, 1), (1, *(None,) * 5, 0)]
-
-
-def test_a_time_of_0_is_not_known(rows: Rows) -> None:
-    rows.apply(aicore(), timed(done=Done(512, 0, 0, 0, 0)))
-    assert rows.query("SELECT start_us, end_us, cache_hit, complete FROM inferences") == [(None, None, 0, 1)]
-
-
-def test_times_of_an_inference_without_records_are_nothing(rows: Rows) -> None:
-    rows.apply(timed())
-    assert rows.query("SELECT * FROM inference") == []
 
 
 def placed(rows: Rows) -> list[tuple[object, ...]]:

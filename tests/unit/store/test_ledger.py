@@ -16,7 +16,7 @@ from profagent.ingest.changes import (
     LogReset,
 )
 from profagent.store import rows as module
-from profagent.store.summaries import all_sessions, kept_losses_of, session_summary
+from profagent.store.sessions import all_sessions, kept_losses_of, session_summary
 from tests.unit.store.rows import AICORE, AICPU, JOB, Rows
 
 if TYPE_CHECKING:
@@ -88,13 +88,6 @@ def test_what_is_about_the_board_itself_has_no_job(rows: Rows) -> None:
     assert len(rows.query("SELECT * FROM ledger")) == 2
 
 
-def test_details_are_text_for_people(rows: Rows) -> None:
-    odd = Entry("note", "foreign-file", "data/\udcff\x1b[31m")
-    rows.apply(ContentLedger(AICORE, (odd,)))
-    rows.apply(ContentLedger(AICORE, (odd,)))
-    assert rows.query("SELECT detail FROM ledger") == [("data/\\xff\\x1b[31m",)]
-
-
 def test_what_is_told_without_end_is_counted(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_TOLD", 3)
     for number in range(6):
@@ -160,10 +153,3 @@ def test_told_again_it_is_not_counted_again_and_has_the_newest_figures(rows: Row
     assert session_summary(rows.connection, 1)["complete"] is False
     assert session_summary(rows.connection, 2)["complete"] is True
     assert [len(session["kept_losses"]) for session in all_sessions(rows.connection)] == [1, 0]
-
-
-def test_a_loss_of_a_job_that_was_never_copied_keeps_its_name(rows: Rows) -> None:
-    hear(rows, DELETED)
-    assert rows.query("SELECT job FROM kept_losses") == [(JOB,)]
-    assert rows.query("SELECT job FROM ledger") == [(None,)]
-    assert rows.query("SELECT count(*) FROM job") == [(0,)]

@@ -17,16 +17,13 @@ from profagent.store.database import connect_reading
 from profagent.store.queries import (
     CallLog,
     CallRow,
-    LayerRow,
     LedgerRow,
     Scope,
     call_logs,
     calls,
-    count_inferences,
     earliest_call_us,
     find_session,
     jobs_of,
-    layers_of,
     ledger_of,
     open_reader,
     open_readers,
@@ -48,11 +45,6 @@ def builder(tmp_path: Path) -> DatabaseBuilder:
 def _scope(connection: sqlite3.Connection, session: int | None = None, job: str | None = None) -> Scope:
     found = find_session(connection, session)
     return Scope(found, jobs_of(connection, found.session, job)[0])
-
-
-def test_a_reader_cannot_write(builder: DatabaseBuilder) -> None:
-    with open_reader(builder.close()) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
-        connection.execute("DELETE FROM board")
 
 
 def test_a_reader_keeps_seeing_one_state_while_a_writer_commits(builder: DatabaseBuilder) -> None:
@@ -138,13 +130,6 @@ def test_a_missing_database_is_an_error_with_its_path_and_is_not_made(tmp_path: 
     assert not (tmp_path / "absent.db").exists()
 
 
-def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
-    file = tmp_path / "profagent.db"
-    file.write_bytes(b"not a database at all, only some text" * 100)
-    with pytest.raises(StoreError, match="not a database"), open_reader(file):
-        pass
-
-
 def test_a_path_with_signs_of_an_uri_is_opened_as_it_stands(tmp_path: Path) -> None:
     folder = tmp_path / "a?mode=rwc#%41"
     folder.mkdir()
@@ -190,16 +175,6 @@ def test_jobs_are_those_of_the_session(builder: DatabaseBuilder) -> None:
             jobs_of(connection, first, OTHER_JOB)
 
 
-def test_layers_are_found_by_their_index(builder: DatabaseBuilder) -> None:
-    model = builder.model(builder.job(builder.session()), layers=("conv1", "relu+pool2"))
-    with open_reader(builder.close()) as connection:
-        assert layers_of(connection, model) == {
-            0: LayerRow(10, "conv1", "conv"),
-            1: LayerRow(11, "relu+pool2", "relu+pool"),
-        }
-        assert layers_of(connection, model + 1) == {}
-
-
 def test_an_api_log_takes_its_device_from_its_path_and_its_model_s_smallest_batch(
     builder: DatabaseBuilder,
 ) -> None:
@@ -237,16 +212,6 @@ def test_calls_come_in_the_order_of_the_file_and_only_those_of_the_session(build
         ]
         assert earliest_call_us(connection, scope) == START_US + 100
         assert [call.name for call in calls(connection, _scope(connection, second), log)] == ["svp_acl_mdl_unload"]
-
-
-def test_inferences_of_other_jobs_and_sessions_are_not_counted(builder: DatabaseBuilder) -> None:
-    first, second = builder.session(), builder.session()
-    here = builder.model(builder.job(first, second))
-    builder.inference(first, here, 0)
-    builder.inference(second, here, 1)
-    builder.inference(first, builder.model(builder.job(first, name=OTHER_JOB)), 2)
-    with open_reader(builder.close()) as connection:
-        assert count_inferences(connection, _scope(connection, first, JOB)) == 1
 
 
 def test_the_ledger_is_summed_by_reason_over_the_job_and_the_session_itself(builder: DatabaseBuilder) -> None:

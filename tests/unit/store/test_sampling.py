@@ -24,7 +24,7 @@ from profagent.ingest.changes import (
 )
 from profagent.ingest.reasons import INTERVAL_MISMATCH, SAMPLE_LATE, SAMPLE_NEVER_CAME
 from profagent.store.sampling import MOST_NOTES, most_calls_between, sampling_of
-from tests.unit.store.rows import AICORE, CALLS, JOB, Rows, aicore, calls, name_of
+from tests.unit.store.rows import CALLS, JOB, Rows, aicore, calls, name_of
 
 TOLD = ProfilingKnown(10, "/app/acl.json")
 
@@ -89,13 +89,6 @@ def test_pictures_are_not_inferences(rows: Rows) -> None:
     ) == [(24, 48, 6, 0, 1)]
 
 
-def test_without_an_acl_json_the_interval_is_inferred_once_it_shows(rows: Rows) -> None:
-    come(rows, [path(0), path(5)])
-    assert figures(rows) == (None, None, 2, None, None, None)
-    come(rows, [path(10), path(25)])
-    assert figures(rows) == (5, "inferred", 4, 6, 0, 2)
-
-
 def test_a_log_that_was_lost_on_the_way_was_sampled_all_the_same(rows: Rows) -> None:
     rows.apply(TOLD)
     come(rows, [path(0), path(20)])
@@ -142,18 +135,6 @@ def test_each_load_of_a_model_has_samples_of_its_own_which_the_end_of_the_job_te
     assert figures(rows) == (10, "acl.json", 7, 8, 1, 1)
 
 
-def test_a_sample_of_nobody_knows_which_load_makes_what_was_due_unknown(rows: Rows) -> None:
-    loaded_again(rows, (0, (100, 200)), (10, (110,)), (12, (0,)))
-    assert noted(rows) == []
-    assert figures(rows) == (10, "acl.json", 3, None, None, None)
-    rows.apply(*began(12, (212,)))
-    noted(rows)
-    assert figures(rows) == (10, "acl.json", 4, 4, 1, 0)
-    come(rows, [path(20)])
-    assert noted(rows) == []
-    assert figures(rows) == (10, "acl.json", 4, None, None, None)
-
-
 def test_picture_counts_that_do_not_fit_the_acl_json_are_noted(rows: Rows) -> None:
     rows.apply(TOLD)
     come(rows, [path(0), path(4)])
@@ -166,12 +147,6 @@ def test_inferences_of_several_sizes_are_not_counted(rows: Rows) -> None:
     assert figures(rows)[3] is None
     rows.finish()
     assert rows.query("SELECT input_pic_num FROM sampling") == [(0,)]
-
-
-def test_what_was_told_first_stays(rows: Rows) -> None:
-    rows.apply(TOLD)
-    rows.apply(ProfilingKnown(5, "/app/other.json"))
-    assert rows.query("SELECT interval, acl_json FROM job") == [(10, "/app/acl.json")]
 
 
 def test_notes_follow_what_comes_later_and_are_written_once(rows: Rows) -> None:
@@ -266,19 +241,6 @@ def test_the_note_stays_until_it_is_another(rows: Rows) -> None:
     assert full(rows) == first
     rows.apply(ContentLedger(CALLS, ()))
     assert full(rows) == first
-
-
-def test_times_beyond_63_bits_do_not_harm(rows: Rows) -> None:
-    rows.apply(calls(range(3), [1, 2**64 - 1, 2]))
-    assert full(rows) == []
-
-
-def test_calls_of_other_models_are_not_counted(rows: Rows) -> None:
-    for model in ("m", "n"):
-        path = f"data/acl_api.0.{model}.0"
-        rows.apply(calls(range(300), path=path))
-    assert full(rows) == []
-    assert AICORE not in str(rows.query("SELECT * FROM ledger"))
 
 
 def test_flushes_at_samples_that_were_passed_over_are_not_known(rows: Rows) -> None:

@@ -52,17 +52,6 @@ async def test_what_is_held_is_told_by_path(tmp_path: Path) -> None:
         assert await session.held(JOB, []) == {}
 
 
-async def test_boards_do_not_share_their_jobs(tmp_path: Path) -> None:
-    async with Store(tmp_path / "x.db") as store:
-        session = await store.begin(START)
-        await apply(session, LogAdvanced("data/a", 1, 100))
-        other = await store.begin(SessionStart("b2", "", "", "record", "there", 18, simulated=False))
-        assert other.board != session.board
-        assert await other.held(JOB, ["data/a"]) == {}
-        await apply(other, LogAdvanced("data/a", 1, 7))
-        assert (await session.held(JOB, ["data/a"]))["data/a"].offset == 100
-
-
 async def test_a_board_has_one_session_in_a_store(tmp_path: Path) -> None:
     async with Store(tmp_path / "x.db") as store:
         session = await store.begin(START)
@@ -262,24 +251,12 @@ async def test_a_session_is_not_gone_on_with_by(db: aiosqlite.Connection, other:
     assert second != first
 
 
-async def test_a_session_that_ended_is_not_gone_on_with(db: aiosqlite.Connection) -> None:
-    first, _ = await begin_session(db, START)
-    await db.execute("UPDATE session SET ended_us = 500")
-    assert (await begin_session(db, START))[0] != first
-
-
 async def test_a_session_that_found_a_simulated_job_goes_on_without_its_map_being_named(
     db: aiosqlite.Connection,
 ) -> None:
     first, _ = await begin_session(db, START)
     await db.execute("UPDATE session SET simulated = 1, counter_map = 'simulated'")
     assert (await begin_session(db, START))[0] == first
-
-
-async def test_the_newest_of_several_unfinished_sessions_goes_on(db: aiosqlite.Connection) -> None:
-    await begin_session(db, START)
-    newest, _ = await begin_session(db, replace(START, always_new=True))
-    assert (await begin_session(db, START))[0] == newest
 
 
 async def test_a_beginning_that_fails_leaves_nothing(db: aiosqlite.Connection) -> None:

@@ -50,14 +50,6 @@ def test_a_job_has_its_state_its_directory_and_its_frequency(rows: Rows) -> None
     assert rows.query(query) == [(JOB, "/board", "finished", 700)]
 
 
-def test_a_job_belongs_to_every_session_that_took_part(rows: Rows) -> None:
-    rows.apply()
-    rows.apply()
-    rows.session()
-    rows.apply()
-    assert rows.query("SELECT session, job FROM session_job") == [(1, 1), (2, 1)]
-
-
 def test_a_simulated_job_marks_its_session_and_names_its_map_once(rows: Rows) -> None:
     rows.apply(SimulatedKnown(None, None))
     query = "SELECT simulated, counter_map, counter_map_digest FROM session"
