@@ -89,21 +89,10 @@ async def put(connection: aiosqlite.Connection, sql: str, rows: Collection[Seque
         await connection.executemany(sql, rows)
 
 
-def is_still(file: Path) -> bool:
-    """Whether the database is on a read-only file system, and nothing waits beside it to be written into it."""
-    log = file.with_name(f"{file.name}-wal")
-    try:
-        is_read_only = bool(os.statvfs(file).f_flag & os.ST_RDONLY)
-        return is_read_only and not (log.exists() and log.stat().st_size)
-    except OSError:
-        return False
-
-
 def schema_version(file: Path) -> int | None:
     """The version of a database's schema; None where it cannot be read."""
-    for immutable in (False, True) if is_still(file) else (False,):
-        with suppress(sqlite3.Error), closing(connect_reading(file, immutable=immutable)) as connection:
-            return version_of(connection)
+    with suppress(sqlite3.Error), closing(connect_reading(file)) as connection:
+        return version_of(connection)
     return None
 
 
@@ -143,10 +132,11 @@ async def _prepare(connection: aiosqlite.Connection, file: Path, *, durable: boo
         await connection.executescript(f"BEGIN IMMEDIATE; {script}; COMMIT;")
 
 
-def connect_reading(file: Path, *, immutable: bool) -> sqlite3.Connection:
-    """A read-only connection; `immutable` where `is_still` says that nobody can write."""
-    uri = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+def connect_reading(file: Path) -> sqlite3.Connection:
+    """A read-only connection. Raises sqlite3.Error."""
+    connection = sqlite3.connect(
+        f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+    )
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     return connection

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import StoreError, UsageError
 from profagent.formats.names import parse_log_name
-from profagent.store.database import check_version, connect_reading, is_still, version_of
+from profagent.store.database import check_version, connect_reading, version_of
 from profagent.store.rows import LARGEST_INTEGER
 
 if TYPE_CHECKING:
@@ -120,12 +120,7 @@ def open_readers(file: Path, count: int) -> Iterator[list[sqlite3.Connection]]:
     """
     connections: list[sqlite3.Connection] = []
     try:
-        try:
-            connections = _begun(file, count, immutable=False)
-        except sqlite3.OperationalError:
-            if not is_still(file):
-                raise
-            connections = _begun(file, count, immutable=True)
+        connections = _begun(file, count)
         check_version(version_of(connections[0]), file)
         yield connections
     except sqlite3.Error as error:
@@ -260,7 +255,7 @@ def ledger_entries(connection: sqlite3.Connection, session: int | None, job: str
     return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-def _begun(file: Path, count: int, *, immutable: bool) -> list[sqlite3.Connection]:
+def _begun(file: Path, count: int) -> list[sqlite3.Connection]:
     """Connections that have begun a transaction on one and the same state.
 
     They are opened anew where another process wrote, or put another file there, between the first and the last.
@@ -270,7 +265,7 @@ def _begun(file: Path, count: int, *, immutable: bool) -> list[sqlite3.Connectio
         try:
             inode = _inode(file)
             for _ in range(count):
-                connections.append(connect_reading(file, immutable=immutable))  # noqa: PERF401 - to close those that opened
+                connections.append(connect_reading(file))  # noqa: PERF401 - to close those that opened
             before = [_data_version(connection) for connection in connections]
             for connection in connections:
                 connection.execute("BEGIN")

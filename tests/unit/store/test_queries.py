@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -87,8 +84,8 @@ def test_readers_see_one_database_though_another_takes_its_place_while_they_begi
     other.insert("board", identity="another", hostname="h", model="m")
     other.close()
 
-    def and_another_file_comes(path: Path, *, immutable: bool) -> sqlite3.Connection:
-        connection = connect_reading(path, immutable=immutable)
+    def and_another_file_comes(path: Path) -> sqlite3.Connection:
+        connection = connect_reading(path)
         if other.file.exists():
             other.file.replace(file)
         return connection
@@ -96,31 +93,6 @@ def test_readers_see_one_database_though_another_takes_its_place_while_they_begi
     monkeypatch.setattr(queries, "connect_reading", and_another_file_comes)
     with open_readers(file, 2) as readers:
         assert [each.execute("SELECT count(*) FROM board").fetchone() for each in readers] == [(2,), (2,)]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
-@pytest.mark.parametrize("left", ["nothing", "an empty log", "rows in the log"])
-def test_on_a_read_only_file_system_all_that_was_committed_is_read(
-    builder: DatabaseBuilder, tmp_path: Path, left: str
-) -> None:
-    file = builder.close()
-    if left != "nothing":
-        leave = (
-            "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('PRAGMA journal_mode = WAL');"
-            "c.execute('SELECT count(*) FROM board').fetchall(); c.executescript(sys.argv[2]); os._exit(0)"
-        )
-        rows = "INSERT INTO board (identity, hostname, model) VALUES ('another', 'h', 'm')" * (left != "an empty log")
-        subprocess.run([sys.executable, "-c", leave, str(file), rows], check=True)
-        assert bool(file.with_name(f"{file.name}-wal").stat().st_size) == bool(rows)
-    read = (
-        "import sys; from pathlib import Path; from profagent.store.queries import open_readers\n"
-        "with open_readers(Path(sys.argv[1]), 4) as readers:\n"
-        "    print([each.execute('SELECT count(*) FROM board').fetchone()[0] for each in readers])"
-    )
-    mounted = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2" -c "$3" "$1/profagent.db"'
-    command = ["unshare", "-m", "sh", "-c", mounted, "sh", str(tmp_path), sys.executable, read]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    assert found.stdout == f"{[2 if left == 'rows in the log' else 1] * 4}\n", found.stderr
 
 
 def test_a_missing_database_is_an_error_with_its_path_and_is_not_made(tmp_path: Path) -> None:
