@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,8 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from profagent.store.database import open_for_writing
-from profagent.store.parts import RECORDS_PER_PART
+from profagent.store.database import CACHE_KIB
+from profagent.store.rows import RECORDS_PER_PART
 from tests.bench.measure import CHECKOUT, PROFAGENT, Run, environment, run
 
 RECORD_ALL = ("--backlog", "--until-finished", "--new")
@@ -65,7 +66,11 @@ def _own_rate(recorded: Path, scratch: Path) -> float:
     with closing(sqlite3.connect(recorded)) as connection:
         rows = connection.execute("SELECT * FROM aicore").fetchall()
     statement = f"INSERT INTO aicore VALUES (?{', ?' * (len(rows[0]) - 1)})"
-    with closing(open_for_writing(scratch)) as connection:
+    shutil.copyfile(recorded, scratch)
+    with closing(sqlite3.connect(scratch, isolation_level=None)) as connection:
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", f"cache_size = -{CACHE_KIB}"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("DELETE FROM aicore")
         begin = time.monotonic()
         for start in range(0, len(rows), ROWS_PER_COMMIT):
             connection.execute("BEGIN")

@@ -31,17 +31,11 @@ _QUERIES = {
     "ledger": "SELECT path, grade, reason, detail, first, last, count FROM ledger_entry LEFT JOIN log USING (log)"
     " WHERE origin <> 'link'",
 }
-_GAPS = (
-    "SELECT model, gap, count(*) FROM (SELECT model, current_pic_count - lag(current_pic_count)"
-    " OVER (PARTITION BY model ORDER BY current_pic_count) AS gap FROM sample) WHERE gap IS NOT NULL GROUP BY 1, 2"
-)
 _FAULTS = {
     "models whose samples are not as many as told": "SELECT model FROM sampling s WHERE sampled"
     " - (SELECT count(*) FROM sample x WHERE x.model = s.model) NOT BETWEEN 0 AND"
     " (SELECT count(*) FROM inference i WHERE i.model = s.model AND stretch > 0)"
     " OR passed_over <> (SELECT count(*) FROM sample x WHERE x.model = s.model AND NOT kept)",
-    "distances of samples that are not there": f"SELECT * FROM sample_gap EXCEPT {_GAPS}",
-    "distances of samples that are not counted": f"{_GAPS} EXCEPT SELECT * FROM sample_gap",
     "passed over logs with rows": "SELECT path FROM log JOIN part USING (log) WHERE NOT kept",
     "segments whose ticks are not those of their records": "SELECT segment FROM segment g WHERE kind = 'aicore'"
     " AND ticks <> (SELECT ifnull(sum(ticks), 0) FROM aicore r WHERE r.segment = g.segment)",

@@ -11,15 +11,14 @@ from profagent.ingest.changes import JobChanges
 from profagent.ingest.decode import REMEMBERED_LOGS, JobDecoder
 from profagent.ingest.mirror import JobMirror, digest_of
 from profagent.store.sessions import SessionStart
-from profagent.store.store import Store
-from profagent.store.stored_session import HeldLog
+from profagent.store.store import HeldLog, Store
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.schedule import Keeping
+    from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change
 
 T = TypeVar("T")
@@ -112,9 +111,6 @@ class JobCopy(AbstractContextManager["JobCopy"]):
         unsettled = sorted({*unsettled, *self.run(self.session.unjudged_logs(self.job))})
         orphans = self.run(self.session.orphan_dones(self.job))
         self.apply(self.decoder.end(unsettled, orphans), state="finished")
-        self.run(self.session.note_full_rings(self.job))
-        self.run(self.session.note_samples(self.job))
-        self.run(self.session.note_ticks(self.job))
 
     def apply(self, changes: Iterable[Change], state: str | None = None) -> None:
         """Commit changes."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UnreachableError
-from profagent.formats.durations import ticks_to_us
+from profagent.formats.records import ticks_to_us
 from profagent.importing.importing import WorkspaceImport, import_into
 from profagent.ingest.changes import Entry
 from profagent.ingest.reasons import STOPPED_EARLY
@@ -460,7 +460,7 @@ class Player:
         """Of rows that are final, all is as in the import."""
         store = self.process.store
         if store is not None and self._is_open:
-            self.check_rows(self.runner.run(store.run(Told)))
+            self.check_rows(self.runner.run(store.read(Told)))
 
     def check_rows(self, kept: Told) -> None:
         """What a database says of inferences is known, or it is said why not."""

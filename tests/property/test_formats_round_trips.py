@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from profagent.formats.done import Done, parse_done
 from profagent.formats.join import LayerJoin
-from profagent.formats.layers import Layer, parse_layer_info
+from profagent.formats.model_info import Layer, Net, parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, LogName, parse_log_name
-from profagent.formats.net_info import Net, parse_net_info
 from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, API_DTYPE, view_records
 from tests.encoders import (
     aicore_record,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.doctor.acl_json import METRICS, PROFILER_KEYS
 from profagent.errors import FormatError, UsageError
-from profagent.formats.acl_json import load_acl_json
+from profagent.formats.board_files import load_acl_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,23 +11,21 @@ from typing import TYPE_CHECKING
 
 from profagent.calibrate.vendor_table import TOTAL, is_value, table_cells
 from profagent.errors import FormatError
-from profagent.formats import layers, net_info
+from profagent.formats import model_info
+from profagent.formats.model_info import TAG_BYTES, iter_items
 from profagent.formats.names import LogKind, parse_log_name
-from profagent.formats.tlv import TAG_BYTES, iter_items
 
 if TYPE_CHECKING:
-    from profagent.formats.tlv import Item
+    from profagent.formats.model_info import Item
 
 _INFO = (LogKind.NET_INFO, LogKind.LAYER_INFO)
-_CONTAINERS = (layers.LAYER_ITEM, net_info.NET_INFO)
+_CONTAINERS = (model_info.LAYER_ITEM, model_info.NET_INFO)
 # What is read of them; another number may be anything, in a torn file a part of a name.
-_NUMBERS = frozenset(
-    (
-        *(layers.LAYER_ID, layers.BATCH_LAYER, layers.SEGMENT_ID, layers.PROF_LAYER_ID, layers.OUTPUT_INDEX),
-        *(net_info.NET_ID, net_info.NET_TYPE, net_info.LAYER_COUNT, net_info.PROF_LAYER_COUNT),
-        *(net_info.BATCH_LAYER_COUNT, net_info.MAX_LOOP),
-    )
-)
+_NUMBERS = {
+    model_info.LAYER_ID, model_info.BATCH_LAYER, model_info.SEGMENT_ID, model_info.PROF_LAYER_ID,
+    model_info.OUTPUT_INDEX, model_info.NET_ID, model_info.NET_TYPE, model_info.LAYER_COUNT,
+    model_info.PROF_LAYER_COUNT, model_info.BATCH_LAYER_COUNT, model_info.MAX_LOOP,
+}  # fmt: skip
 _TYPE = re.compile(rb"[A-Za-z0-9_]{1,64}\0*")
 # The rest of a container's 32-bit length, that may stand before the first item.
 _LENGTH_BYTES = 2
@@ -115,7 +113,7 @@ class Anonymous:
     def _info(self, data: bytes) -> bytes:
         """As many bytes: known numbers and types stay, names have aliases, all else is zeros."""
         start, items = max(
-            ((start, _items(data, start, len(data))) for start in net_info.item_starts(data)),
+            ((start, _items(data, start, len(data))) for start in model_info.item_starts(data)),
             key=lambda found: (sum(item.id in _CONTAINERS for item in found[1]), found[1][-1].end if found[1] else 0),
         )
         changed = bytearray(len(data))
@@ -134,9 +132,9 @@ class Anonymous:
         else:
             kept = item.nested_start
         changed[item.offset : kept] = data[item.offset : kept]
-        if isinstance(item.value, bytes) and item.id == layers.LAYER_NAME:
+        if isinstance(item.value, bytes) and item.id == model_info.LAYER_NAME:
             changed[item.nested_start : item.end] = self._alias(item.value)
-        elif isinstance(item.value, bytes) and item.id == layers.LAYER_TYPE and _TYPE.fullmatch(item.value):
+        elif isinstance(item.value, bytes) and item.id == model_info.LAYER_TYPE and _TYPE.fullmatch(item.value):
             changed[item.nested_start : item.end] = item.value
 
     def _alias(self, value: bytes) -> bytes:

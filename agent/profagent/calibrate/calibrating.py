@@ -13,7 +13,7 @@ from profagent.calibrate.fitting import Evidence, Finding, Fit, Verdict, find_co
 from profagent.calibrate.vendor_table import parse_vendor_table, read_vendor_table, said_inference
 from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.formats.durations import ticks_to_us
+from profagent.formats.records import ticks_to_us
 from profagent.ingest.local import JobRecords
 
 if TYPE_CHECKING:

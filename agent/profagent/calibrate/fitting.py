@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profagent.formats.countermap import COUNTERS_END, COUNTERS_START
-from profagent.formats.durations import CYCLES_PER_TICK
+from profagent.formats.records import CYCLES_PER_TICK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -15,13 +13,13 @@ from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
 from profagent.cli.table import printable
 from profagent.errors import IncompleteError, StoreError, UsageError
-from profagent.files import content, disk_full, is_full_database
+from profagent.files import content
 from profagent.importing.job_folder import alone_in_job, job_database, named_target, new_database
 from profagent.store.clearing import require_records
 from profagent.store.counter_maps import BUILT_IN
 from profagent.store.counters import Filled, exchange_counters
-from profagent.store.database import open_for_writing
-from profagent.store.queries import find_session
+from profagent.store.queries import find_session, open_reader
+from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -43,12 +41,19 @@ class Redecoded(NamedTuple):
     filled: Filled
 
 
-def redecode_session(workspace: Workspace, session: int, maps: CounterMaps) -> Redecoded:
+async def redecode_session(
+    workspace: Workspace, session: int, maps: CounterMaps, progress: Callable[[int], None] = lambda _: None
+) -> Redecoded:
     """Fill a session's counter columns from the mirror. Raises UsageError, WorkspaceBusyError, StoreError."""
     workspace.readable_database()
     with workspace.locked():
-        return _redecoded(
-            workspace.database, session, maps, lambda board, job: workspace.board_mirror(board) / job, durable=True
+        return await _redecoded(
+            workspace.database,
+            session,
+            maps,
+            lambda board, job: workspace.board_mirror(board) / job,
+            progress,
+            durable=True,
         )
 
 
@@ -62,29 +67,33 @@ async def redecode_job(directory: Path, maps: CounterMaps, tell: Callable[[str],
         # It is of the files as they were imported.
         async with new_database(directory, made_ns=database.stat().st_mtime_ns) as draft:
             await asyncio.to_thread(shutil.copyfile, database, draft)
-            return await asyncio.to_thread(_redecoded, draft, None, maps, lambda *_: directory, durable=False)
+            return await _redecoded(draft, None, maps, lambda *_: directory, durable=False)
 
 
-def _redecoded(
-    database: Path, session: int | None, maps: CounterMaps, folder_of: Callable[[str, str], Path], *, durable: bool
+async def _redecoded(
+    database: Path,
+    session: int | None,
+    maps: CounterMaps,
+    folder_of: Callable[[str, str], Path],
+    progress: Callable[[int], None] = lambda _: None,
+    *,
+    durable: bool,
 ) -> Redecoded:
     def bytes_of(board: str, job: str, path: str, start: int, size: int) -> bytes:
         return content(f"{folder_of(board, job)}/{path}", size, start) or b""
 
+    with open_reader(database) as connection:
+        found = find_session(connection, session)
+        require_records(connection, found.session)
+    counter_map = maps.of(simulated=found.simulated, sdk=found.sdk_version)
+    if counter_map is None:
+        raise UsageError("no counter map alone fits the session", hint="name one with --counter-map FILE")
     try:
-        with closing(open_for_writing(database, durable=durable)) as connection:
-            found = find_session(connection, session)
-            require_records(connection, found.session)
-            counter_map = maps.of(simulated=found.simulated, sdk=found.sdk_version)
-            if counter_map is None:
-                raise UsageError("no counter map alone fits the session", hint="name one with --counter-map FILE")
-            filled = exchange_counters(
-                connection, found.session, counter_map, bytes_of, peak_bytes_per_s=maps.peak_bytes_per_s
+        async with Store(database, durable=durable) as store:
+            filled = await store.run(
+                lambda connection: exchange_counters(connection, found.session, counter_map, bytes_of, progress)
             )
-    except sqlite3.Error as error:
-        if is_full_database(error, database.parent):
-            raise disk_full(database.parent) from error
-        raise StoreError(f"cannot write {database}: {error}", hint=HINT) from error
+            await store.note_counters(found.session, maps.peak_bytes_per_s)
     except OSError as error:
         raise StoreError(f"cannot read the records' bytes: {error}", hint=HINT) from error
     return Redecoded(found.session, found.counter_map, counter_map, filled)
@@ -107,7 +116,8 @@ def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: 
     if found.session is None:
         done = run_to_the_end(lambda: redecode_job(found.folder, maps, tell))
     else:
-        done = redecode_session(Workspace.at(workspace), found.session, maps)
+        session = found.session
+        done = run_to_the_end(lambda: redecode_session(Workspace.at(workspace), session, maps))
     known, filled = done.counter_map, done.filled
     if as_json:
         document = {

@@ -124,7 +124,7 @@ def counter_map(function: F) -> F:
 
 def _peak_bytes_per_s() -> float:
     """What the board's memory moves at most; higher counters are reported as wrong."""
-    from profagent.formats.plausible import PEAK_MEMORY_RATE  # noqa: PLC0415 - as above
+    from profagent.formats.countermap import PEAK_MEMORY_RATE  # noqa: PLC0415 - numpy, only where it is decoded
 
     told = os.environ.get(PEAK_VARIABLE, "")
     try:
@@ -138,7 +138,7 @@ def _peak_bytes_per_s() -> float:
 
 def where(function: F) -> F:
     """`--where COND`, once or several times, which the command is given as conditions on sessions."""
-    from profagent.store.labels import FORMS, condition_of  # noqa: PLC0415 - as above
+    from profagent.store.sessions import FORMS, condition_of  # noqa: PLC0415 - numpy, only where it is asked
 
     return click.option(
         "--where",

@@ -23,7 +23,7 @@ from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
 from profagent.record.cli import summary_lines
 from profagent.ssh.passwords import Given, Person
-from profagent.store.labels import labels_of
+from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from profagent.doctor.board import given, plain_path
 from profagent.doctor.finding import Finding, Mark, Section, bad, good, unknown
 from profagent.errors import FormatError
-from profagent.formats.acl_json import load_acl_json
+from profagent.formats.board_files import load_acl_json
 from profagent.formats.sampling import INTERVAL_MAX, interval_of
 
 if TYPE_CHECKING:

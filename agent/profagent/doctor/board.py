@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from profagent.doctor.finding import bad, good, unknown
-from profagent.formats.umap import parse_umap
+from profagent.formats.board_files import parse_umap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -23,8 +23,8 @@ from profagent.doctor.facts import job_facts
 from profagent.doctor.finding import Section, bad, good, unknown
 from profagent.doctor.job import job_checks
 from profagent.errors import ProfagentError, StoreError, UnreachableError, UsageError
+from profagent.formats.countermap import CounterRows, Tally, checked, first_place, merged
 from profagent.formats.names import display_text
-from profagent.formats.plausible import CounterRows, Tally, checked, merged
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.ingest.local import JobRecords
 from profagent.link.boards_file import BoardsFile
@@ -32,7 +32,6 @@ from profagent.link.channel import clock_difference, connected
 from profagent.link.credentials import CERT, Certificate, Credentials, default_keys, full_address, host_of
 from profagent.link.messages import PROTOCOL, board_time
 from profagent.link.translate import Examination
-from profagent.store.counter_checks import first_place
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import made_anew
 from profagent.store.queries import open_reader

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagent.doctor.finding import Section, bad, good, unknown
 from profagent.doctor.job import LEAST_SHARE, MOST_SHARE, SLACK_US, inferences_of
 from profagent.errors import FormatError
-from profagent.formats.layers import LAYER_ITEM, LAYER_NAME, LAYER_TYPE
+from profagent.formats.model_info import LAYER_ITEM, LAYER_NAME, LAYER_TYPE, iter_items, where_nets_begin
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.net_info import where_nets_begin
-from profagent.formats.tlv import iter_items
 from profagent.ingest.joins import small_file
 from profagent.ingest.local import JobRecords
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
     from profagent.doctor.finding import Finding
     from profagent.doctor.job import Inference, Net
-    from profagent.formats.tlv import Item
+    from profagent.formats.model_info import Item
 
 # Each fact's alternatives; the first is the one that is taken for likely.
 FACTS: Mapping[str, Mapping[str, str]] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagent import __version__
 from profagent.doctor.board import given
 from profagent.doctor.finding import bad, good, unknown
-from profagent.formats.plausible import told as told_tally
+from profagent.formats.countermap import told as told_tally
 from profagent.link.messages import EARLIEST, PROTOCOL, board_time
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from profagent.doctor.finding import Finding
-    from profagent.formats.plausible import Tally
+    from profagent.formats.countermap import Tally
     from profagent.link.credentials import Certificate
     from profagent.link.messages import Board
     from profagent.link.translate import DaemonFacts

@@ -11,9 +11,8 @@ import numpy as np
 from profagent.doctor.finding import bad, good, unknown
 from profagent.errors import FormatError
 from profagent.formats.done import parse_done
-from profagent.formats.durations import ticks_to_us
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
+from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, ticks_to_us, view_records
 from profagent.ingest.joins import small_file
 from profagent.ingest.states import DONE_SUFFIX
 

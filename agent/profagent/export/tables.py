@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from profagent.cli.table import DASH, UNKNOWN, Cell
-from profagent.formats.durations import CYCLES_PER_TICK, ticks_to_us
+from profagent.formats.records import CYCLES_PER_TICK, ticks_to_us
 from profagent.store.queries import layers_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from profagent.cli.table import UNKNOWN
-from profagent.formats.durations import CYCLES_PER_TICK
+from profagent.formats.records import CYCLES_PER_TICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,26 +1,29 @@
-"""Counter maps: which word of an aicore record is which PMU counter is data, not code (format page 3.1)."""
+"""Counters of aicore records: which word is which, what they tell of a layer, and what they cannot be.
+
+Which word of a record is which PMU counter is data, not code (format page 3.1): a counter map.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import tomllib
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from profagent.errors import FormatError
-from profagent.formats.durations import CYCLES_PER_TICK
-from profagent.formats.records import AICORE_DTYPE
+from profagent.formats.names import display_text, parse_log_name
+from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK, ticks_to_us
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
     import numpy.typing as npt
+    from numpy.typing import NDArray
 
     from profagent.formats.records import Records
-
-__all__ = ["COUNTER_NAMES", "Counter", "CounterMap", "parse_counter_map"]
 
 COUNTER_NAMES = (
     "mac_busy",
@@ -34,48 +37,40 @@ COUNTER_NAMES = (
     "ddr_read_bytes",
     "ddr_write_bytes",
 )
+RATIOS = COUNTER_NAMES[:8]
 # Sequence and ticks stand before, the net behind what the hardware writes.
 COUNTERS_START = 0x08
 COUNTERS_END = 0xFC
-# Whole numbers below are exact in a float.
-SCALE_INT_MAX = 2**53
-
-_MAP_KEYS = {"name": str, "sdk": str, "simulated": bool, "digest": str, "counters": dict}
-_COUNTER_KEYS = {
-    "offset": int,
-    "type": str,
-    "scale": float,
-    "denominator": str,
-    "unit": str,
-    "verdict": str,
-    "evidence": str,
-}
-_TYPES: dict[str, np.dtype[Any]] = {"u16": np.dtype("<u2"), "u32": np.dtype("<u4"), "u64": np.dtype("<u8")}
-_DENOMINATORS = ("ticks", "cycles", "none")
 # What `calibrate` writes when nobody told it the SDK.
 SDK_NOT_SAID = ("", "unknown")
 FINGERPRINT_BYTES = 16
 # The verdict of `calibrate` on a counter of which something is not shown.
 LIKELY = "likely"
-# Those that a counter of a map may have; `simulated` is of the simulated board's own.
-_VERDICTS = ("certain", LIKELY, "simulated")
+_TYPES: dict[str, np.dtype[Any]] = {"u16": np.dtype("<u2"), "u32": np.dtype("<u4"), "u64": np.dtype("<u8")}
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One counter: the unsigned integer `type` at byte `offset`, times `scale`, over its `denominator`.
 
-    `verdict` says how far it is to be trusted, `evidence` from what it was learnt.
+    `verdict` says how far it is to be trusted (`simulated` is the simulated board's own), `evidence` from what it was
+    learnt.
     """
 
-    name: str
     offset: int
-    type: str
+    type: Literal["u16", "u32", "u64"]
     scale: float
-    denominator: str
-    unit: str
-    verdict: str
+    denominator: Literal["ticks", "cycles", "none"]
+    unit: Literal["fraction", "bytes"]
+    verdict: Literal["certain", "likely", "simulated"]
     evidence: str
+
+    def __post_init__(self) -> None:
+        """What types do not tell. Raises ValueError."""
+        last = COUNTERS_END - _TYPES[self.type].itemsize
+        if not COUNTERS_START <= self.offset <= last:
+            raise ValueError(f"an offset is from {COUNTERS_START:#04x} to {last:#04x}")
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise ValueError("a scale is above 0")
 
     def values(self, records: Records, ticks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Give the counter of each aicore record, in its unit, NaN where `ticks`, which are theirs, are NaN."""
@@ -87,9 +82,8 @@ class Counter:
         return scaled / (ticks * CYCLES_PER_TICK if self.denominator == "cycles" else ticks)
 
 
-@dataclass(frozen=True, slots=True)
-class CounterMap:
-    """The counters that are known for the records of one SDK generation; the others have no values.
+class CounterMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The counters that are known for the records of one SDK generation, by name; the others have no values.
 
     `digest` is of the evidence that they were learnt from, empty for a map that nobody learnt.
     """
@@ -97,19 +91,32 @@ class CounterMap:
     name: str
     sdk: str
     simulated: bool
-    digest: str
-    counters: tuple[Counter, ...]
+    counters: dict[str, Counter]
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        """What types do not tell. Raises ValueError."""
+        for name, counter in self.counters.items():
+            if name not in COUNTER_NAMES:
+                raise ValueError(f"{name!r} is no counter among {', '.join(COUNTER_NAMES)}")
+            unit = "bytes" if name.endswith("_bytes") else "fraction"
+            if counter.unit != unit:
+                raise ValueError(f"the unit of {name} is {unit}")
 
     @property
     def fingerprint(self) -> str:
         """A digest of what it makes of records: maps that are alike in it decode alike, whatever they are called."""
-        places = [(each.name, each.offset, each.type, each.scale, each.denominator) for each in self.counters]
+        places = [
+            (name, each.offset, each.type, each.scale, each.denominator)
+            for name in COUNTER_NAMES
+            if (each := self.counters.get(name)) is not None
+        ]
         return hashlib.blake2b(repr(places).encode(), digest_size=FINGERPRINT_BYTES).hexdigest()
 
     @property
     def likely(self) -> tuple[str, ...]:
         """The counters that it is not certain of."""
-        return tuple(each.name for each in self.counters if each.verdict == LIKELY)
+        return tuple(name for name in COUNTER_NAMES if name in self.counters and self.counters[name].verdict == LIKELY)
 
     def fits_sdk(self, sdk: str) -> bool:
         """Whether it may be for a board's SDK: it names the same, or either is not known."""
@@ -122,7 +129,11 @@ class CounterMap:
         """
         # A ratio over no time is not known.
         ticks = np.where(records["ticks"] == 0, np.nan, records["ticks"])
-        return {counter.name: counter.values(records, ticks) for counter in self.counters}
+        return {name: counter.values(records, ticks) for name, counter in self.counters.items()}
+
+
+# msgspec looks at a type when it is first used, and dies where two threads do so at once: it is done here.
+msgspec.json.Decoder(CounterMap)
 
 
 @lru_cache
@@ -135,67 +146,199 @@ def _field(type_: str, offset: int) -> np.dtype[Any]:
 
 def parse_counter_map(text: str, file: str) -> CounterMap:
     """Read a map's TOML; raises FormatError that names the key which cannot be."""
-    return _Reader(text, file).counter_map()
-
-
-class _Reader:
-    """Checks a map key by key, so that a mistyped one is told and not passed over."""
-
-    def __init__(self, text: str, file: str) -> None:
-        self._text = text
-        self._file = file
-
-    def counter_map(self) -> CounterMap:
-        try:
-            loaded = tomllib.loads(self._text)
-        except (ValueError, RecursionError) as error:
-            raise self._fault("", "TOML", str(error)) from error
-        values = self._typed({"digest": "", **loaded}, _MAP_KEYS, "")
-        tables = values["counters"]
-        for name in tables:
-            if name not in COUNTER_NAMES:
-                raise self._fault(f"counters.{name}", f"a counter among {', '.join(COUNTER_NAMES)}", repr(name))
-        counters = tuple(self._counter(name, tables[name]) for name in COUNTER_NAMES if name in tables)
-        return CounterMap(values["name"], values["sdk"], values["simulated"], values["digest"], counters)
-
-    def _counter(self, name: str, table: object) -> Counter:
-        key = f"counters.{name}"
-        if not isinstance(table, dict):
-            raise self._fault(key, f"a table [{key}]", type(table).__name__)
-        counter = Counter(name=name, **self._typed(table, _COUNTER_KEYS, key))
-        unit = "bytes" if name.endswith("_bytes") else "fraction"
-        if counter.type not in _TYPES:
-            raise self._fault(key, f"type {', '.join(_TYPES)}", repr(counter.type))
-        if counter.denominator not in _DENOMINATORS:
-            raise self._fault(key, f"denominator {', '.join(_DENOMINATORS)}", repr(counter.denominator))
-        if counter.unit != unit:
-            raise self._fault(key, f"unit {unit!r}", repr(counter.unit))
-        if not (math.isfinite(counter.scale) and counter.scale > 0):
-            raise self._fault(key, "a scale above 0", str(counter.scale))
-        if counter.verdict not in _VERDICTS:
-            expected = f"verdict {', '.join(_VERDICTS)}: leave out what was not found"
-            raise self._fault(key, expected, repr(counter.verdict))
-        last = COUNTERS_END - _TYPES[counter.type].itemsize
-        if not COUNTERS_START <= counter.offset <= last:
-            raise self._fault(key, f"an offset from {COUNTERS_START:#04x} to {last:#04x}", f"{counter.offset:#04x}")
-        return counter
-
-    def _typed(self, table: dict[str, Any], keys: dict[str, type], where: str) -> dict[str, Any]:
-        """Give a table that has exactly these keys, of these types."""
-        for key in table:
-            if key not in keys:
-                raise self._fault(where or key, f"keys {', '.join(keys)}", repr(key))
-        values = {}
-        for key, wanted in keys.items():
-            value = table.get(key)
-            if wanted is float and type(value) is int and abs(value) < SCALE_INT_MAX:
-                value = float(value)
-            if type(value) is not wanted:
-                raise self._fault(where, f"{key!r} of type {wanted.__name__}", type(value).__name__)
-            values[key] = value
-        return values
-
-    def _fault(self, key: str, expected: str, found: str) -> FormatError:
-        offset = len(self._text[: max(self._text.find(key), 0)].encode("utf-8", "surrogatepass"))
+    try:
+        return msgspec.toml.decode(text, type=CounterMap)
+    except (ValueError, RecursionError) as error:
         hint = "correct the counter map: docs/reference/counter-maps.md has its keys"
-        return FormatError(self._file, offset, expected, found[:80], hint=hint)
+        raise FormatError(file, 0, "a counter map", str(error)[:200], hint=hint) from error
+
+
+# What bounds a layer, by its ratios: thresholds of the format page 11 and the manual's Memory Bound.
+CUBE_IS_FINE = 0.7
+VECTOR_IS_FINE = 0.5
+SUSPECTS = (("Dstr", 4, 0.7), ("DLD", 6, 0.7), ("WLD", 7, 0.8))
+UNEXPLAINED = 0.5
+# Rounding of the counters may lift a ratio above the whole.
+LARGEST_RATIO = 1.01
+
+
+def ratios_of(counters: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64] | None:
+    """The columns of RATIOS, shape (records, ratios), NaN where one is not known; None where there is no counter."""
+    if not counters:
+        return None
+    not_known = np.full_like(next(iter(counters.values())), np.nan)
+    return np.column_stack([counters.get(name, not_known) for name in RATIOS])
+
+
+def mean_ratios(ratios: NDArray[np.float64], ticks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means weighted by time of ratios, shape (records, ratios); NaN where one is not known."""
+    total = ticks.sum()
+    means: NDArray[np.float64] = ticks @ ratios / total if total else np.full(ratios.shape[1], np.nan)
+    return means
+
+
+def bound_mark(likely: Collection[str]) -> str:
+    """A `?` where what bounds a layer rests on counters that are not certain: on all ratios, not on bytes."""
+    return "?" if any(name in RATIOS for name in likely) else ""
+
+
+def bound_by(ratios: NDArray[np.float64]) -> str | None:
+    """A word for mac_busy, mac_ppen, vec_busy, vec_ppen, dstr, dtrans, dld and wld, fractions of the time.
+
+    None where one is not known or cannot be. `cube` and `vector`: the unit is used well; `Dstr`, `DLD`, `WLD`: that
+    transfer is above its threshold, of several the one furthest above; `unexplained`: nothing is above a half; else
+    the transfer that takes most of the time where Memory Bound is above 1, or what else does: `mac`, `vec`, or
+    transforming (`Dtrans`).
+    """
+    if np.isnan(ratios).any() or ratios.min() < 0 or ratios.max() > LARGEST_RATIO:
+        return None
+    mac_busy, mac_ppen, _, vec_ppen = ratios[:4]
+    if mac_ppen > CUBE_IS_FINE:
+        return "cube"
+    excess, suspect = max((ratios[place] - threshold, name) for name, place, threshold in SUSPECTS)
+    if excess > 0:
+        return suspect
+    if not mac_busy and vec_ppen > VECTOR_IS_FINE:
+        return "vector"
+    return "unexplained" if ratios.max() < UNEXPLAINED else _largest_of(ratios)
+
+
+def _largest_of(ratios: NDArray[np.float64]) -> str:
+    mac_busy, _, vec_busy, vec_ppen, dstr, dtrans, dld, wld = ratios
+    most, transfer = max((dstr, "Dstr"), (dld, "DLD"), (wld, "WLD"))
+    if most > max(mac_busy, vec_ppen):
+        return transfer
+    return max((mac_busy, "mac"), (vec_busy, "vec"), (dtrans, "Dtrans"))[1]
+
+
+# What counters cannot be, whatever a layer does: a wrong counter map must not go unnoticed.
+# How far rounding may lift the effective share above the busy one, of which it is a part.
+PART_SLACK = 0.01
+# Bytes a second: LPDDR4X-4266 on 64 bits. No public source tells the SS928's; unverified.
+PEAK_MEMORY_RATE = 34.1e9
+_US_PER_S = 1e6
+# By the check's name: the counter, and the one that it is a part of; None: of the whole time.
+SHARES: dict[str, tuple[str, str | None]] = {
+    **{f"{name} <= 1": (name, None) for name in RATIOS},
+    "mac_ppen <= mac_busy": ("mac_ppen", "mac_busy"),
+    "vec_ppen <= vec_busy": ("vec_ppen", "vec_busy"),
+}
+RATES = {f"{name} rate": name for name in COUNTER_NAMES[8:]}
+# How far an inference's layers may be over the time of its `.done`, in whole microseconds (format page 3.1).
+MOST_SHARE, SLACK_US = 1.02, 2.0
+TICKS = "ticks <= .done"
+
+
+class Place(NamedTuple):
+    """Where a record is, in the order of time: the pictures before its inference, its log, its number in that."""
+
+    pictures: int
+    path: str
+    record: int
+
+
+def first_place(path: str, record: int) -> Place:
+    """Where a log's record is."""
+    name = parse_log_name(path)
+    return Place(0 if name is None else name.current_pic_count or 0, display_text(path), record)
+
+
+class CounterRows(NamedTuple):
+    """Consecutive records of one log: all arrays have shape (records,); a counter that is not known is NaN."""
+
+    first: Place
+    ticks: NDArray[np.int64]
+    counters: Mapping[str, NDArray[np.float64]]
+
+    def place(self, index: int) -> Place:
+        """Where one of them is."""
+        return self.first._replace(record=self.first.record + index)
+
+
+class Tally(NamedTuple):
+    """Of `rows` that a check could look at, how many are implausible, which is the first, and the worst value."""
+
+    rows: int = 0
+    implausible: int = 0
+    first: Place | None = None
+    worst: float | None = None
+
+
+def checked(
+    pieces: Sequence[CounterRows], frequency_mhz: int | None, peak_bytes_per_s: float = PEAK_MEMORY_RATE
+) -> dict[str, Tally]:
+    """Count each check over records of the same counters; without a frequency no time, and so no rate, is known."""
+    ticks = np.concatenate([piece.ticks for piece in pieces])
+    counters = {name: np.concatenate([piece.counters[name] for piece in pieces]) for name in pieces[0].counters}
+    ends = np.cumsum([len(piece.ticks) for piece in pieces])
+    found = {}
+    for name, values, limit in _looked_at(counters, ticks, frequency_mhz, peak_bytes_per_s):
+        rows = len(values) - int(np.isnan(values).sum())
+        if rows:
+            found[name] = Tally(rows, *_odd(values, limit, pieces, ends))
+    return found
+
+
+def merged(one: Tally, other: Tally) -> Tally:
+    """The tally of both."""
+    firsts = [each.first for each in (one, other) if each.first is not None]
+    worsts = [each.worst for each in (one, other) if each.worst is not None]
+    return Tally(
+        one.rows + other.rows,
+        one.implausible + other.implausible,
+        min(firsts, default=None),
+        max(worsts, default=None),
+    )
+
+
+def told(name: str, tally: Tally, peak_bytes_per_s: float = PEAK_MEMORY_RATE) -> str:
+    """What a check with implausible values has found, in a line: how many of how many, the worst, the first."""
+    assert tally.first is not None
+    assert tally.worst is not None
+    what, worst, first = "records", f"{tally.worst:,.4g}", f"record {tally.first.record} of {tally.first.path}"
+    if name == TICKS:
+        odd = "layers take longer by their ticks than their inference by its .done"
+        what, worst, first = "inferences", f"{worst} times", tally.first.path
+    elif name in RATES:
+        odd = f"{RATES[name]} is more than the memory can move"
+        worst = f"{tally.worst / 1e9:,.1f} GB/s, and {peak_bytes_per_s / 1e9:g} can be"
+    else:
+        counter, whole = SHARES[name]
+        odd = f"{counter} is above {whole or 1}"
+    return f"{odd} in {tally.implausible:,} of {tally.rows:,} {what}, at worst {worst}; first {first}"
+
+
+def _looked_at(
+    counters: Mapping[str, NDArray[np.float64]],
+    ticks: NDArray[np.int64],
+    frequency_mhz: int | None,
+    peak_bytes_per_s: float,
+) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64] | float]]:
+    """Each check that can be made: its name, the values, and what each may be at most."""
+    for check, (name, whole) in SHARES.items():
+        if name in counters and (whole is None or whole in counters):
+            yield check, counters[name], LARGEST_RATIO if whole is None else counters[whole] + PART_SLACK
+    if frequency_mhz is None:
+        return
+    seconds = np.where(ticks > 0, ticks_to_us(ticks, frequency_mhz) / _US_PER_S, np.nan)
+    for check, name in RATES.items():
+        if name in counters:
+            yield check, counters[name] / seconds, peak_bytes_per_s
+
+
+def _odd(
+    values: NDArray[np.float64],
+    limit: NDArray[np.float64] | float,
+    pieces: Sequence[CounterRows],
+    ends: NDArray[np.int64],
+) -> tuple[int, Place | None, float | None]:
+    """How many values are above their limit, the first of them in time, and the largest."""
+    places = (values > limit).nonzero()[0]
+    if not len(places):
+        return 0, None, None
+    owners, firsts = np.unique(np.searchsorted(ends, places, side="right"), return_index=True)
+    first = min(
+        pieces[owner].place(int(places[at]) - int(ends[owner]) + len(pieces[owner].ticks))
+        for owner, at in zip(owners.tolist(), firsts.tolist(), strict=True)
+    )
+    return len(places), first, float(values[places].max())

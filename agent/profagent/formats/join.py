@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from profagent.formats.layers import LayerTable, Run
-    from profagent.formats.net_info import Net
+    from profagent.formats.model_info import LayerTable, Net, Run
 
 __all__ = ["UNKNOWN_LAYER", "LayerJoin", "SegmentShape"]
 

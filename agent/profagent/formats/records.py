@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from profagent.formats.names import LogKind
 
-__all__ = [
-    "AICORE_DTYPE",
-    "AICPU_DTYPE",
-    "API_DTYPE",
-    "API_NAMES",
-    "RECORD_BYTES",
-    "api_magic_faults",
-    "api_name",
-    "view_records",
-]
+CYCLES_PER_TICK = 100
+
+
+@overload
+def ticks_to_us(ticks: int, frequency_mhz: int) -> float: ...
+@overload
+def ticks_to_us(ticks: npt.NDArray[Any], frequency_mhz: int) -> npt.NDArray[np.float64]: ...
+def ticks_to_us(ticks: int | npt.NDArray[Any], frequency_mhz: int) -> float | npt.NDArray[np.float64]:
+    """Give ticks × 100 / MHz, the runtime's own formula; one value, or an array of the same shape in float64."""
+    if isinstance(ticks, np.ndarray):
+        return ticks.astype(np.float64) * CYCLES_PER_TICK / frequency_mhz
+    return ticks * CYCLES_PER_TICK / frequency_mhz
+
 
 API_MAGIC = 0x5A5A
 

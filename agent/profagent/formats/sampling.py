@@ -13,22 +13,140 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from profagent.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "FROM_FILE",
-    "INFERRED",
-    "Figures",
-    "Gap",
-    "SampleTally",
-    "figures_of",
-    "gap_of",
-    "infer_interval",
-    "interval_of",
-    "sum_of",
-    "tally_of",
-]
+    from profagent.formats.names import InferenceKey
+
+
+# Which load of a model each of its samples belongs to, where it was loaded again under its name in one JOB. Each load
+# counts its pictures from 0, and its first inference is always sampled (format page 2.3). What two loads have sampled
+# at one picture count stands in one file, one after the other. So the file of picture 0 has a part for each load, and
+# when that part began tells which load an inference of another file belongs to.
+def counts_of_loads(times: Mapping[int, Sequence[int | None]]) -> list[list[int]] | None:
+    """The picture counts of each load's samples, rising; None where that cannot be told.
+
+    `times`: by picture count, when each inference in the file of that name began, in order, in microseconds of the
+    board's clock; None is not known.
+    """
+    begins = times.get(0)
+    if begins is None:
+        return None
+    loads: list[list[int]] = [[] for _ in begins]
+    newest: list[int] = [0 for _ in begins]
+    for count in sorted(times):
+        numbers = _numbers(times[count], begins)
+        if numbers is None:
+            return None
+        for number, time in zip(numbers, times[count], strict=True):
+            if time is not None and time < newest[number]:
+                return None  # the board's clock was set
+            newest[number] = time or newest[number]
+            loads[number].append(count)
+    return loads
+
+
+def _numbers(times: Sequence[int | None], begins: Sequence[int | None]) -> list[int] | None:
+    """The loads of one file's inferences, each later than the one before; None where they cannot be told."""
+    if len(times) == len(begins):
+        return list(range(len(begins)))
+    numbers: list[int] = []
+    for time in times:
+        number = None if time is None else _number(time, begins)
+        if number is None or (numbers and number <= numbers[-1]):
+            return None
+        numbers.append(number)
+    return numbers
+
+
+def _number(time: int, begins: Sequence[int | None]) -> int | None:
+    """The last load that had begun; None where the next may have, too."""
+    begun = (number for number, begin in enumerate(begins) if begin is not None and begin <= time)
+    number = max(begun, default=0)
+    is_sure = number + 1 == len(begins) or begins[number + 1] is not None
+    return number if is_sure else None
+
+
+# Which inferences a host keeps, on purpose. A step is an inference of the program since its model was loaded, or, where
+# the board's interval is known, the place in that grid of samples. It follows from a file's name alone, so a restart,
+# another order of arrival and another host choose the same.
+EXAMPLE = "write it like skip_first=10,wait=5,warmup=2,active=3,repeat=4"
+MOST_DIGITS = 9
+_LOWEST = {"skip_first": 0, "wait": 0, "warmup": 0, "active": 1, "repeat": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Cycles of steps: `wait`, then `warmup`, then `active`; only active ones are kept. `repeat` 0 goes on for ever.
+
+    Meaning and names are those of MindSpore's profiler: the first `skip_first` steps belong to no cycle.
+    """
+
+    wait: int
+    active: int
+    warmup: int = 0
+    repeat: int = 0
+    skip_first: int = 0
+
+    def keeps(self, step: int) -> bool:
+        """Whether the step, counted from 0, is active."""
+        length = self.wait + self.warmup + self.active
+        cycle, place = divmod(step - self.skip_first, length)
+        return cycle >= 0 and not 0 < self.repeat <= cycle and place >= self.wait + self.warmup
+
+    def __str__(self) -> str:
+        fields = ("skip_first", "wait", "warmup", "active", "repeat")
+        return "schedule " + ",".join(f"{name}={getattr(self, name)}" for name in fields)
+
+
+@dataclass(frozen=True, slots=True)
+class EachNth:
+    """The first step and each `number`th after it."""
+
+    number: int
+
+    def keeps(self, step: int) -> bool:
+        """Whether the step, counted from 0, is one of them."""
+        return step % self.number == 0
+
+    def __str__(self) -> str:
+        return f"every {self.number}"
+
+
+Keeping = Schedule | EachNth
+
+
+def step_of(inference: InferenceKey, interval: int | None) -> int:
+    """The step of an inference; `interval` is the board's, None where it is not known."""
+    number = inference.current_pic_count // max(inference.input_pic_num, 1)
+    return number // max(interval or 1, 1)
+
+
+def parse_schedule(text: str) -> Schedule:
+    """Read `name=number` pairs; UsageError for anything that has no clear meaning."""
+    given: dict[str, int] = {}
+    for pair in text.split(","):
+        name, separator, digits = (part.strip() for part in pair.partition("="))
+        if not separator or name not in _LOWEST:
+            raise UsageError(
+                f"schedule: {pair.strip()!r} is not one of {', '.join(_LOWEST)} with a number", hint=EXAMPLE
+            )
+        if name in given:
+            raise UsageError(f"schedule: {name} is given twice", hint=EXAMPLE)
+        if not (digits.isascii() and digits.isdecimal() and len(digits) <= MOST_DIGITS):
+            raise UsageError(f"schedule: {name}={digits} is no whole number from 0 to 999999999", hint=EXAMPLE)
+        given[name] = int(digits)
+        if given[name] < _LOWEST[name]:
+            raise UsageError(f"schedule: {name} must be at least {_LOWEST[name]}", hint=EXAMPLE)
+    missing = [name for name in ("wait", "active") if name not in given]
+    if missing:
+        raise UsageError(f"schedule: {' and '.join(missing)} must be given", hint=EXAMPLE)
+    return Schedule(**given)
+
 
 INTERVAL_MAX = 9999
 FROM_FILE = "acl.json"
@@ -108,22 +226,20 @@ def figures_of(sampled: int, gaps: Mapping[int, int] | None, told: int | None) -
 
 def sum_of(figures: Iterable[Figures]) -> Figures:
     """Figures of several models together; an interval that is not that of all is None."""
-    total, is_first = UNKNOWN_FIGURES, True
-    for one in figures:
-        if is_first:
-            total, is_first = one, False
-            continue
-        same = (total.interval, total.origin) == (one.interval, one.origin)
-        interval, origin = (one.interval, one.origin) if same else (None, None)
-        total = Figures(
-            interval,
-            origin,
-            total.sampled + one.sampled,
-            _plus(total.due, one.due),
-            _plus(total.late, one.late),
-            _plus(total.never_came, one.never_came),
-        )
-    return total
+    each = list(figures)
+    if not each:
+        return UNKNOWN_FIGURES
+    origins = {(one.interval, one.origin) for one in each}
+    interval, origin = origins.pop() if len(origins) == 1 else (None, None)
+    sampled = sum(one.sampled for one in each)
+    return Figures(
+        interval,
+        origin,
+        sampled,
+        due=_sum([one.due for one in each]),
+        late=_sum([one.late for one in each]),
+        never_came=_sum([one.never_came for one in each]),
+    )
 
 
 @dataclass(slots=True)
@@ -168,12 +284,14 @@ class SampleTally:
 
 def tally_of(loads: Iterable[Sequence[int]], pictures: int) -> SampleTally:
     """The samples of several loads of a model, by their picture counts, rising in each; `pictures` as SampleTally's."""
-    tally = SampleTally()
-    for counts in loads:
-        for before, count in zip((None, *counts), counts, strict=False):
-            tally.insert(before, count, None, pictures)
-    return tally
+    counts = [np.array(load, np.int64) for load in loads]
+    if not any(map(len, counts)):
+        return SampleTally()
+    gaps, numbers = np.unique(np.concatenate([np.diff(load) for load in counts]), return_counts=True)
+    tally = dict(zip(gaps.tolist(), numbers.tolist(), strict=True))
+    return SampleTally(sum(map(len, counts)), pictures, Counter(tally))
 
 
-def _plus(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -19,7 +19,7 @@ from profagent.record.cli import summary_lines
 from profagent.record.recording_options import read_acl_json
 from profagent.store.database import FILE_NAME
 from profagent.store.queries import open_reader
-from profagent.store.summaries import session_summary
+from profagent.store.sessions import session_summary
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:

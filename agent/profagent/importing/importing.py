@@ -229,9 +229,6 @@ async def _fill(
     await session.apply(
         [JobChanges(directory.name, str(directory), job.end(unsettled, orphans), state, caught_up=True)]
     )
-    await session.note_full_rings(directory.name)
-    await session.note_samples(directory.name)
-    await session.note_ticks(directory.name)
     await session.end(time.time_ns() // 1000)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.formats.done import Done
-    from profagent.formats.layers import LayerTable
+    from profagent.formats.model_info import LayerTable
     from profagent.formats.names import LogName
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from profagent.formats.aicore import AicoreFile, read_together
 from profagent.formats.names import LogKind, LogName
 from profagent.formats.records import AICPU_DTYPE, API_DTYPE, RECORD_BYTES, api_magic_faults, view_records
-from profagent.formats.segments import Splitter
+from profagent.formats.segments import AicoreFile, Splitter, read_together
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, SegmentRecords
 
@@ -22,11 +21,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.formats.aicore import AicoreRecords
     from profagent.formats.countermap import CounterMap
     from profagent.formats.done import Done
     from profagent.formats.join import LayerJoin
-    from profagent.formats.segments import Split
+    from profagent.formats.segments import AicoreRecords, Split
     from profagent.ingest.changes import Entry
 
 

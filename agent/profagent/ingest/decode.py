@@ -10,12 +10,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError
+from profagent.formats.board_files import parse_info_json
 from profagent.formats.done import parse_done
-from profagent.formats.info_json import parse_info_json
-from profagent.formats.layers import LayerTable, parse_layer_info
+from profagent.formats.model_info import LayerTable, parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, LogName, parse_log_name
-from profagent.formats.net_info import parse_net_info
-from profagent.formats.schedule import step_of
+from profagent.formats.sampling import step_of
 from profagent.ingest import reasons
 from profagent.ingest.changes import (
     ContentLedger,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from profagent.formats.countermap import CounterMap
     from profagent.formats.done import Done
-    from profagent.formats.schedule import Keeping
+    from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.datalog import DataLog
     from profagent.ingest.joins import JobFiles

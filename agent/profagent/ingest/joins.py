@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from profagent.errors import FormatError
 from profagent.formats.join import LayerJoin
-from profagent.formats.layers import parse_layer_info
-from profagent.formats.net_info import parse_net_info
+from profagent.formats.model_info import parse_layer_info, parse_net_info
 from profagent.ingest.mirror import LARGEST_CONTENT_BYTES
 
 if TYPE_CHECKING:
-    from profagent.formats.layers import LayerTable
+    from profagent.formats.model_info import LayerTable, Net
     from profagent.formats.names import LogName
-    from profagent.formats.net_info import Net
 
 REMEMBERED_MODELS = 256
 # Of all models that are remembered, beyond the last.

@@ -301,11 +301,10 @@ STOPPED_EARLY = _reason(
     "`record` was stopped before all that the board held was copied. The exit code is 4.",
     "Run `record` again: it continues.",
 )
-TOO_MANY_LOSSES = _reason("too-many-losses", NOTE, "The board told more than 2,000 losses. The rest is not listed.")
 MORE = _reason(
     "more",
     NOTE,
-    "More entries than are listed one by one: 1,000 for a JOB or board, 100 for a log. The rest is counted here.",
+    "More entries than are listed one by one: 1,000 for a JOB or board. The rest is counted here.",
     "Look at the entries that are listed.",
     otherwise="the entries that it counts are losses",
 )

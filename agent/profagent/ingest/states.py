@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, StoreError
-from profagent.formats.aicore import AicoreFile, AicoreRecords, read_together
 from profagent.formats.done import parse_done
 from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.formats.records import AICORE_DTYPE
+from profagent.formats.segments import AicoreFile, AicoreRecords, read_together
 from profagent.ingest.changes import InferenceTimed, LogJudged, Redecoded, SegmentRecords
 from profagent.ingest.datalog import DataLog
 from profagent.ingest.joins import Joins, small_file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import http.client
 import os
@@ -31,7 +32,7 @@ from profagent.nightly.run import NightRun, PastBoard, measure, past_boards
 from profagent.nightly.settings import example, read_settings
 from profagent.nightly.verdict import Night, junit_cases, report_lines
 from profagent.sessions.clearing import Rules, chosen_sessions, clear
-from profagent.store.labels import condition_of
+from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ def cleared_after_night(workspace: Workspace, settings: Nightly, rules: Rules, s
     try:
         with workspace.locked():
             chosen = chosen_sessions(workspace, rules, conditions, staying)
-            clear(workspace, chosen, now_us=time.time_ns() // 1000, tell=tell)
+            asyncio.run(clear(workspace, chosen, now_us=time.time_ns() // 1000, tell=tell))
     except ProfagentError as error:
         return [f"clearing up failed: {error}"]
     sessions = sorted(each.session for group in chosen.groups for each in group)

@@ -17,9 +17,9 @@ from profagent.cli.provenance import kept_loss_line, ledger_lines, not_final_lin
 from profagent.cli.running import tell
 from profagent.cli.table import printable
 from profagent.errors import UsageError
-from profagent.formats.schedule import EachNth, parse_schedule
+from profagent.formats.sampling import EachNth, parse_schedule
 from profagent.record.record import RecordOptions, exit_code_of, not_copied_text, record
-from profagent.store.labels import labels_of
+from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.boards.tunnel import OverSsh
-    from profagent.formats.schedule import Keeping
+    from profagent.formats.sampling import Keeping
     from profagent.link.credentials import Access
 
 F = TypeVar("F", bound="Callable[..., Any]")

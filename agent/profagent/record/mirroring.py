@@ -17,18 +17,18 @@ from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, Translated, checked_p
 from profagent.ingest.reasons import another_file, refusal, removal_entry, told_loss
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
-from profagent.store.stored_session import HeldLog
+from profagent.store.store import HeldLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.schedule import Keeping
+    from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.mirror import JobMirror
     from profagent.link.messages import FollowedLog, Happened, LogEvent
-    from profagent.store.stored_session import CommittedLog
+    from profagent.store.store import CommittedLog
     from profagent.store.workspace import Workspace
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from profagent.errors import ProfagentError
-    from profagent.formats.schedule import Keeping
+    from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change, JobChanges
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobMeasure, JobStatus

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board, FollowedLog, Happened, Profiling
     from profagent.record.mirroring import LeftLogs
     from profagent.record.recording_options import RecordingOptions
-    from profagent.store.store import Store
-    from profagent.store.stored_session import HeldJob, HeldLog, StoredSession
+    from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
     from profagent.store.workspace import Workspace
 
     Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
@@ -240,10 +239,6 @@ class Recording:
             changes += await to_the_end(self._mirrors.assess, name, unsettled, orphans)
         batches = [*self._take_waiting(), JobChanges(name, self._directory(name), changes, state, caught_up)]
         await self.session.apply(batches)
-        if has_ended:
-            await self.session.note_full_rings(name)
-            await self.session.note_samples(name)
-            await self.session.note_ticks(name)
         return batches
 
     async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
@@ -294,9 +289,6 @@ class Recording:
         """Mark the session as ended and close the mirrors' files."""
         if self._session is not None:
             await self._session.apply(self._take_waiting())
-            for job in self._directories:
-                # Samples that came late or never are noted when a JOB ends: of an open one some are on their way.
-                await self._session.note_ticks(job)
             await self._session.end(self._options.now_us())
             self._mirrors.close()
 

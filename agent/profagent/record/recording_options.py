@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from profagent.errors import UsageError
-from profagent.formats.acl_json import parse_acl_json
+from profagent.formats.board_files import parse_acl_json
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import ProfilingKnown
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.schedule import Keeping
+    from profagent.formats.sampling import Keeping
     from profagent.link.messages import Board
     from profagent.record.beginnings import Beginnings
 

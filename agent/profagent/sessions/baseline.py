@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -13,10 +13,9 @@ from profagent.cli import options
 from profagent.cli.table import Column, printable, table_lines
 from profagent.errors import UsageError
 from profagent.sessions.cli import SESSION_COLUMNS, session_cells
-from profagent.store.database import open_for_writing
+from profagent.store.database import transaction, writing
 from profagent.store.queries import find_session, open_reader
-from profagent.store.summaries import all_sessions
-from profagent.store.transaction import transaction
+from profagent.store.sessions import all_sessions
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -31,11 +30,15 @@ def set_baseline(workspace: Workspace, name: str, session: int) -> None:
     if not _NAME.fullmatch(name):
         hint = "write 1 to 64 of A-Z a-z 0-9 . _ -, no . or - at the beginning"
         raise UsageError(f"{name!r} is no name of a baseline", hint=hint)
-    with closing(open_for_writing(workspace.readable_database())) as connection:
+    with open_reader(workspace.readable_database()) as connection:
         find_session(connection, session)
-        with transaction(connection):
-            connection.execute("DELETE FROM session_label WHERE key = ? AND value = ?", (LABEL, name))
-            connection.execute("INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)", (session, LABEL, name))
+    asyncio.run(_write_label(workspace.database, name, session))
+
+
+async def _write_label(database: Path, name: str, session: int) -> None:
+    async with writing(database) as connection, transaction(connection):
+        await connection.execute("DELETE FROM session_label WHERE key = ? AND value = ?", (LABEL, name))
+        await connection.execute("INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)", (session, LABEL, name))
 
 
 def baselines(workspace: Workspace) -> dict[str, int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
 import time
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, get_args
@@ -19,20 +19,26 @@ from profagent.cli.options import age_us, size_bytes
 from profagent.errors import StoreError, UsageError
 from profagent.sessions.baseline import baselines
 from profagent.stats.stats import StatsBy, StatsOptions, stats
-from profagent.store.clearing import clear_sessions, cleared_jobs, held_sessions
-from profagent.store.database import open_for_writing
-from profagent.store.figures import StoredFigures, StoredRow, write_figures
-from profagent.store.labels import fits
+from profagent.store.clearing import (
+    StoredFigures,
+    StoredRow,
+    clear_sessions,
+    cleared_jobs,
+    held_sessions,
+    write_figures,
+)
+from profagent.store.database import fetched, transaction, writing
 from profagent.store.queries import open_reader
-from profagent.store.summaries import all_sessions
-from profagent.store.transaction import transaction
+from profagent.store.sessions import all_sessions, fits
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    import aiosqlite
+
     from profagent.store.clearing import HeldSession
-    from profagent.store.labels import Condition
+    from profagent.store.sessions import Condition
 
 BYS: tuple[StatsBy, ...] = tuple(name for part in get_args(StatsBy) for name in (get_args(part) or (part,)))
 # The database is written anew when so much of it is free.
@@ -126,7 +132,7 @@ def chosen_sessions(
     return choose(held, rules, asked=asked, staying=staying, held_bytes=disk_bytes(workspace.root))
 
 
-def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Callable[[str], None]) -> None:
+async def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Callable[[str], None]) -> None:
     """Let go of the chosen sessions' records, mirrors and exports. Raises StoreError.
 
     The caller has the workspace's lock. Killed at any moment, a session has all its records or its figures; what is
@@ -134,11 +140,11 @@ def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Callable[[
     """
     database = workspace.database
     try:
-        with closing(open_for_writing(database)) as connection:
+        async with writing(database) as connection:
             for group in chosen.groups:
-                _clear_group(connection, database, group, now_us, tell)
-            _remove_files(workspace, connection)
-            _shrink(connection, workspace.root, tell)
+                await _clear_group(connection, database, group, now_us, tell)
+            await _remove_files(workspace, connection)
+            await _shrink(connection, workspace.root, tell)
     except (sqlite3.Error, OSError) as error:
         raise StoreError(
             f"cannot delete what {workspace.root} holds: {error}",
@@ -158,38 +164,38 @@ def disk_bytes(root: Path) -> int:
     return total
 
 
-def _clear_group(
-    connection: sqlite3.Connection,
+async def _clear_group(
+    connection: aiosqlite.Connection,
     database: Path,
     group: Sequence[HeldSession],
     now_us: int,
     tell: Callable[[str], None],
 ) -> None:
     """In one transaction: figures in, records out."""
-    with transaction(connection):
+    async with transaction(connection):
         for held in group:
             tell(f"session {held.session}: its figures are worked out, its records go")
-            _keep_figures(connection, database, held.session)
-        clear_sessions(connection, group, now_us)
+            await _keep_figures(connection, database, held.session)
+        await clear_sessions(connection, group, now_us)
 
 
-def _keep_figures(connection: sqlite3.Connection, database: Path, session: int) -> None:
+async def _keep_figures(connection: aiosqlite.Connection, database: Path, session: int) -> None:
     answers = [stats(database, session=session, options=StatsOptions(by)) for by in BYS]
     figures = [
         StoredFigures(each.by, each.unit, [StoredRow(row.key, *row.figures, row.share, row.bound) for row in each.rows])
         for each in answers
     ]
-    write_figures(connection, session, figures, answers[0].left_out)
+    await write_figures(connection, session, figures, answers[0].left_out)
 
 
-def _remove_files(workspace: Workspace, connection: sqlite3.Connection) -> None:
+async def _remove_files(workspace: Workspace, connection: aiosqlite.Connection) -> None:
     """Whatever the disk has of JOBs and sessions that were cleared."""
-    for job in cleared_jobs(connection):
+    for job in await cleared_jobs(connection):
         folder = workspace.board_mirror(job.board)
         for kind in ("mirror", "superseded", "incoming"):
             _remove(workspace.root / kind / folder.name / job.name)
         _remove(workspace.root / COLLECTED / job.name)
-    for (session,) in connection.execute("SELECT session FROM cleared_session"):
+    for (session,) in await fetched(connection, "SELECT session FROM cleared_session"):
         _remove(workspace.root / "exports" / f"session-{session}")
 
 
@@ -198,18 +204,17 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _shrink(connection: sqlite3.Connection, root: Path, tell: Callable[[str], None]) -> None:
+async def _shrink(connection: aiosqlite.Connection, root: Path, tell: Callable[[str], None]) -> None:
     """Give the free pages of the database back to the disk, which takes room for what is left of it meanwhile."""
-    pages, free, size = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
-    )
+    query = "SELECT * FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()"
+    ((pages, free, size),) = await fetched(connection, query)
     if free < WORTHWHILE_SHARE * pages:
         return
     if shutil.disk_usage(root).free < 2 * (pages - free) * size:
         tell(f"the database keeps {free * size / 2**20:.0f} MiB that are free: to write it anew the disk has no room")
         return
-    connection.execute("VACUUM")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    await connection.execute("VACUUM")
+    await connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 @click.command("gc")
@@ -251,7 +256,7 @@ def command(
         chosen = chosen_sessions(chosen_workspace, rules, where)
         before = disk_bytes(chosen_workspace.root)
         if not dry_run:
-            clear(chosen_workspace, chosen, now_us=now_us, tell=lambda line: click.echo(line, err=True))
+            asyncio.run(clear(chosen_workspace, chosen, now_us=now_us, tell=lambda line: click.echo(line, err=True)))
         after = None if dry_run else disk_bytes(chosen_workspace.root)
     sessions = sorted(each.session for group in chosen.groups for each in group)
     if as_json:

@@ -13,15 +13,14 @@ from profagent.cli import options
 from profagent.cli.provenance import keeping_line, kept_loss_line, share_text
 from profagent.cli.running import terminal_columns
 from profagent.cli.table import Cell, Column, fitted_lines, printable
-from profagent.store.labels import fits
 from profagent.store.queries import open_reader
-from profagent.store.summaries import all_sessions
+from profagent.store.sessions import all_sessions, fits
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from profagent.store.labels import Condition
+    from profagent.store.sessions import Condition
 
 TITLES = (
     *("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "captured", "losses", "notes"),

@@ -12,7 +12,7 @@ from profagent.cli.provenance import doubt_line, likely_counters, provenance_lin
 from profagent.cli.running import terminal_columns
 from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pieces
 from profagent.errors import UsageError
-from profagent.formats.bound import bound_mark
+from profagent.formats.countermap import bound_mark
 from profagent.importing.job_folder import named_target, tell_unrecorded
 from profagent.stats.gathering import KEYS
 from profagent.stats.stats import StatsBy, StatsOptions, stats

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from profagent.formats.bound import bound_by, mean_ratios
+from profagent.formats.countermap import bound_by, mean_ratios
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

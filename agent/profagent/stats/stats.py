@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from profagent.cli.provenance import provenance_of
 from profagent.errors import UsageError
-from profagent.formats.durations import ticks_to_us
+from profagent.formats.records import ticks_to_us
 from profagent.stats.gathering import By, Figures, JobRecords, LeftOut, Row, call_rows, job_rows
-from profagent.store.clearing import is_cleared, require_records
-from profagent.store.figures import figures_of_session, left_out_of
+from profagent.store.clearing import figures_of_session, is_cleared, left_out_of, require_records
 from profagent.store.queries import (
     Scope,
     find_session,

@@ -19,10 +19,9 @@ from profagent.cli.table import Column, printable, sparkline, table_lines
 from profagent.errors import UsageError
 from profagent.stats.gathering import MAD_TO_SIGMA
 from profagent.stats.stats import StatsOptions, stats
-from profagent.store.labels import fits
 from profagent.store.queries import jobs_of, open_reader
 from profagent.store.sampling import sampling_of
-from profagent.store.summaries import all_sessions
+from profagent.store.sessions import all_sessions, fits
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.store.labels import Condition
+    from profagent.store.sessions import Condition
 
 # A session is of another level beyond so many standard deviations, and at least so much of the level.
 NOISE_FACTOR = 3.0

@@ -1,26 +1,24 @@
-"""Letting go of what sessions hold in bulk: records and what tells files apart. What was learnt of them stays."""
+"""Letting go of what sessions hold in bulk: records and what tells files apart. What was learnt of them stays.
+
+Figures that are to outlive their records are written once, and read as they were told.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import UsageError
-from profagent.store.parts import RECORDS_PER_PART
+from profagent.store.database import fetched, put
+from profagent.store.rows import RECORDS_PER_PART
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-__all__ = [
-    "HeldSession",
-    "JobMirrored",
-    "clear_sessions",
-    "cleared_jobs",
-    "held_sessions",
-    "is_cleared",
-    "require_records",
-]
+    import aiosqlite
 
+_ROW = "key, number, total, mean, median, mad, p95, max, share, bound"
 _RECORDS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 _AS_NEW = "generation = 0, offset = 0, complete = 2, digest = NULL, kept = 1"
 # Rows of a JOB, those first that others are found by. Logs that the ledger speaks of stay, as if nothing of them had
@@ -31,7 +29,6 @@ _ROWS = (
     "DELETE FROM inference WHERE model IN (SELECT model FROM model WHERE job = ?)",
     "DELETE FROM log WHERE job = ? AND log NOT IN (SELECT log FROM ledger_entry WHERE log IS NOT NULL)",
     f"UPDATE log SET {_AS_NEW} WHERE job = ?",  # noqa: S608 - a constant
-    "DELETE FROM counter_check WHERE job = ?",
     "UPDATE ledger_entry SET origin = 'cleared' WHERE job = ? AND origin <> 'board'",
 )
 # A JOB that came again is the next session's, though it may have no whole record.
@@ -76,25 +73,24 @@ def held_sessions(connection: sqlite3.Connection) -> list[HeldSession]:
     ]
 
 
-def clear_sessions(connection: sqlite3.Connection, sessions: Sequence[HeldSession], cleared_us: int) -> None:
+async def clear_sessions(connection: aiosqlite.Connection, sessions: Sequence[HeldSession], cleared_us: int) -> None:
     """Delete the records of sessions that share their JOBs with no other; the caller has a transaction open."""
-    for held in sessions:
-        (inferences,) = connection.execute(
-            "SELECT count(*) FROM inference WHERE session = ?", (held.session,)
-        ).fetchone()
-        connection.execute(
-            "INSERT INTO cleared_session VALUES (?, ?, ?, ?)", (held.session, cleared_us, inferences, held.bytes)
-        )
+    await put(
+        connection,
+        "INSERT INTO cleared_session SELECT ?1, ?2, count(*), ?3 FROM inference WHERE session = ?1",
+        [(held.session, cleared_us, held.bytes) for held in sessions],
+    )
     for job in sorted({job for held in sessions for job in held.jobs}):
-        _clear_job(connection, job)
+        await _clear_job(connection, job)
 
 
-def cleared_jobs(connection: sqlite3.Connection) -> list[JobMirrored]:
+async def cleared_jobs(connection: aiosqlite.Connection) -> list[JobMirrored]:
     """The JOBs that were cleared and of which nothing has come since: nothing of them is wanted in the mirror."""
-    rows = connection.execute(
+    rows = await fetched(
+        connection,
         "SELECT b.identity, j.name FROM job j JOIN board b USING (board)"
         " WHERE EXISTS (SELECT 1 FROM session_job JOIN cleared_session USING (session) WHERE session_job.job = j.job)"
-        " AND NOT EXISTS (SELECT 1 FROM log WHERE log.job = j.job AND generation > 0)"
+        " AND NOT EXISTS (SELECT 1 FROM log WHERE log.job = j.job AND generation > 0)",
     )
     return list(map(JobMirrored._make, rows))
 
@@ -114,15 +110,79 @@ def require_records(connection: sqlite3.Connection, session: int) -> None:
         )
 
 
-def _clear_job(connection: sqlite3.Connection, job: int) -> None:
+async def _clear_job(connection: aiosqlite.Connection, job: int) -> None:
     for table, kind in _RECORDS.items():
-        parts = connection.execute(
-            "SELECT part FROM part JOIN log USING (log) WHERE job = ? AND kind = ?", (job, kind)
-        ).fetchall()
-        connection.executemany(
+        parts = await fetched(
+            connection, "SELECT part FROM part JOIN log USING (log) WHERE job = ? AND kind = ?", (job, kind)
+        )
+        await put(
+            connection,
             f"DELETE FROM {table} WHERE record BETWEEN ?1 * {RECORDS_PER_PART}"  # noqa: S608 - constants
             f" AND ?1 * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1}",
             parts,
         )
     for statement in _ROWS:
-        connection.execute(statement, (job,))
+        await connection.execute(statement, (job,))
+
+
+class StoredRow(NamedTuple):
+    """The figures of one thing, None where not known; `share` is in %, the others are in the unit of all rows."""
+
+    key: tuple[str, ...]
+    number: int
+    total: float | None
+    mean: float | None
+    median: float | None
+    mad: float | None
+    p95: float | None
+    max: float | None
+    share: float | None
+    bound: str | None
+
+
+class StoredFigures(NamedTuple):
+    """Rows by falling total, of what `by` says, in `unit` (us or ticks)."""
+
+    by: str
+    unit: str
+    rows: Sequence[StoredRow]
+
+
+async def write_figures(
+    connection: aiosqlite.Connection,
+    session: int,
+    figures: Sequence[StoredFigures],
+    left_out: Sequence[tuple[str, int, int]],
+) -> None:
+    """Keep a session's figures in place of those kept before; `left_out`: model, its inferences, those left out."""
+    for table in ("figure", "figure_left_out"):
+        await connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 - one of two names
+    await put(
+        connection,
+        f"INSERT INTO figure (session, by, place, unit, {_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        [
+            (session, each.by, place, each.unit, json.dumps(row.key), *row[1:])
+            for each in figures
+            for place, row in enumerate(each.rows)
+        ],
+    )
+    await put(connection, "INSERT INTO figure_left_out VALUES (?, ?, ?, ?)", [(session, *row) for row in left_out])
+
+
+def figures_of_session(connection: sqlite3.Connection, session: int, by: str) -> StoredFigures | None:
+    """The figures that were kept; None where none were."""
+    rows = connection.execute(
+        f"SELECT unit, {_ROW} FROM figure WHERE session = ? AND by = ? ORDER BY place",  # noqa: S608 - constants
+        (session, by),
+    ).fetchall()
+    if not rows:
+        return None
+    return StoredFigures(by, rows[0][0], [StoredRow(tuple(json.loads(key)), *others) for _, key, *others in rows])
+
+
+def left_out_of(connection: sqlite3.Connection, session: int) -> list[tuple[str, int, int]]:
+    """Each model, its inferences, and how many of them the figures leave out."""
+    rows = connection.execute(
+        "SELECT model, inferences, left_out FROM figure_left_out WHERE session = ? ORDER BY model", (session,)
+    )
+    return [tuple(row) for row in rows]

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, UsageError
-from profagent.formats.countermap import CounterMap, parse_counter_map
-from profagent.formats.plausible import PEAK_MEMORY_RATE
+from profagent.formats.countermap import PEAK_MEMORY_RATE, CounterMap, parse_counter_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

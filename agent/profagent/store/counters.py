@@ -1,40 +1,60 @@
-"""The counter columns of a session's records, exchanged for those of another map: all of them, or none.
-
-Memory is bounded by a batch, however many records there are.
-"""
+"""Counters of stored records: what of them cannot be, and their exchange for those of another map."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from profagent.formats.countermap import COUNTER_NAMES
-from profagent.formats.plausible import PEAK_MEMORY_RATE, CounterRows
-from profagent.formats.records import AICORE_DTYPE
-from profagent.store.counter_checks import CounterCheckRows, first_place
-from profagent.store.logs import path_from_sql
-from profagent.store.parts import RECORDS_PER_PART
-from profagent.store.sessions import MapUsed
-from profagent.store.transaction import transaction
+from profagent.formats.countermap import (
+    COUNTER_NAMES,
+    LARGEST_RATIO,
+    MOST_SHARE,
+    PART_SLACK,
+    RATES,
+    SHARES,
+    SLACK_US,
+    TICKS,
+    Place,
+    Tally,
+    merged,
+    told,
+)
+from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
+from profagent.ingest import reasons
+from profagent.store.database import fetched, transaction
+from profagent.store.rows import RECORDS_PER_PART, path_from_sql
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
+    import aiosqlite
     from numpy.typing import NDArray
 
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.plausible import Place
 
-__all__ = ["Filled", "JobBytes", "exchange_counters"]
+__all__ = ["Filled", "JobBytes", "exchange_counters", "implausible_counters", "implausible_of"]
 
 ROWS_PER_BATCH = 20_000
 RECORD = AICORE_DTYPE.itemsize
 
+_OF_SESSION = (
+    f" FROM log l JOIN part p USING (log) CROSS JOIN aicore r ON r.record BETWEEN p.part * {RECORDS_PER_PART}"
+    f" AND p.part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE l.job = ? AND l.kind = 'aicore' AND p.session = ?"
+)
+_WITH_INFERENCES = _OF_SESSION.replace(
+    "WHERE", "JOIN segment g USING (segment) JOIN inference i USING (inference) WHERE"
+)
+_INFERENCES = (
+    "SELECT i.session, i.current_pic_count, l.shown_path,"
+    " sum(g.ticks) * 100.0 / j.frequency_mhz / (i.end_us - i.start_us) AS share, i.end_us - i.start_us"
+    " FROM job j JOIN model m USING (job) JOIN inference i USING (model) JOIN segment g USING (inference)"
+    " JOIN log l USING (log) WHERE j.job = ? AND g.kind = 'aicore' AND i.end_us > i.start_us AND j.frequency_mhz > 0"
+    " GROUP BY i.inference"
+)
 _PARTS = (
-    "SELECT j.job, b.identity, j.name, g.path, p.part, p.first_record FROM part p JOIN log g USING (log)"
+    "SELECT b.identity, j.name, g.path, p.part, p.first_record FROM part p JOIN log g USING (log)"
     " JOIN job j USING (job) JOIN board b USING (board) WHERE p.session = ? AND g.kind = 'aicore' ORDER BY p.part"
 )
 _ROWS = "SELECT record, sequence, ticks FROM aicore WHERE record > ? AND record < ? ORDER BY record LIMIT ?"
@@ -48,6 +68,10 @@ class JobBytes(Protocol):
         """At most `size` bytes of a log of a board's JOB from `start` on; fewer where they are not there."""
 
 
+# Keys of records, their bytes in shape (records, 256), and whether those are there.
+_Page = tuple["NDArray[np.int64]", "NDArray[np.uint8]", "NDArray[np.bool_]"]
+
+
 class Filled(NamedTuple):
     """How many records have values of the new map, and how many have none, as their bytes are not kept any more."""
 
@@ -55,122 +79,145 @@ class Filled(NamedTuple):
     without_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """A log's consecutive records, and their bytes as far as they are there; shapes (rows,), (rows,), (rows, 256)."""
+def implausible_of(connection: sqlite3.Connection, session: int, job: int | None = None) -> list[str]:
+    """What cannot be of a session's counters, or of those of one of its JOBs: a line for each check that fails."""
+    rows = connection.execute(
+        "SELECT j.name, detail FROM ledger_entry JOIN job j USING (job)"
+        " WHERE session = ?1 AND reason = ?2 AND (?3 IS NULL OR job = ?3) ORDER BY entry",
+        (session, reasons.IMPLAUSIBLE_COUNTER, job),
+    )
+    return [f"implausible: {name}: {detail}" for name, detail in rows]
 
-    job: int
-    first: Place
-    keys: NDArray[np.int64]
-    are_there: NDArray[np.bool_]
-    bytes: NDArray[np.uint8]
+
+def implausible_counters(connection: sqlite3.Connection, job: int, peak_bytes_per_s: float) -> dict[int, list[str]]:
+    """What cannot be of a JOB's counters, a line for each check that fails, by the session that has a part of it."""
+    (mhz,) = connection.execute("SELECT frequency_mhz FROM job WHERE job = ?", (job,)).fetchone()
+    checks = _checks(mhz, peak_bytes_per_s)
+    sessions = connection.execute(
+        "SELECT DISTINCT session, counter_map IS NOT NULL FROM log JOIN part USING (log) JOIN session USING (session)"
+        " WHERE job = ? AND kind = 'aicore'",
+        (job,),
+    ).fetchall()
+    found: dict[int, list[str]] = {}
+    for session, has_map in sessions:
+        tallies = _tallies(connection, job, session, checks) if has_map else ()
+        found[session] = [told(name, tally, peak_bytes_per_s) for name, tally in tallies]
+    for session, tally in _slow_inferences(connection, job).items():
+        if tally.implausible:
+            found.setdefault(session, []).append(told(TICKS, tally))
+    return found
 
 
-def exchange_counters(
-    connection: sqlite3.Connection,
+def _checks(mhz: int | None, peak_bytes_per_s: float) -> dict[str, tuple[str, str]]:
+    """By the check's name, a value of a record, and what it may be at most, in SQL."""
+    checks = {
+        name: (f"r.{counter}", str(LARGEST_RATIO) if whole is None else f"(r.{whole} + {PART_SLACK})")
+        for name, (counter, whole) in SHARES.items()
+    }
+    if mhz is not None:
+        # Bytes by ticks of 100 cycles, in bytes a second.
+        scale = mhz * 1e6 / CYCLES_PER_TICK
+        rates = {name: f"(r.{counter} * {scale} / nullif(r.ticks, 0))" for name, counter in RATES.items()}
+        checks |= {name: (rate, str(peak_bytes_per_s)) for name, rate in rates.items()}
+    return checks
+
+
+def _tallies(
+    connection: sqlite3.Connection, job: int, session: int, checks: Mapping[str, tuple[str, str]]
+) -> Iterator[tuple[str, Tally]]:
+    """The checks that fail: one walk over the records tells which, and one more for each of those the rest."""
+    excesses = ", ".join(f"max({value} - {limit})" for value, limit in checks.values())
+    about = (job, session)
+    row = connection.execute(f"SELECT {excesses} {_OF_SESSION}", about).fetchone()
+    for excess, (name, (value, limit)) in zip(row, checks.items(), strict=True):
+        if excess is not None and excess > 0:
+            rows, implausible, worst = connection.execute(
+                f"SELECT count({value}), total({value} > {limit}), max(iif({value} > {limit}, {value}, NULL))"
+                f" {_OF_SESSION}",
+                about,
+            ).fetchone()
+            first = connection.execute(
+                f"SELECT i.current_pic_count, l.shown_path, r.record % {RECORDS_PER_PART} + p.first_record"
+                f" {_WITH_INFERENCES} AND {value} > {limit} ORDER BY 1, 2, 3 LIMIT 1",
+                about,
+            ).fetchone()
+            yield name, Tally(rows, int(implausible), Place(*first), worst)
+
+
+def _slow_inferences(connection: sqlite3.Connection, job: int) -> dict[int, Tally]:
+    """By session, how many inferences have layers that take longer than they did."""
+    tallies: dict[int, Tally] = {}
+    for session, pictures, path, share, window_us in connection.execute(_INFERENCES, (job,)):
+        is_odd = share > MOST_SHARE + SLACK_US / window_us
+        one = Tally(1, 1, Place(pictures, path, 0), share) if is_odd else Tally(1)
+        tallies[session] = merged(tallies.get(session, Tally()), one)
+    return tallies
+
+
+async def exchange_counters(
+    connection: aiosqlite.Connection,
     session: int,
     counter_map: CounterMap,
     bytes_of: JobBytes,
     progress: Callable[[int], None] = lambda _: None,
-    *,
-    peak_bytes_per_s: float = PEAK_MEMORY_RATE,
 ) -> Filled:
     """Fill the columns from the records' bytes, in one transaction; on an error nothing is changed.
 
     Records whose bytes are not there have no counters then: what another map read would not go with the rest.
-    `progress` is given how many rows were looked at, a batch at a time. What is implausible is counted anew.
+    `progress` is given how many rows were looked at, a page at a time. Memory is bounded by a page.
     """
     filled = seen = 0
-    with transaction(connection):
-        checks = _Checks(connection, session, peak_bytes_per_s)
-        for batch in _batches(_pieces(connection, session, bytes_of)):
-            filled += _fill(connection, batch, counter_map, checks)
-            seen += sum(len(rows.keys) for rows in batch)
+    async with transaction(connection):
+        async for keys, data, are_there in _pages(connection, session, bytes_of):
+            records = data.view(AICORE_DTYPE)[:, 0]
+            known = {name: np.where(are_there, values, np.nan) for name, values in counter_map.apply(records).items()}
+            # NaN is NULL in the database.
+            unknown = np.full(len(records), np.nan)
+            columns = [known.get(name, unknown).tolist() for name in COUNTER_NAMES]
+            await connection.executemany(_UPDATE, zip(*columns, keys.tolist(), strict=True))
+            filled += int(are_there.sum())
+            seen += len(keys)
             progress(seen)
-        checks.flush()
-        connection.execute(
+        await connection.execute(
             "UPDATE session SET counter_map = ?, counter_map_digest = ?, counter_map_likely = ? WHERE session = ?",
-            (*MapUsed.of(counter_map), session),
+            (counter_map.name, counter_map.fingerprint, ",".join(counter_map.likely) or None, session),
         )
     return Filled(filled, seen - filled)
 
 
-class _Checks:
-    """What cannot be of the session's counters, by JOB."""
+async def _pages(connection: aiosqlite.Connection, session: int, bytes_of: JobBytes) -> AsyncIterator[_Page]:
+    """The session's records, those of many small logs at once.
 
-    def __init__(self, connection: sqlite3.Connection, session: int, peak_bytes_per_s: float) -> None:
-        self._session = session
-        jobs = connection.execute(
-            "SELECT job, frequency_mhz FROM session_job JOIN job USING (job) WHERE session = ?", (session,)
-        ).fetchall()
-        self._frequencies: dict[int, int | None] = dict(jobs)
-        self._of = {job: CounterCheckRows(connection, job, peak_bytes_per_s) for job, _ in jobs}
-        for rows in self._of.values():
-            rows.drop(session)
-
-    def add(self, job: int, rows: CounterRows) -> None:
-        """Records that have their counters now."""
-        self._of[job].add([self._session], rows)
-
-    def flush(self) -> None:
-        """Count what was added."""
-        for job, rows in self._of.items():
-            rows.flush(self._frequencies[job])
-
-
-def _fill(connection: sqlite3.Connection, batch: Sequence[_Rows], counter_map: CounterMap, checks: _Checks) -> int:
-    """Set the columns of rows; returns how many of them have their bytes."""
-    are_there = np.concatenate([rows.are_there for rows in batch])
-    records = np.concatenate([rows.bytes for rows in batch]).view(AICORE_DTYPE)[:, 0]
-    known = {name: np.where(are_there, values, np.nan) for name, values in counter_map.apply(records).items()}
-    # NaN is NULL in the database.
-    unknown = np.full(len(records), np.nan)
-    columns = [known.get(name, unknown).tolist() for name in COUNTER_NAMES]
-    keys = np.concatenate([rows.keys for rows in batch]).tolist()
-    connection.executemany(_UPDATE, zip(*columns, keys, strict=True))
-    ticks, end = records["ticks"].astype(np.int64), 0
-    for rows in batch:
-        start, end = end, end + len(rows.keys)
-        counters = {name: values[start:end] for name, values in known.items()}
-        checks.add(rows.job, CounterRows(rows.first, ticks[start:end], counters))
-    checks.flush()
-    return int(are_there.sum())
-
-
-def _batches(pieces: Iterator[_Rows]) -> Iterator[list[_Rows]]:
-    """Rows of many small logs together: for the records of one, each call of numpy costs more than its work."""
-    waiting: list[_Rows] = []
-    rows = 0
-    for piece in pieces:
-        waiting.append(piece)
-        rows += len(piece.keys)
-        if rows >= ROWS_PER_BATCH:
-            yield waiting
-            waiting, rows = [], 0
-    if waiting:
-        yield waiting
-
-
-def _pieces(connection: sqlite3.Connection, session: int, bytes_of: JobBytes) -> Iterator[_Rows]:
-    """The session's rows of records, a page of a part at a time."""
-    for number, board, job, stored_path, part, first_record in connection.execute(_PARTS, (session,)):
+    For the records of one log each call of numpy would cost more than its work.
+    """
+    waiting: list[_Page] = []
+    for board, job, stored_path, part, first_record in await fetched(connection, _PARTS, (session,)):
         last, end = part * RECORDS_PER_PART - 1, (part + 1) * RECORDS_PER_PART
-        to_number = first_record - part * RECORDS_PER_PART
-        while page := connection.execute(_ROWS, (last, end, ROWS_PER_BATCH)).fetchall():
-            table, path = np.array(page, np.int64), path_from_sql(stored_path)
-            numbers = table[:, 0] + to_number
+        while page := await fetched(connection, _ROWS, (last, end, ROWS_PER_BATCH)):
+            table = np.array(page, np.int64)
+            numbers = table[:, 0] + (first_record - part * RECORDS_PER_PART)
             start, count = int(numbers[0]), int(numbers[-1] - numbers[0]) + 1
-            data = bytes_of(board, job, path, start * RECORD, count * RECORD)
-            yield _Rows(number, first_place(path, start), table[:, 0], *_found(table, numbers - start, data, count))
+            data = bytes_of(board, job, path_from_sql(stored_path), start * RECORD, count * RECORD)
+            waiting.append((table[:, 0], *_found(table, numbers - start, data, count)))
             last = page[-1][0]
+            if sum(len(keys) for keys, _, _ in waiting) >= ROWS_PER_BATCH:
+                yield _joined(waiting)
+                waiting = []
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(pieces: Sequence[_Page]) -> _Page:
+    keys, data, are_there = zip(*pieces, strict=True)
+    return np.concatenate(keys), np.concatenate(data), np.concatenate(are_there)
 
 
 def _found(
     table: NDArray[np.int64], places: NDArray[np.int64], data: bytes, count: int
-) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
+) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """The records at these places of the bytes, and whether each is there; one that is another by now is not."""
     whole = data[: len(data) // RECORD * RECORD].ljust(count * RECORD, b"\0")
     found = np.frombuffer(whole, np.uint8).reshape(-1, RECORD)[places]
     records = found.view(AICORE_DTYPE)[:, 0]
     is_same = (records["sequence"] == table[:, 1]) & (records["ticks"] == table[:, 2])
-    return (places < len(data) // RECORD) & is_same, found
+    return found, (places < len(data) // RECORD) & is_same

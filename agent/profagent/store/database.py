@@ -1,27 +1,35 @@
-"""Opening the SQLite file: its settings and its schema."""
+"""Opening the SQLite file: its settings, its schema, one connection that writes and others that read."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import aiosqlite
 
 from profagent.errors import StoreError
 from profagent.files import PRIVATE_FILE, make_private_folder
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Iterable, Sequence
     from pathlib import Path
 
 SCHEMA_VERSION = 1
 FILE_NAME = "profagent.db"
 BUSY_TIMEOUT_MS = 10_000
 CACHE_KIB = 32_768
+# SQLite's own limit of variables in a statement is above.
+VARIABLES_PER_QUERY = 10_000
+
+Row = tuple[Any, ...]
 
 
-def open_for_writing(file: Path, *, durable: bool = True) -> sqlite3.Connection:
+@asynccontextmanager
+async def writing(file: Path, *, durable: bool = True) -> AsyncIterator[aiosqlite.Connection]:
     """The database at `file`, made if need be; where it is `durable`, every commit is when it returns.
 
     What is made is for its owner alone. Foreign keys are declared and not enforced: a deleted segment would be looked
@@ -32,56 +40,64 @@ def open_for_writing(file: Path, *, durable: bool = True) -> sqlite3.Connection:
         make_private_folder(file.parent)
         with suppress(FileExistsError):
             os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
-        connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        connection = await aiosqlite.connect(file, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise _unusable(file, error) from error
     try:
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        connection.execute(f"PRAGMA journal_mode = {'WAL' if durable else 'OFF'}")
-        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        _prepare(connection, file)
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, sqlite3.Error):
+        try:
+            await _prepare(connection, file, durable=durable)
+        except sqlite3.Error as error:
             raise _unusable(file, error) from error
-        raise
-    return connection
+        yield connection
+    finally:
+        await connection.close()
 
 
-def connect_reading(file: Path, *, immutable: bool = False) -> sqlite3.Connection:
-    """A read-only connection; `immutable` where `is_still` says that nobody can write. Raises sqlite3.Error."""
-    uri = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-
-
-def is_still(file: Path) -> bool:
-    """Whether the database is on a read-only file system, and nothing waits beside it to be written into it."""
-    log = file.with_name(f"{file.name}-wal")
+@asynccontextmanager
+async def transaction(connection: aiosqlite.Connection) -> AsyncIterator[None]:
+    """What is written within is there as a whole when it ends, and nothing of it on any error."""
+    await connection.execute("BEGIN IMMEDIATE")
     try:
-        is_read_only = bool(os.statvfs(file).f_flag & os.ST_RDONLY)
-        return is_read_only and not (log.exists() and log.stat().st_size)
-    except OSError:
-        return False
+        yield
+        await connection.execute("COMMIT")
+    except BaseException:
+        # SQLite has rolled back by itself when the disk is full.
+        if connection.in_transaction:
+            await connection.execute("ROLLBACK")
+        raise
+
+
+async def fetched(connection: aiosqlite.Connection, sql: str, parameters: Iterable[Any] = ()) -> list[Row]:
+    """All rows of a query."""
+    return [*await connection.execute_fetchall(sql, parameters)]  # type: ignore[list-item]
+
+
+async def fetched_of(
+    connection: aiosqlite.Connection, sql: str, first: Sequence[Any], values: Sequence[Any]
+) -> list[Row]:
+    """Rows of a query for any number of values, which take the place of `{}` in it, after the `first` parameters."""
+    rows: list[Row] = []
+    for start in range(0, len(values), VARIABLES_PER_QUERY):
+        page = values[start : start + VARIABLES_PER_QUERY]
+        rows += await fetched(connection, sql.format(",".join("?" * len(page))), (*first, *page))
+    return rows
+
+
+async def put(connection: aiosqlite.Connection, sql: str, rows: Collection[Sequence[Any]]) -> None:
+    """A statement for each of these rows."""
+    if rows:
+        await connection.executemany(sql, rows)
 
 
 def schema_version(file: Path) -> int | None:
     """The version of a database's schema; None where it cannot be read."""
-    for immutable in (False, True):
-        if immutable and not is_still(file):
-            break
-        try:
-            with closing(connect_reading(file, immutable=immutable)) as connection:
-                (version,) = connection.execute("PRAGMA user_version").fetchone()
-                return int(version)
-        except sqlite3.Error:
-            continue
+    with suppress(sqlite3.Error), closing(connect_reading(file)) as connection:
+        return version_of(connection)
     return None
 
 
-def check_version(connection: sqlite3.Connection, file: Path) -> None:
+def check_version(version: int, file: Path) -> None:
     """Raises StoreError where the database has another schema than this profagent's."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"{file} has schema version {version}, this profagent has {SCHEMA_VERSION}", hint=made_anew(file)
@@ -97,16 +113,38 @@ def made_anew(file: Path) -> str:
     )
 
 
-def _prepare(connection: sqlite3.Connection, file: Path) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+async def _prepare(connection: aiosqlite.Connection, file: Path, *, durable: bool) -> None:
+    await connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    ((version,),) = await fetched(connection, "PRAGMA user_version")
+    ((tables,),) = await fetched(connection, "SELECT count(*) FROM sqlite_schema")
     if version:
-        check_version(connection, file)
-        return
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if tables:
+        check_version(version, file)
+    elif tables:
         raise StoreError(f"{file} is a database of another program", hint="name another workspace or file")
-    script = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
-    connection.executescript(f"BEGIN IMMEDIATE; {script}; COMMIT;")
+    for pragma in (
+        f"journal_mode = {'WAL' if durable else 'OFF'}",
+        f"synchronous = {'FULL' if durable else 'OFF'}",
+        f"cache_size = -{CACHE_KIB}",
+    ):
+        await connection.execute(f"PRAGMA {pragma}")
+    if not version:
+        script = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
+        await connection.executescript(f"BEGIN IMMEDIATE; {script}; COMMIT;")
+
+
+def connect_reading(file: Path) -> sqlite3.Connection:
+    """A read-only connection. Raises sqlite3.Error."""
+    connection = sqlite3.connect(
+        f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+    )
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    return connection
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of its schema; 0 where it has none."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _unusable(file: Path, error: Exception) -> StoreError:

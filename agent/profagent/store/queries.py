@@ -12,38 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import StoreError, UsageError
 from profagent.formats.names import parse_log_name
-from profagent.store.database import BUSY_TIMEOUT_MS, CACHE_KIB, check_version, connect_reading, is_still
-from profagent.store.inferences import LARGEST_INTEGER
+from profagent.store.database import check_version, connect_reading, version_of
+from profagent.store.rows import LARGEST_INTEGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = [
-    "CallLog",
-    "CallRow",
-    "JobRow",
-    "LayerRow",
-    "LedgerRow",
-    "Scope",
-    "SessionRow",
-    "UnknownFigures",
-    "call_logs",
-    "calls",
-    "count_inferences",
-    "earliest_call_us",
-    "find_session",
-    "has_records",
-    "jobs_of",
-    "layers_of",
-    "ledger_entries",
-    "ledger_of",
-    "log_sizes",
-    "open_reader",
-    "open_readers",
-    "unknown_figures",
-]
-
+# Of `inference i`, for `:clockless` JOBs as well: without a clock, figures in ticks are known of whole inferences.
+KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
 # A writer commits a few times a second; readers begin within a millisecond.
 MOST_BEGINNINGS = 100
 
@@ -144,7 +121,7 @@ def open_readers(file: Path, count: int) -> Iterator[list[sqlite3.Connection]]:
     connections: list[sqlite3.Connection] = []
     try:
         connections = _begun(file, count)
-        check_version(connections[0], file)
+        check_version(version_of(connections[0]), file)
         yield connections
     except sqlite3.Error as error:
         raise _unreadable(file, error) from error
@@ -279,69 +256,46 @@ def ledger_entries(connection: sqlite3.Connection, session: int | None, job: str
 
 
 def _begun(file: Path, count: int) -> list[sqlite3.Connection]:
-    """Connections that have begun a transaction on one and the same state."""
-    try:
-        return _begun_alike(file, count)
-    except sqlite3.OperationalError:
-        if not is_still(file):
-            raise
-        return _begun_alike(file, count, immutable=True)
+    """Connections that have begun a transaction on one and the same state.
 
-
-def _begun_alike(file: Path, count: int, *, immutable: bool = False) -> list[sqlite3.Connection]:
-    """They are opened anew where another process wrote, or put another file there, between the first and the last."""
+    They are opened anew where another process wrote, or put another file there, between the first and the last.
+    """
     for _ in range(MOST_BEGINNINGS):
-        at_first = _identity(file)
         connections: list[sqlite3.Connection] = []
         try:
-            connections.extend(_connected(file, immutable=immutable) for _ in range(count))
-            *others, last = connections
-            before = _data_version(last) if others else None
-            for connection in others:
-                _begin(connection)
-            version = _begin(last)
+            inode = _inode(file)
+            for _ in range(count):
+                connections.append(connect_reading(file))  # noqa: PERF401 - to close those that opened
+            before = [_data_version(connection) for connection in connections]
+            for connection in connections:
+                connection.execute("BEGIN")
+            if before == [_data_version(each) for each in connections] and _inode(file) == inode:
+                return connections
         except BaseException:
             _close(connections)
             raise
-        if before in (None, version) and _identity(file) == at_first:
-            return connections
         _close(connections)
     raise sqlite3.OperationalError("it never stays the same for two readers")
 
 
-def _connected(file: Path, *, immutable: bool) -> sqlite3.Connection:
-    connection = connect_reading(file, immutable=immutable)
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    return connection
+def _inode(file: Path) -> int | None:
+    try:
+        return file.stat().st_ino
+    except OSError:
+        return None
 
 
-def _close(connections: Sequence[sqlite3.Connection]) -> None:
+def _close(connections: Iterable[sqlite3.Connection]) -> None:
     for connection in connections:
         connection.close()
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _begin(connection: sqlite3.Connection) -> int:
-    """Begin a transaction that reads; gives the version of what it sees."""
-    connection.execute("BEGIN")
-    return _data_version(connection)
-
-
 def _data_version(connection: sqlite3.Connection) -> int:
     """It changes for a connection when another one writes."""
-    (version,) = connection.execute("PRAGMA data_version").fetchone()
-    return int(version)
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
-def _unreadable(file: Path, error: sqlite3.Error) -> StoreError:
+def _unreadable(file: Path, error: Exception) -> StoreError:
     hint = (
         "check the path and its permissions, or import the JOB again; `profagent doctor --workspace DIR` says how a"
         " workspace's is made anew"

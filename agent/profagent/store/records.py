@@ -1,121 +1,307 @@
-"""Rows of records: aicore, aicpu and acl_api."""
+"""Rows of records, of the segments and the inferences that they are in, and when those ran.
+
+Rows wait for `write`, so that each table gets one insert a batch.
+"""
 
 from __future__ import annotations
 
+import json
 from array import array
-from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from profagent.formats.names import LogKind
-from profagent.formats.plausible import CounterRows
-from profagent.store.counter_checks import first_place
-from profagent.store.parts import PartRows
+from profagent.formats.records import ticks_to_us
+from profagent.formats.segments import AicoreSegment, AicpuSegment, place
+from profagent.store.database import fetched, fetched_of, put
+from profagent.store.rows import LARGEST_INTEGER, RECORDS_PER_PART, Part
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    import aiosqlite
     from numpy.typing import NDArray
 
-    from profagent.ingest.changes import ApiRecords, SegmentRecords
-    from profagent.store.counter_checks import CounterCheckRows
-    from profagent.store.inferences import InferenceRows
-    from profagent.store.logs import LogRow
+    from profagent.formats.names import LogName
+    from profagent.ingest.changes import ApiRecords, InferenceTimed, SegmentRecords
+    from profagent.store.database import Row
+    from profagent.store.rows import LogRow, Numbers
 
+# A model, and what the names of an inference's files say; the stream is -1 where they carry none.
+FileKey = tuple[int, int | str, int, int, int, int]
 
-LARGEST_INTEGER = 2**63 - 1
-_INSERT = (
+_SHARED = ("record", "segment", "sequence", "layer_index")
+_AICORE = (*_SHARED, "ticks", "ticks_before")
+_AICPU = (*_SHARED, "begin_us", "end_us")
+_API = ("api", "begin_us", "end_us", "pid", "tid")
+_TABLES = {LogKind.AICORE: "aicore", LogKind.AICPU: "aicpu", LogKind.ACL_API: "api"}
+# A JSON array of models and picture counts finds them by the index.
+_INFERENCES = (
+    "SELECT inference, stretch, whole, figures, why, model, current_pic_count, batch_num, input_pic_num, device_id,"
+    " ifnull(stream_id, -1) FROM json_each(?) k CROSS JOIN inference ON model = json_extract(k.value, '$[0]')"
+    " AND current_pic_count = json_extract(k.value, '$[1]')"
+)
+_ADD_INFERENCE = (
+    "INSERT INTO inference (inference, session, model, current_pic_count, batch_num, input_pic_num, device_id,"
+    " stream_id, stretch, complete) VALUES (?, ?, ?, ?, ?, ?, ?, nullif(?, -1), ?, 0)"
+)
+_ADD_SEGMENT = (
     "INSERT INTO segment (segment, log, inference, kind, ordinal, net, start_us, end_us, ticks)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_TIME = (
+    "UPDATE inference SET start_us = ?, end_us = ?, cache_hit = ?, cache_miss = ?, online_batch_num = ?, complete = ?"
+    " WHERE inference = ?"
+)
+_UNTIMED = (None, None, None, None, None, 0)
+_SEGMENTS = (
+    "SELECT segment, kind, net, ordinal, ticks, g.start_us, g.end_us, i.start_us, inference, whole"
+    " FROM segment g JOIN inference i USING (inference) WHERE inference IN ({})"
+)
 
 
-class SegmentRows:
-    """The segments of one JOB. Rows wait for `flush`; their numbers are given before, as nobody else writes."""
+def file_key(model: int, name: LogName) -> FileKey:
+    """The key of the inferences in a file."""
+    assert name.current_pic_count is not None, "only files of an inference have records of segments"
+    count = name.current_pic_count
+    stream = -1 if name.stream is None else name.stream
+    # SQLite's integers have 63 bits.
+    stored = count if count <= LARGEST_INTEGER else str(count)
+    return (model, stored, name.batch_num or 0, name.input_pic_num or 0, name.device or 0, stream)
 
-    def __init__(self, connection: sqlite3.Connection, inferences: InferenceRows) -> None:
+
+async def inferences_of(connection: aiosqlite.Connection, keys: Iterable[FileKey]) -> dict[FileKey, list[Row]]:
+    """The inferences in files: number, stretch, whole, figures and why of each."""
+    wanted = json.dumps([*{key[:2] for key in keys}])
+    found: dict[FileKey, list[Row]] = {}
+    for row in await fetched(connection, _INFERENCES, (wanted,)):
+        found.setdefault(row[5:], []).append(row[:5])
+    return found
+
+
+class RecordRows:
+    """The records of one JOB that a batch brings, for one session."""
+
+    def __init__(self, connection: aiosqlite.Connection, session: int, numbers: Numbers) -> None:
         self._connection = connection
-        self._inferences = inferences
-        self._next: int | None = None
-        self._added: list[tuple[Any, ...]] = []
+        self._session = session
+        self._numbers = numbers
+        self._inferences: dict[tuple[FileKey, int], int] = {}
+        self._touched: set[int] = set()  # inferences that are to be placed in time
+        self._new_parts: list[Row] = []
+        self._new_inferences: list[Row] = []
+        self._new_segments: list[Row] = []
         self._grown: list[tuple[int, int]] = []
+        self._times: list[Row] = []
+        # By table and columns: arrays of the columns' values, of many logs.
+        self._records: dict[tuple[str, tuple[str, ...]], list[Sequence[NDArray[Any]]]] = {}
 
-    def numbers(self, row: LogRow, sessions: Sequence[int], change: SegmentRecords) -> NDArray[np.int64]:
+    async def load(self, keys: Collection[FileKey]) -> None:
+        """Look up the inferences in these files."""
+        for key, rows in (await inferences_of(self._connection, keys)).items():
+            self._inferences.update({(key, stretch): number for number, stretch, *_ in rows})
+
+    def touch(self, inferences: Iterable[int]) -> None:
+        """Something has changed on which the place of their segments in time depends."""
+        self._touched.update(inferences)
+
+    def add_segments(self, row: LogRow, change: SegmentRecords, *, fetched: int = 0) -> None:
+        """Rows of an aicore or aicpu log, and the segments they belong to; `fetched` of them were there before."""
+        numbers = np.arange(change.first_record, change.first_record + len(change.sequence))
+        keys, sessions = self._keys(row, numbers, fetched)
+        shared = (keys, self._segments(row, sessions, change), change.sequence, change.layer_index)
+        if change.name.kind is LogKind.AICPU:
+            self._wait("aicpu", _AICPU, (*shared, change.columns["begin_us"], change.columns["end_us"]))
+        else:
+            ticks = (change.columns["ticks"], change.columns["ticks_before"])
+            self._wait("aicore", (*_AICORE, *change.counters), (*shared, *ticks, *change.counters.values()))
+
+    def add_calls(self, row: LogRow, change: ApiRecords) -> None:
+        """Rows of an acl_api log."""
+        keys, _ = self._keys(row, change.number, 0)
+        self._wait("api", ("record", *_API), (keys, *(change.records[name] for name in _API)))
+
+    def set_times(self, model: int, change: InferenceTimed) -> None:
+        """Write what the `.done` says of one stretch, or take it back; nothing where no record speaks of it."""
+        inference = self._inferences.get((file_key(model, change.name), change.stretch))
+        if inference is None:
+            return
+        values: Row = _UNTIMED
+        if (done := change.done) is not None:
+            online = ",".join(map(str, done.online_batch_num)) or None
+            # 0 is what the runtime prints when it has no time.
+            values = (done.start_us or None, done.end_us or None, done.cache_hit, done.cache_miss, online, 1)
+        self._times.append((*values, inference))
+        self._touched.add(inference)
+
+    async def void(self, row: LogRow, *, keeps_parts: bool) -> None:
+        """Remove all records of a log; its parts stay where the same records are to come again."""
+        await self.write()
+        assert row.name is not None, "a log with records has a name"
+        await put(
+            self._connection,
+            f"DELETE FROM {_TABLES[row.name.kind]} WHERE record BETWEEN ? AND ?",  # noqa: S608 - a table's name
+            [(part.number * RECORDS_PER_PART, (part.number + 1) * RECORDS_PER_PART - 1) for part in row.parts],
+        )
+        found = await fetched(self._connection, "DELETE FROM segment WHERE log = ? RETURNING inference", (row.number,))
+        await self._let_go({number for (number,) in found}, has_times=row.name.kind is not LogKind.AICORE)
+        row.segment = None
+        if not keeps_parts:
+            await self._connection.execute("DELETE FROM part WHERE log = ?", (row.number,))
+            row.parts.clear()
+
+    async def write(self) -> None:
+        """Insert the rows that wait."""
+        await put(
+            self._connection, "INSERT INTO part (part, log, session, first_record) VALUES (?, ?, ?, ?)", self._new_parts
+        )
+        await put(self._connection, _ADD_INFERENCE, self._new_inferences)
+        await put(self._connection, _ADD_SEGMENT, self._new_segments)
+        await put(self._connection, "UPDATE segment SET ticks = ticks + ? WHERE segment = ?", self._grown)
+        await put(self._connection, _TIME, self._times)
+        for waiting in (self._new_parts, self._new_inferences, self._new_segments, self._grown, self._times):
+            waiting.clear()
+        for (table, names), logs in self._records.items():
+            # Together: for the records of one small file, each call of numpy costs more than its work.
+            columns = [
+                _values(name, np.concatenate(parts)) for name, parts in zip(names, zip(*logs, strict=True), strict=True)
+            ]
+            places = ",".join("?" * len(names))
+            insert = f"INSERT INTO {table} ({','.join(names)}) VALUES ({places})"  # noqa: S608 - names of counters
+            await self._connection.executemany(insert, zip(*columns, strict=True))
+        self._records.clear()
+
+    async def place(self, frequency_mhz: int | None) -> None:
+        """Set the start and end of the aicore segments of every touched inference, once the frequency is known."""
+        if frequency_mhz is not None:
+            segments = await fetched_of(self._connection, _SEGMENTS, (), list(self._touched))
+            segments.sort(key=itemgetter(8, 3, 0))
+            await put(
+                self._connection,
+                "UPDATE segment SET start_us = ?, end_us = ? WHERE segment = ?",
+                [each for _, rows in groupby(segments, itemgetter(8)) for each in _placed(list(rows), frequency_mhz)],
+            )
+        self._touched.clear()
+
+    def _keys(self, row: LogRow, numbers: NDArray[np.int64], fetched: int) -> tuple[NDArray[np.int64], list[int]]:
+        """Keys of a log's records by their ascending numbers in the file, and the session that each belongs to.
+
+        Records below `fetched` were in the database before and keep their part; any other is this session's.
+        """
+        parts = row.parts
+        # A log that was passed over before has none.
+        fresh = numbers[numbers.searchsorted(fetched) :] if fetched and parts else numbers
+        if len(fresh):
+            self._extend(row, int(fresh[0]), int(fresh[-1]))
+        firsts = np.array([part.first_record for part in parts], np.int64)
+        bases = np.array([part.number * RECORDS_PER_PART for part in parts], np.int64) - firsts
+        index = np.searchsorted(firsts, numbers, side="right") - 1
+        assert not len(index) or index[0] >= 0, "a log's first part begins with its first record"
+        return numbers + bases[index], [parts[i].session for i in index.tolist()]
+
+    def _extend(self, row: LogRow, first: int, last: int) -> None:
+        """See to it that parts of this session hold the records from `first` to `last`."""
+        parts = row.parts
+        if not parts or parts[-1].session != self._session:
+            parts.append(self._new_part(row, first))
+        while last >= parts[-1].first_record + RECORDS_PER_PART:
+            parts.append(self._new_part(row, parts[-1].first_record + RECORDS_PER_PART))
+
+    def _new_part(self, row: LogRow, first_record: int) -> Part:
+        part = Part(self._numbers.take("part"), first_record, self._session)
+        self._new_parts.append((part.number, row.number, part.session, first_record))
+        return part
+
+    def _segments(self, row: LogRow, sessions: Sequence[int], change: SegmentRecords) -> NDArray[np.int64]:
         """The segment of each record; new ones are added, the one that went on before grows."""
         ordinal = change.ordinal
         before, last = int(ordinal[0]), int(ordinal[-1])
         # They are numbered without gaps.
         starts = ordinal.searchsorted(np.arange(before, last + 1))
-        first = self._take_numbers(len(starts))
+        first = self._numbers.take("segment", len(starts))
         numbers: NDArray[np.int64] = ordinal + (first - before)
-        rows = self._rows(row, sessions, change, starts, first)
-        continued = self._continued(row, change)
-        if continued is not None:
-            numbers[ordinal == before] = continued
-            self._grown.append((rows[0][-1], continued))
+        rows = self._segment_rows(row, sessions, change, starts, first)
+        if change.first_record and row.segment is not None and row.segment[0] == before:
+            numbers[ordinal == before] = row.segment[1]
+            self._grown.append((rows[0][-1], row.segment[1]))
             rows = rows[1:]
-        self._added += rows
+        self._new_segments += rows
         row.segment = (last, int(numbers[-1]))
         return numbers
 
-    def flush(self) -> None:
-        """Write the rows that wait."""
-        self._connection.executemany(_INSERT, self._added)
-        self._connection.executemany("UPDATE segment SET ticks = ticks + ? WHERE segment = ?", self._grown)
-        self._added, self._grown, self._next = [], [], None
-
-    def void(self, row: LogRow, kind: LogKind) -> None:
-        """Remove a log's segments, and the inferences that no log speaks of any more."""
-        assert not self._added, "a log is voided after a flush"
-        found = self._connection.execute("SELECT DISTINCT inference FROM segment WHERE log = ?", (row.log,)).fetchall()
-        self._connection.execute("DELETE FROM segment WHERE log = ?", (row.log,))
-        self._inferences.let_go([inference for (inference,) in found], has_times=kind is not LogKind.AICORE)
-        row.segment = None
-
-    def _rows(
+    def _segment_rows(
         self, row: LogRow, sessions: Sequence[int], change: SegmentRecords, starts: NDArray[np.intp], first: int
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[Row]:
         assert row.model is not None, "a data log's name has a model"
-        kind = change.name.kind
-        stretches, places = change.stretch[starts].tolist(), starts.tolist()
+        kind, key = change.name.kind, file_key(row.model, change.name)
         inferences = [
-            self._inferences.number(row.model, change.name, stretch, sessions[start])
-            for stretch, start in zip(stretches, places, strict=True)
+            self._inference(key, stretch, sessions[start])
+            for stretch, start in zip(change.stretch[starts].tolist(), starts.tolist(), strict=True)
         ]
+        ticks = [0] * len(starts)
         if kind is LogKind.AICORE:
             ticks = np.add.reduceat(change.columns["ticks"], starts).tolist()
-        else:
-            ticks = [0] * len(starts)
         begins, ends = _times(change, "segment_start_us", starts), _times(change, "segment_end_us", starts)
         ordinals, nets = change.ordinal[starts].tolist(), change.net[starts].tolist()
         numbers = range(first, first + len(starts))
         return [
-            (number, row.log, inference, kind.value, ordinal, net, begin, end, sum_)
+            (number, row.number, inference, kind.value, ordinal, net, begin, end, sum_)
             for number, inference, ordinal, net, begin, end, sum_ in zip(
                 numbers, inferences, ordinals, nets, begins, ends, ticks, strict=True
             )
         ]
 
-    def _continued(self, row: LogRow, change: SegmentRecords) -> int | None:
-        """The row of the segment that goes on with the first of these records; None when it begins here."""
-        if change.first_record == 0:
-            return None
-        ordinal = int(change.ordinal[0])
-        if row.segment is None:
-            found = self._connection.execute(
-                "SELECT ordinal, segment FROM segment WHERE log = ? ORDER BY ordinal DESC LIMIT 1", (row.log,)
-            ).fetchone()
-            row.segment = found and (int(found[0]), int(found[1]))
-        return row.segment[1] if row.segment is not None and row.segment[0] == ordinal else None
+    def _inference(self, key: FileKey, stretch: int, session: int) -> int:
+        """The number of an inference; its row is made, as one of `session`, when there is none."""
+        inference = self._inferences.get((key, stretch))
+        if inference is None:
+            inference = self._inferences[key, stretch] = self._numbers.take("inference")
+            self._new_inferences.append((inference, session, *key, stretch))
+        self._touched.add(inference)
+        return inference
 
-    def _take_numbers(self, count: int) -> int:
-        if self._next is None:
-            (last,) = self._connection.execute("SELECT ifnull(max(segment), 0) FROM segment").fetchone()
-            self._next = int(last) + 1
-        first, self._next = self._next, self._next + count
-        return first
+    async def _let_go(self, inferences: Collection[int], *, has_times: bool) -> None:
+        """A log does not speak of these inferences any more; those of which no log does are removed.
+
+        Unless `has_times`, what the log's `.done` said of them is void as well.
+        """
+        each = [(inference,) for inference in inferences]
+        await put(
+            self._connection,
+            "DELETE FROM inference WHERE inference = ?1 AND NOT EXISTS (SELECT 1 FROM segment WHERE inference = ?1)",
+            each,
+        )
+        if not has_times:
+            await put(self._connection, _TIME, [(*_UNTIMED, *inference) for inference in each])
+        left = await fetched_of(
+            self._connection, "SELECT inference FROM inference WHERE inference IN ({})", (), list(inferences)
+        )
+        gone = set(inferences) - {number for (number,) in left}
+        self._inferences = {key: number for key, number in self._inferences.items() if number not in gone}
+
+    def _wait(self, table: str, names: tuple[str, ...], columns: Sequence[NDArray[Any]]) -> None:
+        if len(columns[0]):
+            self._records.setdefault((table, names), []).append(columns)
+
+
+def _placed(segments: Sequence[Row], frequency_mhz: int) -> Iterator[Row]:
+    """Start, end and number of each aicore segment of one inference."""
+    aicore = [s for s in segments if s[1] == "aicore"]
+    if not segments[0][9]:
+        # A segment that has not come may stand before any of these.
+        yield from ((None, None, segment[0]) for segment in aicore)
+        return
+    durations = [ticks_to_us(s[4], frequency_mhz) for s in aicore]
+    starts = place(
+        segments[0][7],
+        [AicoreSegment(s[2], s[3], duration) for s, duration in zip(aicore, durations, strict=True)],
+        [AicpuSegment(s[2], s[3], s[5], s[6]) for s in segments if s[1] == "aicpu"],
+    )
+    for start, duration, segment in zip(starts, durations, aicore, strict=True):
+        yield start, None if start is None else start + duration, segment[0]
 
 
 def _times(change: SegmentRecords, column: str, starts: NDArray[np.intp]) -> list[int | float | None]:
@@ -124,81 +310,6 @@ def _times(change: SegmentRecords, column: str, starts: NDArray[np.intp]) -> lis
         return [None] * len(starts)
     times = change.columns[column][starts].tolist()
     return [time if time <= LARGEST_INTEGER else float(time) for time in times]
-
-
-_SHARED = ("record", "segment", "sequence", "layer_index")
-_AICORE = (*_SHARED, "ticks", "ticks_before")
-_AICPU = (*_SHARED, "begin_us", "end_us")
-_API = ("api", "begin_us", "end_us", "pid", "tid")
-_TABLES = {LogKind.AICORE: "aicore", LogKind.AICPU: "aicpu", LogKind.ACL_API: "api"}
-
-
-class RecordRows:
-    """The records of one JOB, for one session. Rows wait for `flush`, so that each table gets one insert a batch."""
-
-    def __init__(
-        self, connection: sqlite3.Connection, session: int, inferences: InferenceRows, checks: CounterCheckRows
-    ) -> None:
-        self._connection = connection
-        self._checks = checks
-        self._parts = PartRows(connection, session)
-        self._segments = SegmentRows(connection, inferences)
-        # By table and columns: arrays of the columns' values, of many logs.
-        self._waiting: dict[tuple[str, tuple[str, ...]], list[Sequence[NDArray[Any]]]] = {}
-
-    def add_segments(self, row: LogRow, change: SegmentRecords, *, fetched: int = 0) -> None:
-        """Rows of an aicore or aicpu log, and the segments they belong to; `fetched` of them were there before."""
-        numbers = np.arange(change.first_record, change.first_record + len(change.sequence))
-        keys, sessions = self._parts.keys(row, numbers, fetched=fetched)
-        segments = self._segments.numbers(row, sessions, change)
-        shared = (keys, segments, change.sequence, change.layer_index)
-        if change.name.kind is LogKind.AICPU:
-            self._wait("aicpu", _AICPU, (*shared, change.columns["begin_us"], change.columns["end_us"]))
-            return
-        ticks = (change.columns["ticks"], change.columns["ticks_before"])
-        self._wait("aicore", (*_AICORE, *change.counters), (*shared, *ticks, *change.counters.values()))
-        if change.counters:
-            first = first_place(change.path, change.first_record)
-            self._checks.add(sessions, CounterRows(first, change.columns["ticks"], change.counters))
-
-    def add_calls(self, row: LogRow, change: ApiRecords) -> None:
-        """Rows of an acl_api log."""
-        keys, _ = self._parts.keys(row, change.number)
-        self._wait("api", ("record", *_API), (keys, *(change.records[name] for name in _API)))
-
-    def flush(self) -> None:
-        """Insert the rows that wait."""
-        self._segments.flush()
-        for (table, names), logs in self._waiting.items():
-            # Together: for the records of one small file, each call of numpy costs more than its work.
-            columns = [
-                _values(name, np.concatenate(parts)) for name, parts in zip(names, zip(*logs, strict=True), strict=True)
-            ]
-            self._connection.executemany(_insert(table, names), zip(*columns, strict=True))
-        self._waiting.clear()
-
-    def void(self, row: LogRow, path: str, kind: LogKind, *, keeps_parts: bool) -> None:
-        """Remove all records of a log; its parts stay where the same records are to come again."""
-        self.flush()
-        if kind is LogKind.AICORE:
-            self._checks.take_back(path, self._parts.of(row), comes_again=keeps_parts)
-        self._connection.executemany(
-            f"DELETE FROM {_TABLES[kind]} WHERE record BETWEEN ? AND ?",  # noqa: S608 - a table's name of this module
-            self._parts.bounds(row),
-        )
-        self._segments.void(row, kind)
-        if not keeps_parts:
-            self._parts.void(row)
-
-    def _wait(self, table: str, names: tuple[str, ...], columns: Sequence[NDArray[Any]]) -> None:
-        if len(columns[0]):
-            self._waiting.setdefault((table, names), []).append(columns)
-
-
-@lru_cache
-def _insert(table: str, names: tuple[str, ...]) -> str:
-    places = ",".join("?" * len(names))
-    return f"INSERT INTO {table} ({','.join(names)}) VALUES ({places})"  # noqa: S608 - names of this module and of counters
 
 
 def _values(name: str, column: NDArray[Any]) -> Iterable[Any]:

@@ -1,31 +1,55 @@
-"""Notes about samples that came late or never, and how well a session or one of its JOBs was sampled."""
+"""How well models were sampled, and where the runtime lost what it should have recorded: worked out when it is asked.
+
+What is worked out when a JOB ends is kept in the table `sampling` and in the ledger; a later sample voids it.
+"""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.formats.sampling import FROM_FILE, Figures, SampleTally, figures_of, gap_of, sum_of, tally_of
+import numpy as np
+
+from profagent.formats.sampling import FROM_FILE, Figures, counts_of_loads, figures_of, gap_of, sum_of, tally_of
 from profagent.ingest import reasons
-from profagent.store.samples import is_model_loaded_again, samples_of_loads, stored_tally, write_figures
-from profagent.store.transaction import transaction
+from profagent.ingest.datalog import RING_CALLS, ring_entry
+from profagent.store.rows import LARGEST_INTEGER, RECORDS_PER_PART
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from profagent.ingest.changes import Entry
 
 # Of each reason and model; one more entry counts the rest, and the view `sample_gaps` has each of them.
 MOST_NOTES = 1_000
 NAMED_PICTURES = 4
-_INSERT = (
-    "INSERT INTO ledger_entry (session, job, origin, grade, reason, detail, count)"
-    " VALUES (?, ?, 'sampling', 'note', ?, ?, ?)"
+_STORED = (
+    "SELECT interval, interval_from, sampled, due, late, never_came, input_pic_num, passed_over FROM sampling"
+    " WHERE model = ?"
 )
-_GAPS = (
-    "SELECT current_pic_count, current_pic_count - lag(current_pic_count) OVER (ORDER BY current_pic_count)"
-    " FROM sample WHERE model = ?"
+_SAMPLES = "SELECT count(*), count(*) - total(kept), min(input_pic_num), max(input_pic_num) FROM sample WHERE model = ?"
+_COUNTS = "SELECT current_pic_count FROM sample WHERE model = ? ORDER BY 1"
+_IS_LOADED_AGAIN = "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ? AND stretch > 0)"
+_UNPLACED = (
+    "SELECT EXISTS (SELECT 1 FROM sample s WHERE model = ? AND NOT EXISTS"
+    " (SELECT 1 FROM inference i WHERE i.model = s.model AND i.current_pic_count = s.current_pic_count))"
 )
-
+_TIMES = (
+    "SELECT current_pic_count, min(start_us) FROM inference WHERE model = ? AND current_pic_count <= ?"
+    " GROUP BY current_pic_count, stretch ORDER BY current_pic_count, stretch"
+)
+# Where a sample may have been lost without its name, or may still be told, distances mean nothing.
+_IS_UNSURE = (
+    "SELECT EXISTS (SELECT 1 FROM job WHERE job = ?1 AND NOT caught_up)"
+    " OR EXISTS (SELECT 1 FROM ledger_entry WHERE job = ?1 AND log IS NULL AND grade = 'loss')"
+    " OR EXISTS (SELECT 1 FROM ledger_entry e LEFT JOIN kept_loss k USING (entry)"
+    " WHERE e.job IS NULL AND e.log IS NULL AND e.grade = 'loss'"
+    " AND e.session IN (SELECT session FROM session_job WHERE job = ?1)"
+    " AND (k.job_name IS NULL OR k.job_name = (SELECT name FROM job WHERE job = ?1)))"
+)
 # Other sessions fetched a part of it, or nobody has: of samples before its own the names are known.
 _IS_PART = (
     "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ?1 AND session <> ?2) OR EXISTS"
@@ -44,32 +68,19 @@ _OF_SESSION = (
     " (SELECT min(current_pic_count) FROM inference WHERE model = ?1 AND session = ?2) AND"
     " (SELECT max(current_pic_count) FROM inference WHERE model = ?1 AND session = ?2) ORDER BY current_pic_count"
 )
+_END_TIMES = (
+    f"SELECT end_us FROM part CROSS JOIN api ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - a constant
+    f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE log = ?"
+)
+_FLUSH_TIMES = "SELECT end_us FROM inference WHERE model = ? AND end_us IS NOT NULL"
 
-_Note = tuple[str, str, int]
-# The model, and which load of it where there are several; a sample's picture count; pictures since the one before.
-_Gap = tuple[str, int, int]
 
+class ModelSampling(NamedTuple):
+    """How well a model was sampled. `pictures` go into each inference, 0 where they differ; None without a sample."""
 
-def note_samples(connection: sqlite3.Connection, session: int, board: int, job: str) -> None:
-    """Bring the figures of a JOB's models up to date, and the notes of its ledger with them.
-
-    It reads every sample of a model where some came late or never, so it is for a JOB that has ended.
-    """
-    models = connection.execute(
-        "SELECT job, model, m.name || '.' || model_id FROM sampling JOIN model m USING (model) JOIN job j USING (job)"
-        " WHERE board = ? AND j.name = ?",
-        (board, job),
-    ).fetchall()
-    if not models:
-        return
-    number = models[0][0]
-    with transaction(connection):
-        wanted = list(_notes(connection, number, [(model, name) for _, model, name in models]))
-        if wanted != _told(connection, number):
-            connection.execute(
-                "DELETE FROM ledger_entry WHERE job = ? AND log IS NULL AND origin = 'sampling'", (number,)
-            )
-            connection.executemany(_INSERT, [(session, number, *note) for note in wanted])
+    figures: Figures
+    pictures: int | None
+    passed_over: int
 
 
 def sampling_of(connection: sqlite3.Connection, session: int, job: int | None = None) -> dict[str, Any]:
@@ -78,13 +89,12 @@ def sampling_of(connection: sqlite3.Connection, session: int, job: int | None = 
     Of a model that other sessions fetched as well it is what lies between the session's first and last inference.
     """
     rows = connection.execute(
-        "SELECT model, interval, interval_from, sampled, due, late, never_came, passed_over FROM fetched_jobs"
-        " JOIN model USING (job) JOIN sampling USING (model) WHERE session = ?1 AND (?2 IS NULL OR job = ?2)"
-        " ORDER BY model",
+        "SELECT job, model FROM fetched_jobs JOIN model USING (job) WHERE session = ?1 AND (?2 IS NULL OR job = ?2)"
+        " AND EXISTS (SELECT 1 FROM sample WHERE sample.model = model.model) ORDER BY model",
         (session, job),
     ).fetchall()
     (keeping,) = connection.execute("SELECT keeping FROM session WHERE session = ?", (session,)).fetchone()
-    shares = [_share_of(connection, session, row[0], Figures._make(row[1:7]), row[7]) for row in rows]
+    shares = [_share_of(connection, session, model, _known(connection, of, model)) for of, model in rows]
     figures = sum_of(share for share, _ in shares)
     passed_over = sum(passed for _, passed in shares)
     return {
@@ -100,97 +110,147 @@ def sampling_of(connection: sqlite3.Connection, session: int, job: int | None = 
     }
 
 
-def _share_of(
-    connection: sqlite3.Connection, session: int, model: int, figures: Figures, passed_over: int
-) -> tuple[Figures, int]:
+def samplings_of(connection: sqlite3.Connection, job: int) -> dict[int, ModelSampling]:
+    """How well each of a JOB's models was sampled, worked out now. It reads every sample."""
+    models = connection.execute(
+        "SELECT model FROM model m WHERE job = ? AND EXISTS (SELECT 1 FROM sample s WHERE s.model = m.model)", (job,)
+    ).fetchall()
+    return {model: _worked_out(connection, job, model) for (model,) in models}
+
+
+def sample_notes(connection: sqlite3.Connection, known: Mapping[int, ModelSampling]) -> Iterator[Entry]:
+    """What the ledger says of the samples of these models."""
+    for model, (figures, pictures, _) in known.items():
+        query = "SELECT name || '.' || model_id FROM model WHERE model = ?"
+        (name,) = connection.execute(query, (model,)).fetchone()
+        loads = _loads(connection, model)
+        if loads is None:
+            continue
+        if figures.interval is not None and (figures.late or figures.never_came):
+            yield from _of_model(loads, name, figures, pictures or 1)
+        elif figures.origin == FROM_FILE and tally_of(loads, pictures or 0).figures(figures.interval).due is None:
+            detail = f"{name}: its picture counts do not fit the interval {figures.interval} of its acl.json"
+            yield reasons.entry(reasons.INTERVAL_MISMATCH, detail)
+
+
+def _known(connection: sqlite3.Connection, job: int, model: int) -> ModelSampling:
+    """As it was worked out when its JOB ended, or now."""
+    row = connection.execute(_STORED, (model,)).fetchone()
+    return _worked_out(connection, job, model) if row is None else ModelSampling(Figures._make(row[:6]), *row[6:])
+
+
+def _worked_out(connection: sqlite3.Connection, job: int, model: int) -> ModelSampling:
+    sampled, passed_over, *pictures = connection.execute(_SAMPLES, (model,)).fetchone()
+    size = pictures[0] if pictures[0] == pictures[1] else 0
+    (told,) = connection.execute("SELECT interval FROM job WHERE job = ?", (job,)).fetchone()
+    (is_unsure,) = connection.execute(_IS_UNSURE, (job,)).fetchone()
+    loads = _loads(connection, model)
+    if is_unsure or loads is None:
+        figures = figures_of(sampled if loads is None else sum(map(len, loads)), None, told)
+    else:
+        figures = tally_of(loads, size or 0).figures(told)
+    return ModelSampling(figures, size, int(passed_over))
+
+
+def full_rings(connection: sqlite3.Connection, job: int) -> dict[int, Entry]:
+    """By acl_api log: there are as many calls between known flushes as the runtime's ring holds."""
+    found: dict[int, Entry] = {}
+    for log, model in connection.execute(
+        "SELECT log, model FROM log WHERE job = ? AND kind = 'acl_api'", (job,)
+    ).fetchall():
+        passed = connection.execute("SELECT 1 FROM sample WHERE model = ? AND NOT kept LIMIT 1", (model,)).fetchone()
+        # Nobody knows when the runtime flushed for samples that were passed over.
+        if passed is None:
+            ends, flushes = (_sorted(connection, sql, of) for sql, of in ((_END_TIMES, log), (_FLUSH_TIMES, model)))
+            if (calls := most_calls_between(ends, flushes)) >= RING_CALLS:
+                found[log] = ring_entry(calls)
+    return found
+
+
+def most_calls_between(call_ends: NDArray[np.float64], flushes: NDArray[np.float64]) -> int:
+    """The most calls between two neighbouring flushes; both are sorted times in microseconds.
+
+    The runtime flushes at each sampled inference and at the unload; a call belongs to the first flush after it.
+    """
+    if not len(call_ends):
+        return 0
+    return int(np.bincount(np.searchsorted(flushes, call_ends)).max())
+
+
+def _sorted(connection: sqlite3.Connection, sql: str, number: int) -> NDArray[np.float64]:
+    return np.sort(np.fromiter((time for (time,) in connection.execute(sql, (number,))), np.float64))
+
+
+def _is_loaded_again(connection: sqlite3.Connection, model: int) -> bool:
+    """Whether rows show that a model's picture counts began anew."""
+    return bool(connection.execute(_IS_LOADED_AGAIN, (model,)).fetchone()[0])
+
+
+def _loads(connection: sqlite3.Connection, model: int) -> list[list[int]] | None:
+    """The picture counts of each load's samples; None where they cannot be told."""
+    if not _is_loaded_again(connection, model):
+        return [[count for (count,) in connection.execute(_COUNTS, (model,))]]
+    # A sample without rows, as one that was passed over on purpose, belongs to nobody knows which.
+    if connection.execute(_UNPLACED, (model,)).fetchone()[0]:
+        return None
+    times: dict[int, list[int | None]] = {}
+    for count, start_us in connection.execute(_TIMES, (model, LARGEST_INTEGER)):
+        times.setdefault(count, []).append(start_us)
+    return counts_of_loads(times)
+
+
+def _share_of(connection: sqlite3.Connection, session: int, model: int, known: ModelSampling) -> tuple[Figures, int]:
     """What of a model's samples is a session's, and how many of these were passed over."""
+    figures = known.figures
     (is_open,) = connection.execute(_IS_OPEN, (model, session)).fetchone()
     (is_part,) = connection.execute(_IS_PART, (model, session)).fetchone()
     if not (is_open or is_part):
-        return figures, passed_over
+        return figures, known.passed_over
     rows = connection.execute(_OF_SESSION, (model, session, is_open)).fetchall()
     passed_over = sum(not kept for _, kept, _ in rows)
     of_others = sum(not is_own for _, _, is_own in rows)
     sampled = len(rows) - of_others
-    if figures.due is None or is_model_loaded_again(connection, model):
+    if figures.due is None or _is_loaded_again(connection, model):
         return figures_of(sampled, None, figures.interval)._replace(origin=figures.origin), passed_over
-    (pictures,) = connection.execute("SELECT input_pic_num FROM sampling WHERE model = ?", (model,)).fetchone()
-    share = tally_of([[count for count, _, _ in rows]], pictures or 0).figures(figures.interval)
+    share = tally_of([[count for count, _, _ in rows]], known.pictures or 0).figures(figures.interval)
     due = None if share.due is None else share.due - of_others
     return share._replace(sampled=sampled, due=due, origin=figures.origin), passed_over
 
 
-def _told(connection: sqlite3.Connection, job: int) -> list[_Note]:
-    return connection.execute(
-        "SELECT reason, detail, count FROM ledger_entry WHERE job = ? AND log IS NULL AND origin = 'sampling'"
-        " ORDER BY entry",
-        (job,),
-    ).fetchall()
-
-
-def _notes(connection: sqlite3.Connection, job: int, models: list[tuple[int, str]]) -> Iterator[_Note]:
-    for model, name in models:
-        tally, passed_over = stored_tally(connection, model)
-        samples = _named_gaps(connection, model, name)
-        distances: SampleTally | None = tally
-        if is_model_loaded_again(connection, model):
-            loads = samples_of_loads(connection, model)
-            samples = _gaps_of_loads(loads or (), name)
-            distances = None if loads is None else tally_of(loads, tally.pictures or 0)
-        figures = write_figures(connection, job, model, tally, passed_over, distances=distances)
-        if figures.interval is not None and (figures.late or figures.never_came):
-            yield from _of_model(samples, name, figures, tally.pictures or 1)
-        elif distances is not None and figures.origin == FROM_FILE and distances.figures(figures.interval).due is None:
-            detail = f"{name}: its picture counts do not fit the interval {figures.interval} of its acl.json"
-            yield reasons.INTERVAL_MISMATCH, detail, 1
-
-
-def _named_gaps(connection: sqlite3.Connection, model: int, name: str) -> Iterator[_Gap]:
-    for count, distance in connection.execute(_GAPS, (model,)):
-        if distance is not None:
-            yield name, count, distance
-
-
-def _gaps_of_loads(loads: Sequence[Sequence[int]], name: str) -> Iterator[_Gap]:
-    for number, counts in enumerate(loads, 1):
-        for before, count in pairwise(counts):
-            yield f"{name}, load {number}", count, count - before
-
-
-def _of_model(samples: Iterable[_Gap], model: str, figures: Figures, pictures: int) -> Iterator[_Note]:
+def _of_model(loads: Sequence[Sequence[int]], model: str, figures: Figures, pictures: int) -> Iterator[Entry]:
     assert figures.interval is not None, "without an interval nothing is late"
     late = missing = missing_told = 0
-    for name, count, distance in samples:
+    for name, count, distance in _distances(loads, model):
         gap = gap_of(distance // pictures, figures.interval)
-        if gap is None:
-            continue
-        if gap.late_by:
+        if gap is not None and gap.late_by:
             late += 1
             if late <= MOST_NOTES:
-                yield (
-                    reasons.SAMPLE_LATE,
-                    f"{name}: the sample at picture {count} came {gap.late_by} inferences late",
-                    1,
-                )
-        if gap.never_came:
+                detail = f"{name}: the sample at picture {count} came {gap.late_by} inferences late"
+                yield reasons.entry(reasons.SAMPLE_LATE, detail)
+        if gap is not None and gap.never_came:
             missing += 1
             if missing <= MOST_NOTES:
                 missing_told += gap.never_came
-                yield (
-                    reasons.SAMPLE_NEVER_CAME,
-                    f"{name}: {_missed(count - distance, gap.never_came, figures, pictures)}",
-                    gap.never_came,
-                )
-    if late > MOST_NOTES:
-        yield reasons.SAMPLE_LATE, f"{model}: {late - MOST_NOTES} more samples came late", late - MOST_NOTES
+                detail = f"{name}: {_missed(count - distance, gap.never_came, figures.interval * pictures)}"
+                yield reasons.entry(reasons.SAMPLE_NEVER_CAME, detail, count=gap.never_came)
+    if (rest := late - MOST_NOTES) > 0:
+        yield reasons.entry(reasons.SAMPLE_LATE, f"{model}: {rest} more samples came late", count=rest)
     if missing > MOST_NOTES:
         rest = (figures.never_came or 0) - missing_told
-        yield reasons.SAMPLE_NEVER_CAME, f"{model}: {rest} more samples that were due never came", rest
+        detail = f"{model}: {rest} more samples that were due never came"
+        yield reasons.entry(reasons.SAMPLE_NEVER_CAME, detail, count=rest)
 
 
-def _missed(before: int, missing: int, figures: Figures, pictures: int) -> str:
+def _distances(loads: Sequence[Sequence[int]], model: str) -> Iterable[tuple[str, int, int]]:
+    """The model, and which load of it where there are several; a sample's picture count; pictures since the last."""
+    for number, counts in enumerate(loads, 1):
+        name = f"{model}, load {number}" if len(loads) > 1 else model
+        for before, count in pairwise(counts):
+            yield name, count, count - before
+
+
+def _missed(before: int, missing: int, step: int) -> str:
     """Which samples did not come after the one at picture `before`."""
-    step = (figures.interval or 0) * pictures
     named = ", ".join(str(before + step * number) for number in range(1, min(missing, NAMED_PICTURES) + 1))
     rest = f" and {missing - NAMED_PICTURES} more, up to {before + step * missing}" if missing > NAMED_PICTURES else ""
     return f"due at picture {named}{rest}, never came"

@@ -69,6 +69,8 @@ CREATE TABLE model (
     job      INTEGER NOT NULL REFERENCES job,
     name     TEXT NOT NULL,
     model_id INTEGER NOT NULL,
+    aicore   INTEGER NOT NULL DEFAULT 0, -- 1 when it has logs of that unit, as below
+    aicpu    INTEGER NOT NULL DEFAULT 0,
     UNIQUE (job, name, model_id)
 );
 
@@ -144,20 +146,13 @@ CREATE INDEX inference_loaded_again ON inference (model) WHERE stretch > 0; -- w
 CREATE TABLE sample (
     model             INTEGER NOT NULL REFERENCES model,
     current_pic_count INTEGER NOT NULL,
-    input_pic_num     INTEGER NOT NULL,
+    input_pic_num     INTEGER NOT NULL, -- 0 where its files do not tell the same
     kept              INTEGER NOT NULL, -- 0 when it was passed over on purpose
     PRIMARY KEY (model, current_pic_count)
 ) WITHOUT ROWID;
 
--- How many neighbouring samples are so many pictures apart.
-CREATE TABLE sample_gap (
-    model    INTEGER NOT NULL REFERENCES model,
-    pictures INTEGER NOT NULL,
-    count    INTEGER NOT NULL,
-    PRIMARY KEY (model, pictures)
-) WITHOUT ROWID;
-
--- How well a model was sampled, from its samples and the interval. NULL is "not known".
+-- How well a model was sampled, from its samples and the interval. NULL is "not known". Written when its JOB or the
+-- capture has ended; there is no row once a later sample has come.
 CREATE TABLE sampling (
     model         INTEGER PRIMARY KEY REFERENCES model,
     input_pic_num INTEGER,              -- pictures of every inference, 0 where they differ
@@ -273,22 +268,6 @@ CREATE TABLE kept_loss (
     PRIMARY KEY (board, id)
 ) WITHOUT ROWID;
 
--- What was checked of the counters of a session's records of a JOB. What a check has found has its entry in the ledger.
-CREATE TABLE counter_check (
-    session          INTEGER NOT NULL REFERENCES session,
-    job              INTEGER NOT NULL REFERENCES job,
-    name             TEXT NOT NULL,
-    records          INTEGER NOT NULL,  -- that it could look at
-    implausible      INTEGER NOT NULL,  -- of these
-    worst            REAL,              -- NULL, as the first: there is none
-    first_pictures   INTEGER,           -- of the first that is implausible: pictures before its inference,
-    first_path       TEXT,              -- its log, as it is shown,
-    first_record     INTEGER,           -- and its number in that
-    peak_bytes_per_s REAL NOT NULL,     -- what the memory was taken to move at most
-    entry            INTEGER REFERENCES ledger_entry,
-    PRIMARY KEY (session, job, name)
-) WITHOUT ROWID;
-
 -- Sessions whose records `profagent gc` deleted: what they held, and below what was known of it by then.
 CREATE TABLE cleared_session (
     session    INTEGER PRIMARY KEY REFERENCES session,
@@ -368,7 +347,7 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
 --   losses              sum of `count` of its losses in the ledger
 --   notes               the same for its notes
 --   keeping             which inferences it keeps; NULL for all
---   sampled             inferences that the board sampled; NULL where another session has a part of them
+--   sampled             inferences that the board sampled; NULL while they come, or where another session has a part
 --   due                 those that were sampled or should have been; NULL where not known
 --   passed_over         sampled, and not kept on purpose
 --   cleared_us          when `profagent gc` deleted its records; NULL where they are there
@@ -391,8 +370,10 @@ SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.starte
 FROM session s JOIN board b USING (board) LEFT JOIN cleared_session c USING (session)
 LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(due) THEN sum(due) END AS due,
                   sum(passed_over) AS passed_over,
-                  max(EXISTS (SELECT 1 FROM fetched_jobs o WHERE o.job = f.job AND o.session <> f.session)) AS shared
-           FROM fetched_jobs f JOIN model USING (job) JOIN sampling USING (model) GROUP BY session) f USING (session);
+                  max(sampled IS NULL OR EXISTS (SELECT 1 FROM fetched_jobs o WHERE o.job = f.job
+                                                 AND o.session <> f.session)) AS shared
+           FROM fetched_jobs f JOIN model m USING (job) LEFT JOIN sampling USING (model)
+           WHERE EXISTS (SELECT 1 FROM sample x WHERE x.model = m.model) GROUP BY session) f USING (session);
 
 -- One row for each sampled inference.
 --   stretch           0; 1 and more for an inference of a model that was loaded again in one JOB

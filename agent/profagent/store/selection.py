@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import UsageError
-from profagent.store.figure_states import KNOWN
+from profagent.formats.countermap import COUNTER_NAMES, RATES, RATIOS
+from profagent.store.queries import KNOWN
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
     from profagent.store.queries import Scope
-
-__all__ = ["AicoreRow", "AicpuRow", "Choice", "InferenceRow", "LayerTimes", "Selection", "TaskRow"]
 
 
 class Choice(NamedTuple):
@@ -136,15 +135,12 @@ WHERE r.record BETWEEN :{table}_first AND :{table}_last
 """
 _OF_AICORE = _OF_CHOSEN.format(table="aicore")
 _OF_AICPU = _OF_CHOSEN.format(table="aicpu")
-_COUNTERS = ", ".join(f"r.{field}" for field in AicoreRow._fields[3:])
+_COUNTERS = ", ".join(f"r.{name}" for name in COUNTER_NAMES)
 # A mean is weighted by time; it is not known where one of its values is not.
 _MEANS = ", ".join(
-    f"CASE WHEN count(r.{field}) = count(*) THEN total(r.{field} * r.ticks) / sum(r.ticks) END"
-    for field in AicoreRow._fields[3:11]
+    f"CASE WHEN count(r.{name}) = count(*) THEN total(r.{name} * r.ticks) / sum(r.ticks) END" for name in RATIOS
 )
-_MEAN_BYTES = ", ".join(
-    f"CASE WHEN count(r.{field}) = count(*) THEN avg(r.{field}) END" for field in AicoreRow._fields[11:]
-)
+_MEAN_BYTES = ", ".join(f"CASE WHEN count(r.{name}) = count(*) THEN avg(r.{name}) END" for name in RATES.values())
 
 _AICORE = f"SELECT c.position, r.layer_index, r.ticks, {_COUNTERS} {_OF_AICORE} ORDER BY c.position, r.record"
 _AICPU = f"SELECT c.position, r.layer_index, r.end_us - r.begin_us {_OF_AICPU} ORDER BY c.position, r.record"
@@ -170,6 +166,11 @@ GROUP BY c.file, r.layer_index ORDER BY c.file, min(g.net), min(r.sequence)
 """
 
 
+_CHOSEN = """
+SELECT position, file, iter_id, device_id, model, name, model_id, stream_id, batch_num, input_pic_num,
+       current_pic_count, stretch, start_us, cache_hit, cache_miss, ticks
+FROM chosen ORDER BY position
+"""
 # Several inferences as one: what they do not share is not known.
 _GROUPS = """
 SELECT file, file, min(iter_id), device_id, model, name, model_id,
@@ -201,8 +202,9 @@ class Selection:
 
     def inferences(self) -> Iterator[InferenceRow]:
         """The chosen inferences by position: by device, model, model id, batch, and then in the order they ran."""
-        for row in self._connection.execute("SELECT * FROM chosen ORDER BY position"):
-            yield InferenceRow._make((*row[:10], int(row[10]), *row[11:16]))
+        for row in map(InferenceRow._make, self._connection.execute(_CHOSEN)):
+            # From 2^63 on it is a text in the database.
+            yield row._replace(current_pic_count=int(row.current_pic_count))
 
     def groups(self) -> Iterator[InferenceRow]:
         """All chosen inferences of a device, model, model id and batch as one; `position` is the group."""

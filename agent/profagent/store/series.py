@@ -8,14 +8,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.store.figure_states import KNOWN
-from profagent.store.parts import RECORDS_PER_PART
+from profagent.store.queries import KNOWN
+from profagent.store.rows import RECORDS_PER_PART
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from profagent.store.queries import Scope
 
-__all__ = ["READERS", "CounterSeries", "InferenceOf", "JobSeries", "RecordSeries", "call_series", "read_series"]
 
 # Connections that read a JOB's records, each some of them on a thread of its own.
 READERS = 2
@@ -193,13 +191,18 @@ class _Segments:
 
 def _inferences(connection: sqlite3.Connection, named: dict[str, int]) -> tuple[list[InferenceOf], NDArray[np.int64]]:
     """The inferences, and their numbers in the database."""
-    rows = connection.execute(_INFERENCES.format(known=KNOWN), named).fetchall()
-    loads = [0] * len(rows)
-    for place, (before, row) in enumerate(pairwise(rows), 1):
-        if before[1:4] == row[1:4]:
-            loads[place] = loads[place - 1] + (int(row[6]) <= int(before[6]))
-    inferences = [InferenceOf._make((*row[1:6], load)) for row, load in zip(rows, loads, strict=True)]
-    return inferences, np.array([row[0] for row in rows], np.int64)
+    found: list[InferenceOf] = []
+    numbers: list[int] = []
+    load, before, count_before = 0, None, -1
+    for number, model, name, device, batch, pictures, stored in connection.execute(
+        _INFERENCES.format(known=KNOWN), named
+    ):
+        count = int(stored)
+        load = (load + (count <= count_before)) if before == (model, device) else 0
+        before, count_before = (model, device), count
+        found.append(InferenceOf(model, name, device, batch, pictures, load))
+        numbers.append(number)
+    return found, np.array(numbers, np.int64)
 
 
 def _records(readers: Sequence[sqlite3.Connection], kind: str, segments: _Segments) -> RecordSeries:

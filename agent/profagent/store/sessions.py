@@ -1,20 +1,31 @@
-"""Sessions of a workspace: beginning one, going on with one, ending it."""
+"""Sessions of a workspace: their labels, beginning one, going on with one, and one in figures."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UsageError
-from profagent.formats.plausible import PEAK_MEMORY_RATE
-from profagent.store.transaction import transaction
+from profagent.formats.countermap import PEAK_MEMORY_RATE
+from profagent.ingest import reasons
+from profagent.store.counters import implausible_of
+from profagent.store.database import fetched, put, transaction
+from profagent.store.rows import RECORDS_PER_PART
+from profagent.store.sampling import sampling_of
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable
+
+    import aiosqlite
 
     from profagent.formats.countermap import CounterMap
 
+_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+LONGEST_VALUE = 256
+FORMS = "label=KEY, label=KEY=VALUE, board=NAME, sdk=VERSION, frequency=MHZ or source=record|watch|import|collect"
 # The marker may have come with another session, which named the JOB's counter map.
 _SIMULATED_BEFORE = (
     "UPDATE session SET simulated = 1, (counter_map, counter_map_digest, counter_map_likely) ="
@@ -24,6 +35,71 @@ _SIMULATED_BEFORE = (
     " ORDER BY s.counter_map IS NULL, s.session <> ?1, s.counter_map DESC LIMIT 1) WHERE session = ?1"
     " AND EXISTS (SELECT 1 FROM log WHERE job = ?2 AND path = 'simulated' AND complete > 0)"
 )
+_UNFINISHED = (
+    "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL"
+    " AND (counter_map IS ?3 AND ifnull(counter_map_digest, ?4) IS ?4 OR simulated AND ?3 IS NULL) AND keeping IS ?5"
+)
+_OF_JOB = (
+    "SELECT s.session, s.counter_map, s.counter_map_digest"
+    " FROM session s JOIN session_job USING (session) JOIN job j USING (job)"
+    " WHERE s.board = ? AND s.source = ? AND j.name = ?"
+    " AND s.session NOT IN (SELECT session FROM cleared_session) ORDER BY s.session DESC LIMIT 1"
+)
+_ADD_JOB = "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')"
+
+
+class Condition(NamedTuple):
+    """What a session is to have: a `label` of a key (and value, unless None), or another field of a value."""
+
+    field: str
+    key: str
+    value: str | None
+
+
+def labels_of(texts: Iterable[str]) -> dict[str, str]:
+    """Labels from `key=value`, of a key the last; UsageError for what is none."""
+    return dict(_label(text) for text in texts)
+
+
+def condition_of(text: str) -> Condition:
+    """A condition in one of FORMS; UsageError for what is none."""
+    name, _, rest = text.partition("=")
+    if name == "label" and _KEY.fullmatch(rest.partition("=")[0]):
+        key, separator, value = rest.partition("=")
+        return Condition(name, key, value if separator else None)
+    if name in ("board", "source", "sdk", "frequency") and rest:
+        return Condition(name, name, rest)
+    raise UsageError(f"{text!r} is no condition on sessions", hint=f"write {FORMS}")
+
+
+def fits(session: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
+    """Whether a session, as `all_sessions` gives it, fits all of them; a board is its identity or its host's name."""
+    return all(_fits(session, condition) for condition in conditions)
+
+
+def _fits(session: Mapping[str, Any], condition: Condition) -> bool:
+    match condition.field:
+        case "label":
+            labels = session["labels_by_key"]
+            return condition.key in labels and condition.value in (None, labels[condition.key])
+        case "board":
+            return condition.value in (session["board"], session["hostname"])
+        case "sdk":
+            return bool(session["sdk_version"] == condition.value)
+        case "frequency":
+            return condition.value in [str(mhz) for mhz in session["frequencies_mhz"]]
+    return bool(session[condition.field] == condition.value)
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not _KEY.fullmatch(key) or not value.isprintable() or len(value) > LONGEST_VALUE:
+        raise UsageError(
+            f"{text!r} is no label",
+            hint="write it as KEY=VALUE; a key is 1 to 64 of A-Z a-z 0-9 . _ -,"
+            f" a value up to {LONGEST_VALUE} printable characters",
+        )
+    return key, value
 
 
 class MapUsed(NamedTuple):
@@ -72,69 +148,62 @@ class SessionStart:
     peak_bytes_per_s: float = PEAK_MEMORY_RATE
 
 
-def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[int, int]:
+async def begin_session(connection: aiosqlite.Connection, start: SessionStart) -> tuple[int, int]:
     """The numbers of the session and of its board.
 
     An unfinished session of the same board and source goes on, unless it has another counter map or keeps others.
     """
-    with transaction(connection):
-        board = _board(connection, start)
-        session = _to_go_on_with(connection, board, start) or _add(connection, board, start)
+    async with transaction(connection):
+        ((board,),) = await fetched(
+            connection,
+            "INSERT INTO board (identity, hostname, model) VALUES (?, ?, ?)"
+            " ON CONFLICT (identity) DO UPDATE SET hostname = ifnull(nullif(excluded.hostname, ''), hostname),"
+            " model = ifnull(nullif(excluded.model, ''), model) RETURNING board",
+            (start.identity, start.hostname, start.board_model),
+        )
+        session = await _to_go_on_with(connection, board, start) or await _add(connection, board, start)
         if start.job:
-            _begin_job(connection, board, session, start)
-        connection.executemany(
+            # An import that is interrupted is found again by its JOB.
+            await join_job(connection, session, board, start.job, start.address)
+            await connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
+        await put(
+            connection,
             "INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)",
             [(session, key, value) for key, value in start.labels.items()],
         )
     return session, board
 
 
-def join_job(connection: sqlite3.Connection, session: int, job: int) -> None:
-    """A JOB is one of the session's, which is simulated where the JOB is."""
-    connection.execute("INSERT OR IGNORE INTO session_job VALUES (?, ?)", (session, job))
-    connection.execute(_SIMULATED_BEFORE, (session, job))
+async def join_job(connection: aiosqlite.Connection, session: int, board: int, name: str, directory: str) -> int:
+    """Have a JOB, and have it be one of the session's, which is simulated where the JOB is; gives its number."""
+    query = "SELECT job, EXISTS (SELECT 1 FROM session_job s WHERE s.session = ? AND s.job = job.job) FROM job"
+    query, about = f"{query} WHERE board = ? AND name = ?", (session, board, name)
+    found = await fetched(connection, query, about)
+    if not found:
+        await connection.execute(_ADD_JOB, (board, name, directory))
+        found = await fetched(connection, query, about)
+    ((job, is_joined),) = found
+    if not is_joined:
+        await connection.execute("INSERT INTO session_job VALUES (?, ?)", (session, job))
+        await connection.execute(_SIMULATED_BEFORE, (session, job))
+    return int(job)
 
 
-def remove_job(connection: sqlite3.Connection, board: int, name: str) -> None:
-    """The board has a JOB no longer."""
-    connection.execute("UPDATE job SET state = 'removed' WHERE board = ? AND name = ?", (board, name))
-
-
-def end_session(connection: sqlite3.Connection, session: int, ended_us: int) -> None:
-    """Mark a session as finished."""
-    connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, session))
-
-
-def _board(connection: sqlite3.Connection, start: SessionStart) -> int:
-    connection.execute(
-        "INSERT INTO board (identity, hostname, model) VALUES (?, ?, ?)"
-        " ON CONFLICT (identity) DO UPDATE SET hostname = ifnull(nullif(excluded.hostname, ''), hostname),"
-        " model = ifnull(nullif(excluded.model, ''), model)",
-        (start.identity, start.hostname, start.board_model),
-    )
-    return int(connection.execute("SELECT board FROM board WHERE identity = ?", (start.identity,)).fetchone()[0])
-
-
-def _to_go_on_with(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
+async def _to_go_on_with(connection: aiosqlite.Connection, board: int, start: SessionStart) -> int | None:
     if start.always_new:
         return None
-    return _of_job(connection, board, start) if start.job else _unfinished(connection, board, start)
-
-
-def _of_job(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
-    row = connection.execute(
-        "SELECT s.session, s.counter_map, s.counter_map_digest"
-        " FROM session s JOIN session_job USING (session) JOIN job j USING (job)"
-        " WHERE s.board = ? AND s.source = ? AND j.name = ?"
-        " AND s.session NOT IN (SELECT session FROM cleared_session) ORDER BY s.session DESC LIMIT 1",
-        (board, start.source, start.job),
-    ).fetchone()
-    if row is None:
+    used = start.decoded_with
+    if not start.job:
+        about = (board, start.source, used.name, used.digest, start.keeping)
+        ((session,),) = await fetched(connection, _UNFINISHED, about)
+        return None if session is None else int(session)
+    found = await fetched(connection, _OF_JOB, (board, start.source, start.job))
+    if not found:
         return None
-    session, before = row[0], MapUsed(*row[1:])
-    if before[:2] != start.decoded_with[:2]:
+    session, before = found[0][0], MapUsed(*found[0][1:])
+    if before[:2] != used[:2]:
         raise UsageError(
-            f"session {session} has {start.job} with counter map {_shown(before)}, not {_shown(start.decoded_with)}",
+            f"session {session} has {start.job} with counter map {_shown(before)}, not {_shown(used)}",
             hint=f"take the same map or another workspace, or have `profagent redecode {session}` exchange the map",
         )
     return int(session)
@@ -144,31 +213,8 @@ def _shown(used: MapUsed) -> str:
     return "none" if used.name is None else f"{used.name} ({used.digest})"
 
 
-def _begin_job(connection: sqlite3.Connection, board: int, session: int, start: SessionStart) -> None:
-    """An import that is interrupted is found again by its JOB."""
-    connection.execute(
-        "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')",
-        (board, start.job, start.address),
-    )
-    connection.execute(
-        "INSERT OR IGNORE INTO session_job SELECT ?, job FROM job WHERE board = ? AND name = ?",
-        (session, board, start.job),
-    )
-    connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
-
-
-def _unfinished(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
-    row = connection.execute(
-        "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL"
-        " AND (counter_map IS ?3 AND ifnull(counter_map_digest, ?4) IS ?4 OR simulated AND ?3 IS NULL)"
-        " AND keeping IS ?5",
-        (board, start.source, *start.decoded_with[:2], start.keeping),
-    ).fetchone()
-    return None if row[0] is None else int(row[0])
-
-
-def _add(connection: sqlite3.Connection, board: int, start: SessionStart) -> int:
-    cursor = connection.execute(
+async def _add(connection: aiosqlite.Connection, board: int, start: SessionStart) -> int:
+    cursor = await connection.execute(
         "INSERT INTO session (board, source, address, started_us, simulated, daemon_version, sdk_version, counter_map,"
         " counter_map_digest, counter_map_likely, keeping) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -184,3 +230,153 @@ def _add(connection: sqlite3.Connection, board: int, start: SessionStart) -> int
         ),
     )
     return int(cursor.lastrowid or 0)
+
+
+# What sessions hold, for readers
+
+_STOOD = (
+    "SELECT s.job, (SELECT min(session) FROM session_job o WHERE o.job = s.job) FROM session_job s"
+    " WHERE s.session = ?1 AND s.job NOT IN (SELECT job FROM fetched_jobs WHERE session = ?1)"
+)
+
+
+def stood_already(connection: sqlite3.Connection, session: int) -> dict[int, int]:
+    """JOBs of a session of which it fetched no record, and the session that began each before."""
+    return dict(connection.execute(_STOOD, (session,)).fetchall())
+
+
+def inferences_in(connection: sqlite3.Connection, job: int) -> int:
+    """How many inferences of a JOB have rows, whoever fetched them."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM inference JOIN model USING (model) WHERE job = ?", (job,)
+    ).fetchone()
+    return int(count)
+
+
+_UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
+
+
+def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, Any]:
+    """What a session holds: JOBs, bytes, records by kind, the ledger by grade and reason, whether it is complete.
+
+    `earlier` lists its JOBs of which it fetched nothing: they are in none of its figures.
+    """
+    board, simulated, sdk_version, counter_map, digest = connection.execute(
+        "SELECT identity, simulated, sdk_version, counter_map, counter_map_digest"
+        " FROM session JOIN board USING (board) WHERE session = ?",
+        (session,),
+    ).fetchone()
+    jobs = connection.execute(
+        "SELECT job, name, state FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY job", (session,)
+    ).fetchall()
+    stood = stood_already(connection, session)
+    ledger = _ledger(connection, session)
+    return {
+        "session": session,
+        "board": board,
+        "simulated": bool(simulated),
+        "sdk_version": sdk_version,
+        "counter_map": counter_map,
+        "counter_map_digest": digest,
+        "jobs": [name for _, name, _ in jobs],
+        "bytes": sum(_bytes(connection, job) for job, _, _ in jobs if job not in stood),
+        "records": {unit: _records(connection, session, table) for table, unit in _UNITS.items()},
+        "sampling": sampling_of(connection, session),
+        "earlier": [
+            {"job": name, "session": stood[job], "inferences": inferences_in(connection, job)}
+            for job, name, _ in jobs
+            if job in stood
+        ],
+        "ledger": ledger,
+        "kept_losses": kept_losses_of(connection, session),
+        "implausible": implausible_of(connection, session),
+        "complete": not ledger["loss"] and reasons.STOPPED_EARLY not in ledger["note"],
+        "not_copied": not_copied(connection, session),
+        "not_final": _not_final(connection, session),
+    }
+
+
+def not_copied(connection: sqlite3.Connection, session: int) -> dict[str, int | None]:
+    """How many inferences the board held that were not copied when the capture was stopped, by JOB; None: not known."""
+    rows = connection.execute(
+        "SELECT name, first FROM ledger_entry JOIN job USING (job) WHERE session = ? AND reason = ?",
+        (session, reasons.STOPPED_EARLY),
+    )
+    return dict(rows.fetchall())
+
+
+def _not_final(connection: sqlite3.Connection, session: int) -> list[dict[str, Any]]:
+    """How many of its inferences have no figures, by state and reason."""
+    rows = connection.execute(
+        "SELECT count(*), figures, why FROM inference WHERE session = ? AND figures <> 'final'"
+        " GROUP BY figures, why ORDER BY 1 DESC, 2, 3",
+        (session,),
+    )
+    return [{"inferences": count, "figures": figures, "why": why} for count, figures, why in rows]
+
+
+def kept_losses_of(connection: sqlite3.Connection, session: int) -> list[dict[str, Any]]:
+    """The kept losses that a session heard first, by column name, in the order in which they happened."""
+    cursor = connection.execute(
+        "SELECT job, reason, detail, lost_logs, lost_bytes, from_us, to_us FROM kept_losses WHERE session = ?"
+        " ORDER BY from_us, id",
+        (session,),
+    )
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _bytes(connection: sqlite3.Connection, job: int) -> int:
+    (size,) = connection.execute("SELECT ifnull(sum(offset), 0) FROM log WHERE job = ?", (job,)).fetchone()
+    return int(size)
+
+
+def _records(connection: sqlite3.Connection, session: int, table: str) -> int:
+    # CROSS JOIN keeps SQLite from scanning all records for each part.
+    (count,) = connection.execute(
+        f"SELECT count(*) FROM part CROSS JOIN {table} ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - constants
+        f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE session = ?",
+        (session,),
+    ).fetchone()
+    return int(count)
+
+
+def _labels(connection: sqlite3.Connection, session: int) -> dict[str, str]:
+    rows = connection.execute("SELECT key, value FROM session_label WHERE session = ? ORDER BY key", (session,))
+    return dict(rows.fetchall())
+
+
+def _frequencies(connection: sqlite3.Connection, session: int) -> list[int]:
+    rows = connection.execute(
+        "SELECT DISTINCT frequency_mhz FROM session_job JOIN job USING (job)"
+        " WHERE session = ? AND frequency_mhz IS NOT NULL ORDER BY frequency_mhz",
+        (session,),
+    )
+    return [mhz for (mhz,) in rows]
+
+
+def _ledger(connection: sqlite3.Connection, session: int) -> dict[str, dict[str, int]]:
+    by_grade: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
+    for grade, reason, count in connection.execute(
+        "SELECT grade, reason, sum(count) FROM ledger_entry WHERE session = ? GROUP BY grade, reason", (session,)
+    ):
+        by_grade[grade][reason] = count
+    return by_grade
+
+
+def all_sessions(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+    """Every row of the `sessions` view, by column name, oldest first, with what is kept of it elsewhere."""
+    cursor = connection.execute("SELECT * FROM sessions ORDER BY session")
+    names = [column[0] for column in cursor.description]
+    found = [dict(zip(names, row, strict=True)) for row in cursor]
+    return [
+        {
+            **session,
+            "labels_by_key": _labels(connection, session["session"]),
+            "frequencies_mhz": _frequencies(connection, session["session"]),
+            "sampling": sampling_of(connection, session["session"]),
+            "kept_losses": kept_losses_of(connection, session["session"]),
+            "implausible": implausible_of(connection, session["session"]),
+        }
+        for session in found
+    ]

@@ -1,6 +1,6 @@
-"""The store: one database, one connection, one thread that writes it, for any number of sessions at a time.
+"""The store: one database and one connection that writes it, for any number of sessions at a time.
 
-Python's own sqlite3 on a thread of its own: a whole batch is one call, so no statement pays for a hop between threads.
+A batch is one transaction of few statements. Batches that wait for each other share one, and its wait for the disk.
 """
 
 from __future__ import annotations
@@ -8,102 +8,145 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from profagent.errors import SameBoardError, StoreError
-from profagent.files import disk_full, is_full_database
-from profagent.store.database import open_for_writing
-from profagent.store.sessions import begin_session
-from profagent.store.stored_session import StoredSession
-from profagent.store.writer import Writer, write_together
+from profagent.files import disk_full, finished, is_full_database
+from profagent.formats.figure_states import CAPTURE_ENDED
+from profagent.ingest import reasons
+from profagent.link.messages import ENDED_STATES
+from profagent.store.counters import implausible_counters
+from profagent.store.database import fetched, fetched_of, put, transaction, writing
+from profagent.store.queries import open_reader
+from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
+from profagent.store.sampling import full_rings, sample_notes, sampling_of, samplings_of
+from profagent.store.sessions import begin_session, session_summary
+from profagent.store.writer import settle_figures, write_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
     from pathlib import Path
 
-    from profagent.ingest.changes import JobChanges
+    import aiosqlite
+
+    from profagent.ingest.changes import Entry, JobChanges
     from profagent.store.sessions import SessionStart
+
+T = TypeVar("T")
+
+# A log that is gone from the board keeps the digest that the board vouched for.
+_UNSETTLED = (
+    "SELECT path FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete <> 1 AND digest IS NULL"
+    " AND generation > 0 AND kind IN ('aicore', 'aicpu', 'acl_api')"
+)
+_UNJUDGED = (
+    "SELECT DISTINCT l.path FROM job JOIN model m USING (job) JOIN inference i USING (model) JOIN segment g"
+    " USING (inference) JOIN log l USING (log) WHERE board = ? AND job.name = ? AND i.figures = 'pending'"
+)
+_ORPHANS = (
+    "SELECT d.path FROM log d JOIN job USING (job) WHERE board = ? AND job.name = ? AND d.kind = 'done'"
+    " AND d.generation > 0 AND NOT EXISTS (SELECT 1 FROM log x"
+    " WHERE x.job = d.job AND x.path = substr(d.path, 1, length(d.path) - 5) AND x.generation > 0)"
+)
+_BEGUN = (
+    "SELECT path, offset FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete = 0 AND kept"
+    " AND kind IN ('aicore', 'aicpu', 'acl_api')"
+)
+# What was removed may have been made anew for a while, and need not come again.
+_UNFINISHED = (
+    "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
+    " WHERE j.board = ? AND (l.complete = 0 OR l.complete = 2 AND l.digest IS NULL)"
+    " AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
+)
+_AT_PATH = (
+    "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
+    " WHERE j.board = ? AND j.name = ? AND l.path = ? AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
+)
+# As the board's daemon sees it (format page 1): calls that are complete tell an unloading, empty logs are no matter.
+_FINISHED = (
+    "WITH l AS (SELECT kind, model, offset, complete = 1 AS is_complete FROM log JOIN job USING (job)"
+    " WHERE board = ? AND job.name = ? AND generation > 0 AND kind IN ('aicore', 'aicpu', 'acl_api', 'net_info'))"
+    " SELECT EXISTS (SELECT 1 FROM l WHERE kind = 'acl_api' AND is_complete)"
+    " AND NOT EXISTS (SELECT 1 FROM l WHERE kind <> 'net_info' AND NOT is_complete AND (offset > 0 OR"
+    " kind = 'acl_api' AND model IN (SELECT model FROM l WHERE kind = 'net_info')))"
+)
+_HELD = (
+    "SELECT path, generation, offset, complete = 1, digest FROM log"
+    " WHERE job = (SELECT job FROM job WHERE board = ? AND name = ?) AND path IN ({})"
+)
+_STANDING = "SELECT name, directory, state, caught_up FROM job WHERE board = ? AND state <> 'removed'"
+_FINAL = (
+    "SELECT count(*) FROM inference JOIN model USING (model) JOIN job USING (job)"
+    " WHERE board = ? AND job.name = ? AND whole"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLog:
+    """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest."""
+
+    generation: int
+    offset: int
+    complete: bool
+    digest: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    """What the database says of a JOB that was on its board when it was last told of."""
+
+    name: str
+    directory: str
+    state: str
+    caught_up: bool
+
+
+class CommittedLog(NamedTuple):
+    """What is committed of a data log."""
+
+    job: str
+    path: str
+    generation: int
+    offset: int
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
-    """A session's changes that wait for the store's thread; `error` is why they could not be written."""
+class _Waiting:
+    """A session's changes that wait to be written; `error` is why they could not be."""
 
-    writer: Writer
+    session: int
+    board: int
     changes: Sequence[JobChanges]
+    is_done: bool = False
     error: Exception | None = None
 
 
-class WriteGroup:
-    """Changes that wait. They are added on any thread and written on the store's."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[Waiting] = deque()
-
-    def add(self, writer: Writer, changes: Sequence[JobChanges]) -> Waiting:
-        """Let changes wait; each is written by the next `write`, whoever calls it."""
-        waiting = Waiting(writer, changes)
-        self._waiting.append(waiting)
-        return waiting
-
-    def write(self, connection: sqlite3.Connection, asked: Waiting) -> None:
-        """Write all that waits, unless it was written before; raises why `asked` was not.
-
-        Where the transaction fails that all share, each has one of its own, and fails or not by itself.
-        """
-        together = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if not _is_written(connection, together):
-            for each in together:
-                _is_written(connection, [each])
-        if asked.error is not None:
-            raise asked.error
-
-
-def _is_written(connection: sqlite3.Connection, together: Sequence[Waiting]) -> bool:
-    if not together:
-        return True
-    try:
-        write_together(connection, [(each.writer, each.changes) for each in together])
-    except Exception as error:  # noqa: BLE001 - it is raised to whoever asked for these changes
-        if len(together) == 1:
-            together[0].error = error
-            return True
-        return False
-    return True
-
-
-T = TypeVar("T")
-P = ParamSpec("P")
-
-
 class Store:
-    """The writing side of a database. Use as an asynchronous context manager; it owns its thread and connection."""
+    """The writing side of a database. Use as an asynchronous context manager; it owns its connection."""
 
     def __init__(self, file: Path, *, durable: bool = True) -> None:
         """`durable` False is for a database that is thrown away when its writing is interrupted."""
         self.file = file
         self._durable = durable
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="profagent-store")
-        self._connection: sqlite3.Connection | None = None
-        self.group = WriteGroup()
+        self._opened = AsyncExitStack()
+        self._connection: aiosqlite.Connection | None = None
+        self._turn = asyncio.Lock()
+        self._waiting: deque[_Waiting] = deque()
         # Where each board that a session was begun of was reached, by the board's identity.
         self._addresses: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
         """Open the database; StoreError when that fails."""
-        try:
-            self._connection = await self._on_thread(lambda: open_for_writing(self.file, durable=self._durable))
-        except BaseException:
-            self._thread.shutdown(wait=False)
-            raise
+        self._connection = await self._opened.enter_async_context(writing(self.file, durable=self._durable))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connection and end the thread."""
-        await asyncio.shield(self._on_thread(self._close))
-        self._thread.shutdown()
+        """Close the connection."""
+        await finished(asyncio.create_task(self._opened.aclose()))
+        self._connection = None
 
     async def begin(self, start: SessionStart) -> StoredSession:
         """Begin a session, or go on with the board's unfinished one.
@@ -114,42 +157,257 @@ class Store:
             raise SameBoardError(start.address, self._addresses[start.identity], start.identity)
         self._addresses[start.identity] = start.address
         try:
-            writer = await self.run(
-                lambda connection: Writer(connection, *begin_session(connection, start), start.peak_bytes_per_s)
-            )
+            session, board = await self.run(lambda connection: begin_session(connection, start))
         except BaseException:
             del self._addresses[start.identity]
             raise
-        return StoredSession(self, writer)
+        return StoredSession(self, session, board, start.peak_bytes_per_s)
 
-    async def run(
-        self, function: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
-    ) -> T:
-        """Let a function use the connection on the store's thread; what SQLite refuses raises StoreError."""
-        assert self._connection is not None, "used outside of its context"
-        connection = self._connection
-        return await self._on_thread(lambda: function(connection, *arguments, **options))
+    async def run(self, function: Callable[[aiosqlite.Connection], Coroutine[Any, Any, T]]) -> T:
+        """Let a function have the connection for itself, and let it finish; what SQLite refuses raises StoreError."""
+        async with self._own_turn() as connection:
+            return await finished(asyncio.create_task(function(connection)))
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a query that belongs to the writing side."""
-        return await self.run(lambda connection: connection.execute(sql, parameters).fetchall())
+        return await self.run(lambda connection: fetched(connection, sql, parameters))
 
     async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """A statement outside of the records, in a transaction of its own."""
-        await self.run(lambda connection: connection.execute(sql, parameters))
+        await self.query(sql, parameters)
 
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Let a function read what is committed, with a connection and on a thread of its own."""
 
-    async def _on_thread(self, function: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, function)
-        except sqlite3.Error as error:
-            if is_full_database(error, self.file.parent):
-                raise disk_full(self.file) from error
-            raise StoreError(
-                f"the database {self.file} cannot be used: {error}",
-                hint="check the free space and the permissions; what was committed before is safe",
-            ) from error
+        def reading() -> T:
+            with open_reader(self.file) as connection:
+                return function(connection)
+
+        return await asyncio.to_thread(reading)
+
+    async def write(self, session: int, board: int, changes: Sequence[JobChanges]) -> None:
+        """Write changes in one durable transaction, which others that wait may share.
+
+        Where the transaction fails that all share, each has one of its own, and fails or not by itself.
+        """
+        asked = _Waiting(session, board, changes)
+        self._waiting.append(asked)
+        async with self._own_turn() as connection:
+            if not asked.is_done:
+                await finished(asyncio.create_task(self._write_together(connection)))
+            if asked.error is not None:
+                raise asked.error
+
+    async def note_counters(self, session: int, peak_bytes_per_s: float) -> None:
+        """Have the ledger say what cannot be of the counters of a session's JOBs, as they are now."""
+        for (job,) in await self.query("SELECT job FROM session_job WHERE session = ?", (session,)):
+            odd = await self.read(partial(implausible_counters, job=job, peak_bytes_per_s=peak_bytes_per_s))
+            found = Findings([], None, odd, None)
+            await self.run(partial(_write_findings, session=session, job=job, found=found))
+
+    async def _write_together(self, connection: aiosqlite.Connection) -> None:
+        together = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if not await _is_written(connection, together):
+            for each in together:
+                await _is_written(connection, [each])
+
+    @asynccontextmanager
+    async def _own_turn(self) -> AsyncIterator[aiosqlite.Connection]:
+        assert self._connection is not None, "used outside of its context"
+        async with self._turn:
+            try:
+                yield self._connection
+            except sqlite3.Error as error:
+                if is_full_database(error, self.file.parent):
+                    raise disk_full(self.file) from error
+                raise StoreError(
+                    f"the database {self.file} cannot be used: {error}",
+                    hint="check the free space and the permissions; what was committed before is safe",
+                ) from error
+
+
+async def _is_written(connection: aiosqlite.Connection, together: Sequence[_Waiting]) -> bool:
+    try:
+        async with transaction(connection):
+            for each in together:
+                await write_batches(connection, each.session, each.board, each.changes)
+    except Exception as error:  # noqa: BLE001 - it is raised to whoever asked for these changes
+        if len(together) > 1:
+            return False
+        together[0].error = error
+    for each in together:
+        each.is_done = True
+    return True
+
+
+class StoredSession:
+    """A session of a store; `number` is its own, `board` its board's."""
+
+    def __init__(self, store: Store, number: int, board: int, peak_bytes_per_s: float) -> None:
+        self.number = number
+        self.board = board
+        self._store = store
+        self._peak = peak_bytes_per_s
+
+    async def apply(self, changes: Sequence[JobChanges]) -> None:
+        """Write changes in one durable transaction; then what follows from all of a JOB that has ended with them."""
+        await self._store.write(self.number, self.board, changes)
+        for batch in changes:
+            if batch.caught_up and batch.state in ENDED_STATES:
+                rows = await self._store.query(
+                    "SELECT job FROM job WHERE board = ? AND name = ?", (self.board, batch.job)
+                )
+                await self._note_findings(rows[0][0], has_ended=True)
+
+    async def end(self, ended_us: int) -> None:
+        """Mark the session as finished: what is pending stays unknown, unless a later one goes on with its JOB."""
+        query = "SELECT job, caught_up, state FROM session_job JOIN job USING (job) WHERE session = ?"
+        jobs = await self._store.query(query, (self.number,))
+
+        async def end(connection: aiosqlite.Connection) -> None:
+            async with transaction(connection):
+                for job, _, _ in jobs:
+                    await settle_figures(connection, self.number, job, CAPTURE_ENDED)
+                await connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, self.number))
+
+        await self._store.run(end)
+        for job, caught_up, state in jobs:
+            if not (caught_up and state in ENDED_STATES):
+                await self._note_findings(job, has_ended=False)
+
+    async def held(self, job: str, paths: Sequence[str]) -> dict[str, HeldLog]:
+        """What is stored of these logs; those that are not known are left out."""
+        stored = [path_to_sql(path) for path in paths]
+        rows = await self._store.run(lambda connection: fetched_of(connection, _HELD, (self.board, job), stored))
+        return {
+            path_from_sql(path): HeldLog(generation, offset, bool(complete), digest)
+            for path, generation, offset, complete, digest in rows
+        }
+
+    async def unsettled_logs(self, job: str) -> list[str]:
+        """Data logs of a JOB that the board never vouched for."""
+        return await self._paths(_UNSETTLED, job)
+
+    async def unjudged_logs(self, job: str) -> list[str]:
+        """Logs of a JOB's inferences of which it is not known whether they are whole."""
+        return await self._paths(_UNJUDGED, job)
+
+    async def orphan_dones(self, job: str) -> list[str]:
+        """`.done` files of a JOB that have no data beside them."""
+        return await self._paths(_ORPHANS, job)
+
+    async def begun_logs(self, job: str) -> dict[str, int]:
+        """Data logs of a JOB of which more was to come, with their committed bytes."""
+        rows = await self._store.query(_BEGUN, (self.board, job))
+        return {path_from_sql(path): offset for path, offset in rows}
+
+    async def has_finished(self, job: str) -> bool:
+        """Whether everything that the JOB is expected to hold is complete."""
+        ((has_finished,),) = await self._store.query(_FINISHED, (self.board, job))
+        return bool(has_finished)
+
+    async def unfinished_logs(self) -> list[CommittedLog]:
+        """The board's data logs that it never vouched for."""
+        rows = await self._store.query(_UNFINISHED, (self.board,))
+        return [CommittedLog(job, path_from_sql(path), *committed) for job, path, *committed in rows]
+
+    async def committed_logs(self, logs: Iterable[tuple[str, str]]) -> list[CommittedLog]:
+        """Of data logs, given by JOB and path, what is committed; those that are not known are left out."""
+        found: list[CommittedLog] = []
+        for job, path in logs:
+            rows = await self._store.query(_AT_PATH, (self.board, job, path_to_sql(path)))
+            found += [CommittedLog(job, path, *committed) for _, _, *committed in rows]
+        return found
+
+    async def final_inferences(self, job: str) -> int:
+        """How many inferences of a JOB have come whole, whoever fetched them."""
+        ((count,),) = await self._store.query(_FINAL, (self.board, job))
+        return int(count)
+
+    async def copied_bytes(self, job: str) -> int:
+        """How many bytes of a JOB's logs are here."""
+        sql = "SELECT ifnull(sum(offset), 0) FROM log JOIN job USING (job) WHERE board = ? AND job.name = ?"
+        ((size,),) = await self._store.query(sql, (self.board, job))
+        return int(size)
+
+    async def begun_jobs(self) -> set[str]:
+        """JOBs of which this session holds a part."""
+        sql = "SELECT name FROM job JOIN session_job USING (job) WHERE session = ?"
+        return {name for (name,) in await self._store.query(sql, (self.number,))}
+
+    async def standing_jobs(self) -> list[HeldJob]:
+        """The board's JOBs that are not known to be removed from it."""
+        rows = await self._store.query(_STANDING, (self.board,))
+        return [HeldJob(name, directory, state, bool(caught_up)) for name, directory, state, caught_up in rows]
+
+    async def forget_standing(self, job: str) -> None:
+        """Note that the board has the JOB no longer, which does not make it one of the session's."""
+        await self._store.execute("UPDATE job SET state = 'removed' WHERE board = ? AND name = ?", (self.board, job))
+
+    async def state_of(self, job: str) -> str | None:
+        """The JOB's state as it was last told; None of one that is not known."""
+        rows = await self._store.query("SELECT state FROM job WHERE board = ? AND name = ?", (self.board, job))
+        return rows[0][0] if rows else None
+
+    async def told_interval(self, job: str) -> int | None:
+        """The interval of the JOB's acl.json, as it was told first; None where it is not known."""
+        rows = await self._store.query("SELECT interval FROM job WHERE board = ? AND name = ?", (self.board, job))
+        return rows[0][0] if rows else None
+
+    async def add_clock_sample(self, host_us: int, offset_us: int, round_trip_us: int) -> None:
+        """Store the difference of the clocks."""
+        row = (self.number, host_us, offset_us, round_trip_us)
+        await self._store.execute("INSERT INTO clock_sample VALUES (?, ?, ?, ?)", row)
+
+    async def sampling(self) -> dict[str, Any]:
+        """How well its JOBs were sampled, as of now."""
+        return await self._store.read(lambda connection: sampling_of(connection, self.number))
+
+    async def summary(self) -> dict[str, Any]:
+        """The session in figures, as of now."""
+        return await self._store.read(lambda connection: session_summary(connection, self.number))
+
+    async def _paths(self, sql: str, job: str) -> list[str]:
+        return [path_from_sql(path) for (path,) in await self._store.query(sql, (self.board, job))]
+
+    async def _note_findings(self, job: int, *, has_ended: bool) -> None:
+        """Write what follows from all of a JOB's rows. It reads them while others may write."""
+        found = await self._store.read(lambda connection: _findings(connection, job, self._peak, has_ended=has_ended))
+        await self._store.run(lambda connection: _write_findings(connection, self.number, job, found))
+
+
+class Findings(NamedTuple):
+    """What follows from all rows of a JOB: rows of `sampling`, and entries of the ledger; None: not looked for."""
+
+    sampling: list[tuple[Any, ...]]
+    samples: list[Entry] | None
+    counters: dict[int, list[str]]
+    rings: dict[int, Entry] | None
+
+
+def _findings(connection: sqlite3.Connection, job: int, peak_bytes_per_s: float, *, has_ended: bool) -> Findings:
+    """Of a JOB that goes on some samples and calls are on their way."""
+    known = samplings_of(connection, job)
+    return Findings(
+        [(model, of.pictures, *of.figures, of.passed_over) for model, of in known.items()],
+        [*sample_notes(connection, known)] if has_ended else None,
+        implausible_counters(connection, job, peak_bytes_per_s),
+        full_rings(connection, job) if has_ended else None,
+    )
+
+
+async def _write_findings(connection: aiosqlite.Connection, session: int, job: int, found: Findings) -> None:
+    async with transaction(connection):
+        await put(
+            connection,
+            "INSERT OR REPLACE INTO sampling (model, input_pic_num, interval, interval_from, sampled, due, late,"
+            " never_came, passed_over) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            found.sampling,
+        )
+        if found.samples is not None:
+            await LedgerRows(connection, session, job).replace_all("sampling", found.samples)
+        for of, details in found.counters.items():
+            entries = [reasons.entry(reasons.IMPLAUSIBLE_COUNTER, detail) for detail in details]
+            await LedgerRows(connection, of, job).replace_all("counters", entries, of_session=True)
+        if found.rings is not None:
+            await LedgerRows(connection, session, job).replace_rings(found.rings)

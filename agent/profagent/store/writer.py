@@ -1,13 +1,20 @@
-"""Changes become rows. Everything here runs on the writer's own thread, inside one transaction a batch."""
+"""Changes become rows: each batch in one transaction, of few statements."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from profagent.formats.figure_states import CAPTURE_ENDED, JOB_ENDED
-from profagent.formats.names import parse_log_name
-from profagent.formats.plausible import PEAK_MEMORY_RATE
+from profagent.formats.figure_states import (
+    JOB_ENDED,
+    Figure,
+    FigureState,
+    Part,
+    UnitLog,
+    clock_part,
+    log_part,
+    state_of,
+)
+from profagent.formats.names import LogKind, parse_log_name, path_beside
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
@@ -28,200 +35,250 @@ from profagent.ingest.changes import (
     SimulatedKnown,
 )
 from profagent.link.messages import ENDED_STATES
-from profagent.store.counter_checks import CounterCheckRows
-from profagent.store.figure_states import UNITS, FigureRows
-from profagent.store.inferences import InferenceRows
-from profagent.store.kept_losses import KeptLossRows
-from profagent.store.ledger import LedgerRows
-from profagent.store.logs import LogRows
-from profagent.store.records import RecordRows
-from profagent.store.samples import SampleRows
-from profagent.store.sessions import end_session, join_job
-from profagent.store.transaction import transaction
+from profagent.store.database import fetched, fetched_of, put
+from profagent.store.records import RecordRows, file_key, inferences_of
+from profagent.store.rows import UNITS, LedgerRows, LogRows, Numbers, path_from_sql, path_to_sql
+from profagent.store.sessions import join_job
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+    import aiosqlite
+
+    from profagent.formats.figure_states import Has
+    from profagent.formats.names import LogName
     from profagent.ingest.changes import Change, JobChanges
-    from profagent.store.logs import LogRow
-
+    from profagent.store.rows import LogRow
 
 COMPLETE = 1
 REMOVED = 2
+DONE_SUFFIX = ".done"
+# Inferences that are judged together; each has four logs.
+JUDGED_TOGETHER = 2_000
+
+_UNKNOWN = (
+    "SELECT DISTINCT l.path FROM inference i JOIN model m USING (model) JOIN segment g USING (inference)"
+    " JOIN log l USING (log) WHERE m.job = ? AND i.figures {}"
+)
+_PENDING = _UNKNOWN.format("= 'pending'")
+_NOT_FINAL = _UNKNOWN.format("<> 'final'")
+_FINAL_OF_MODEL = _UNKNOWN.format("= 'final' AND i.model = ?")
+_CLOCK = (
+    "SELECT frequency_mhz, EXISTS (SELECT 1 FROM log WHERE job = ?1 AND path = 'info.json.0' AND complete = 1)"
+    " FROM job WHERE job = ?1"
+)
 
 
 class JobRows:
-    """The rows of one JOB, for one session."""
+    """The rows of one JOB, for one batch of one session."""
 
-    def __init__(self, connection: sqlite3.Connection, session: int, job: int, peak_bytes_per_s: float) -> None:
-        self.job = job
+    def __init__(self, connection: aiosqlite.Connection, session: int, job: int, numbers: Numbers) -> None:
         self._connection = connection
         self._session = session
-        self._samples = SampleRows(connection, job)
-        self._logs = LogRows(connection, job, self._samples)
+        self._job = job
+        self._logs = LogRows(connection, job, numbers)
         self._ledger = LedgerRows(connection, session, job)
-        self._inferences = InferenceRows(connection)
-        self._checks = CounterCheckRows(connection, job, peak_bytes_per_s)
-        self._records = RecordRows(connection, session, self._inferences, self._checks)
-        self._figures = FigureRows(connection, job, self._inferences, self._logs)
-        self._advanced: dict[int, tuple[int, int, int, bytes | None, int]] = {}
+        self._records = RecordRows(connection, session, numbers)
+        self._touched: dict[str, LogName] = {}  # by the path of the aicore log
 
-    def apply(self, changes: Sequence[Change]) -> None:
+    async def apply(self, changes: Sequence[Change]) -> None:
         """Write the changes in their order."""
+        await self._logs.load({path for change in changes if (path := getattr(change, "path", None)) is not None})
+        names = [change.name for change in changes if isinstance(change, SegmentRecords | InferenceTimed)]
+        names += [change.records.name for change in changes if isinstance(change, Redecoded) and change.records]
+        await self._records.load({file_key(self._logs.model(name.model, name.model_id), name) for name in names})
         for change in changes:
-            self._RULES[type(change)](self, change)
-        self._flush_advanced()
-        self._records.flush()
-        self._figures.flush()
-        self._inferences.place(self._frequency())
-        self._checks.flush(self._frequency())
-        self._samples.flush()
+            if (waiting := self._RULES[type(change)](self, change)) is not None:
+                await waiting
+        await self._records.write()
+        await self._logs.write(self._session)
+        await self._judge("")
 
-    def settle(self, ended: str) -> None:
+    async def settle(self, ended: str) -> None:
         """Nothing more comes, for this reason: figures of which something is missing stay unknown."""
-        self._figures.settle(ended)
-        self._inferences.place(self._frequency())
+        await self._logs.load(())
+        await self._touch_found(_PENDING)
+        await self._judge(ended)
 
-    def _frequency(self) -> int | None:
-        found = self._connection.execute("SELECT frequency_mhz FROM job WHERE job = ?", (self.job,)).fetchone()
-        return None if found[0] is None else int(found[0])
+    # Each kind of change
 
     def _advance(self, change: LogAdvanced) -> None:
         row = self._logs.row(change.path)
-        row.is_new = False
-        complete = COMPLETE if change.complete else 0
-        values = (change.generation, change.offset, complete, change.digest)
-        self._advanced[row.log] = (*values, row.log)
+        row.generation, row.offset, row.digest = change.generation, change.offset, change.digest
+        row.complete = COMPLETE if change.complete else 0
 
-    def _flush_advanced(self) -> None:
-        """Write how far logs have come; of what one batch tells of a log, the last counts."""
-        self._connection.executemany(
-            "UPDATE log SET generation = ?, offset = ?, complete = ?, digest = ? WHERE log = ?",
-            self._advanced.values(),
-        )
-        self._advanced.clear()
-
-    def _announce(self, change: LogAnnounced) -> None:
+    async def _announce(self, change: LogAnnounced) -> None:
         name = parse_log_name(change.path)
         if name is not None and name.kind in UNITS:
-            self._logs.row(change.path)
-            self._figures.touch(change.path)
+            await self._touch(self._logs.row(change.path))
 
-    def _judge(self, change: LogJudged) -> None:
-        values = (change.whole, change.fault or None, self._logs.row(change.path).log)
-        self._connection.execute("UPDATE log SET whole = ?, fault = ? WHERE log = ?", values)
-        self._figures.touch(change.path)
+    async def _judge_log(self, change: LogJudged) -> None:
+        row = self._logs.row(change.path)
+        row.whole, row.fault = change.whole, change.fault or None
+        await self._touch(row)
 
-    def _remove(self, change: LogRemoved) -> None:
-        self._flush_advanced()
-        self._figures.touch(change.path)
-        self._connection.execute(
-            "UPDATE log SET complete = ? WHERE log = ?", (REMOVED, self._logs.row(change.path).log)
-        )
+    async def _remove(self, change: LogRemoved) -> None:
+        row = self._logs.row(change.path)
+        row.complete = REMOVED
+        await self._touch(row)
 
-    def _reset(self, change: LogReset) -> None:
+    async def _reset(self, change: LogReset) -> None:
         row = self._logs.row(change.path)
         # Of a log without bytes nothing is void: what was said of it stays with the session that said it.
-        if not row.is_new and self._has_bytes(row):
-            self._connection.execute("UPDATE log SET whole = 0, fault = NULL WHERE log = ?", (row.log,))
-            self._figures.touch(change.path)
-            self._void_records(row, change.path, keeps_parts=False)
-            self._ledger.void(row)
+        if row.offset:
+            row.whole, row.fault = 0, None
+            await self._touch(row)
+            await self._void(row)
 
-    def _has_bytes(self, row: LogRow) -> bool:
-        self._flush_advanced()
-        (offset,) = self._connection.execute("SELECT offset FROM log WHERE log = ?", (row.log,)).fetchone()
-        return bool(offset)
-
-    def _redecode(self, change: Redecoded) -> None:
+    async def _redecode(self, change: Redecoded) -> None:
         row = self._logs.row(change.path)
-        if row.is_new or not row.kept:
+        if not row.offset or not row.kept:
             # Bytes that a process which died left in the mirror, which come again, or what was passed over before.
             return
-        self._void_records(row, change.path, keeps_parts=True)
+        await self._records.void(row, keeps_parts=True)
         if row.model is not None:
-            self._samples.touch(row.model)
-        self._figures.touch(change.path)
+            self._logs.changed.add(row.model)
+        await self._touch(row)
         if change.records is not None:
             self._records.add_segments(row, change.records, fetched=len(change.records.sequence))
 
-    def _void_records(self, row: LogRow, path: str, *, keeps_parts: bool) -> None:
-        name = parse_log_name(path)
-        if name is not None and name.is_data:
-            self._records.void(row, path, name.kind, keeps_parts=keeps_parts)
-
-    def _add_segments(self, change: SegmentRecords) -> None:
+    async def _add_segments(self, change: SegmentRecords) -> None:
         row = self._logs.row(change.path)
-        row.is_new = False
         self._records.add_segments(row, change)
-        self._figures.touch(change.path)
+        await self._touch(row)
         if row.model is not None and change.stretch[-1]:
-            self._samples.touch(row.model)
+            self._logs.changed.add(row.model)
 
     def _add_calls(self, change: ApiRecords) -> None:
         self._records.add_calls(self._logs.row(change.path), change)
 
     def _set_times(self, change: InferenceTimed) -> None:
-        self._inferences.set_times(self._logs.model(change.name.model, change.name.model_id), change)
+        self._records.set_times(self._logs.model(change.name.model, change.name.model_id), change)
 
-    def _replace_entries(self, change: ContentLedger) -> None:
+    async def _replace_entries(self, change: ContentLedger) -> None:
         if change.path is None:
-            self._ledger.replace_job(change.entries)
+            await self._ledger.replace_all("content", change.entries)
         else:
             self._ledger.replace(self._logs.row(change.path), change.entries)
 
-    def _add_entry(self, change: LinkLedger) -> None:
-        self._ledger.add(None if change.path is None else self._logs.row(change.path), change.entry)
+    async def _add_entry(self, change: LinkLedger) -> None:
+        await self._ledger.add(None if change.path is None else self._logs.row(change.path), change.entry)
 
-    def _set_frequency(self, change: FrequencyKnown) -> None:
-        if self._frequency() != change.mhz:
-            self._connection.execute("UPDATE job SET frequency_mhz = ? WHERE job = ?", (change.mhz, self.job))
-            self._inferences.touch_all(self.job)
-            self._figures.touch_unknown()
+    async def _set_frequency(self, change: FrequencyKnown) -> None:
+        cursor = await self._connection.execute(
+            "UPDATE job SET frequency_mhz = ?1 WHERE job = ?2 AND frequency_mhz IS NOT ?1", (change.mhz, self._job)
+        )
+        if cursor.rowcount:
+            query = "SELECT inference FROM inference JOIN model USING (model) WHERE job = ?"
+            self._records.touch(number for (number,) in await fetched(self._connection, query, (self._job,)))
+            await self._touch_found(_NOT_FINAL)
 
-    def _set_profiling(self, change: ProfilingKnown) -> None:
+    async def _set_profiling(self, change: ProfilingKnown) -> None:
         """What was told first stays: the file may be another one by now."""
-        self._connection.execute(
+        await self._connection.execute(
             "UPDATE job SET interval = ?, acl_json = ? WHERE job = ? AND acl_json IS NULL",
-            (change.interval, change.acl_json, self.job),
+            (change.interval, change.acl_json, self._job),
         )
 
-    def _pass_over(self, change: PassedOver) -> None:
+    async def _pass_over(self, change: PassedOver) -> None:
         row = self._logs.row(change.path)
-        if not row.is_new:
-            # Also of one that was passed over before: a session that chose otherwise may have gone on with it.
-            self._void_records(row, change.path, keeps_parts=False)
-            self._ledger.void(row)
-        if not row.kept:
-            return
-        row.kept = False
-        self._figures.touch(change.path)
-        self._connection.execute("UPDATE log SET kept = 0 WHERE log = ?", (row.log,))
-        name = parse_log_name(change.path)
-        if row.model is not None and name is not None and name.inference is not None:
-            self._samples.pass_over(row.model, name)
+        # Also of one that was passed over before: a session that chose otherwise may have gone on with it.
+        if row.parts or row.content:
+            await self._void(row)
+        if row.kept:
+            self._logs.pass_over(row)
+            await self._touch(row)
 
-    def _mark_simulated(self, change: SimulatedKnown) -> None:
-        self._connection.execute(
+    async def _mark_simulated(self, change: SimulatedKnown) -> None:
+        await self._connection.execute(
             "UPDATE session SET simulated = 1, counter_map = ifnull(counter_map, ?2),"
             " counter_map_digest = iif(counter_map IS NULL, ?1, counter_map_digest) WHERE session = ?3",
             (change.digest, change.counter_map, self._session),
         )
 
-    def _replace_layers(self, change: LayersKnown) -> None:
+    async def _replace_layers(self, change: LayersKnown) -> None:
         model = self._logs.model(change.model, change.model_id)
-        self._connection.execute("DELETE FROM layer WHERE model = ?", (model,))
-        self._connection.executemany(
+        await self._connection.execute("DELETE FROM layer WHERE model = ?", (model,))
+        await put(
+            self._connection,
             "INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?)",
             [(model, run.index, run.segment, run.layer_id, run.name, run.type) for run in change.table.runs],
         )
 
-    # Of the class, not of each JOB: an object that held its own methods would be freed only when cycles are looked for.
-    _RULES: ClassVar[dict[type[Change], Callable[[JobRows, Any], None]]] = {
+    async def _void(self, row: LogRow) -> None:
+        if row.name is not None and row.name.is_data:
+            await self._records.void(row, keeps_parts=False)
+        await self._ledger.void(row)
+
+    # Whether figures are known: judged anew whenever a log of theirs tells something new
+
+    async def _touch(self, row: LogRow) -> None:
+        name = row.name
+        if name is None or name.kind not in UNITS:
+            return
+        data, unit = row.path.removesuffix(DONE_SUFFIX), name.kind.value
+        model = self._logs.model(name.model, name.model_id)
+        if row.path == data and not self._logs.is_used(model, unit):
+            self._logs.use(model, unit)
+            await self._touch_found(_FINAL_OF_MODEL, model)
+        self._touched[data if name.kind is LogKind.AICORE else path_beside(data)] = name
+
+    async def _touch_found(self, sql: str, *model: int) -> None:
+        for (stored,) in await fetched(self._connection, sql, (self._job, *model)):
+            path = path_from_sql(stored)
+            name = parse_log_name(path)
+            if name is not None and name.kind in UNITS:
+                self._touched[path if name.kind is LogKind.AICORE else path_beside(path)] = name
+
+    async def _judge(self, ended: str) -> None:
+        """Judge the inferences that were touched, and place them in time."""
+        ((frequency_mhz, has_come),) = await fetched(self._connection, _CLOCK, (self._job,))
+        clock = clock_part(frequency_mhz, has_come=bool(has_come), ended=ended)
+        touched = list(self._touched.items())
+        for start in range(0, len(touched), JUDGED_TOGETHER):
+            await self._judge_some(dict(touched[start : start + JUDGED_TOGETHER]), clock, ended)
+        self._touched.clear()
+        await self._records.place(frequency_mhz)
+
+    async def _judge_some(self, touched: Mapping[str, LogName], clock: Has, ended: str) -> None:
+        logs = await self._unit_logs(touched)
+        models = {path: self._logs.model(name.model, name.model_id) for path, name in touched.items()}
+        keys = {path: file_key(models[path], name) for path, name in touched.items()}
+        inferences = await inferences_of(self._connection, keys.values())
+        found: list[tuple[Any, ...]] = []
+        for path, key in keys.items():
+            of_units = {Part.AICORE: logs.get(path), Part.AICPU: logs.get(path_beside(path))}
+            for inference, number, *before in inferences.get(key, ()):
+                parts = {
+                    part: log_part(part, log, number, ended, is_used=self._logs.is_used(models[path], part.value))
+                    for part, log in of_units.items()
+                }
+                records = state_of(Figure.RECORDS, parts)
+                time = state_of(Figure.TIME, {**parts, Part.CLOCK: clock})
+                state = [int(records.state is FigureState.FINAL), time.state.value, time.why]
+                if state != before:
+                    found.append((*state, inference))
+        await put(self._connection, "UPDATE inference SET whole = ?, figures = ?, why = ? WHERE inference = ?", found)
+        self._records.touch(inference for *_, inference in found)
+
+    async def _unit_logs(self, aicore_paths: Iterable[str]) -> dict[str, UnitLog]:
+        """What is known of the logs of inferences, by the paths of data; a `.done` alone tells that there was data."""
+        data = [path for aicore in aicore_paths for path in (aicore, path_beside(aicore))]
+        asked = [path_to_sql(path) for each in data for path in (each, each + DONE_SUFFIX)]
+        query = "SELECT path, whole, complete, fault FROM log WHERE job = ? AND path IN ({})"
+        found: dict[str, UnitLog] = {}
+        for stored, whole, complete, fault in await fetched_of(self._connection, query, (self._job,), asked):
+            path = path_from_sql(stored)
+            if path.endswith(DONE_SUFFIX):
+                found.setdefault(path.removesuffix(DONE_SUFFIX), UnitLog())
+            else:
+                found[path] = UnitLog(whole, complete == COMPLETE, fault or "", complete == REMOVED)
+        return found
+
+    _RULES: ClassVar[dict[type[Change], Callable[[JobRows, Any], Awaitable[None] | None]]] = {
         LogAdvanced: _advance,
         LogAnnounced: _announce,
-        LogJudged: _judge,
+        LogJudged: _judge_log,
         LogReset: _reset,
         LogRemoved: _remove,
         FrequencyKnown: _set_frequency,
@@ -238,98 +295,34 @@ class JobRows:
     }
 
 
-# JOBs whose row numbers are remembered; any other is looked up again.
-REMEMBERED_JOBS = 8
-_JOBS = "SELECT job FROM session_job WHERE session = ?"
-
-
-class Writer:
-    """All rows of one session."""
-
-    def __init__(
-        self, connection: sqlite3.Connection, session: int, board: int, peak_bytes_per_s: float = PEAK_MEMORY_RATE
-    ) -> None:
-        self._connection = connection
-        self.session = session
-        self.board = board
-        self._peak = peak_bytes_per_s
-        self._jobs: OrderedDict[str, JobRows] = OrderedDict()
-        self._ledger = LedgerRows(connection, session, None)
-
-    def apply(self, batches: Sequence[JobChanges]) -> None:
-        """Write everything in one transaction; on an error nothing of it."""
-        write_together(self._connection, [(self, batches)])
-
-    def write(self, batches: Sequence[JobChanges]) -> None:
-        """Write everything in the transaction that is open."""
-        for batch in batches:
-            self._apply(batch)
-
-    def end(self, ended_us: int) -> None:
-        """The capture has ended: what is pending stays unknown, unless a later one goes on with its JOB."""
-        with transaction(self._connection):
-            for (job,) in self._connection.execute(_JOBS, (self.session,)).fetchall():
-                JobRows(self._connection, self.session, job, self._peak).settle(CAPTURE_ENDED)
-            end_session(self._connection, self.session, ended_us)
-        self.forget()
-
-    def forget(self) -> None:
-        """Numbers that were handed out in the transaction are void."""
-        self._jobs.clear()
-        self._ledger = LedgerRows(self._connection, self.session, None)
-
-    def _apply(self, batch: JobChanges) -> None:
+async def write_batches(
+    connection: aiosqlite.Connection, session: int, board: int, batches: Sequence[JobChanges]
+) -> None:
+    """Write what a session of a board has in the transaction that is open."""
+    numbers = await Numbers.of(connection)
+    for batch in batches:
         if not batch.job:
-            self._apply_to_board(batch.changes)
-            return
-        rows = self._job(batch.job, batch.directory)
-        rows.apply(batch.changes)
+            await _write_board(LedgerRows(connection, session, None), board, batch.changes)
+            continue
+        job = await join_job(connection, session, board, batch.job, batch.directory)
+        if batch.changes:
+            await JobRows(connection, session, job, numbers).apply(batch.changes)
         if batch.state is not None:
-            state = (batch.state, int(batch.caught_up), rows.job)
-            self._connection.execute("UPDATE job SET state = ?, caught_up = ? WHERE job = ?", state)
+            state = (batch.state, int(batch.caught_up), job)
+            await connection.execute("UPDATE job SET state = ?, caught_up = ? WHERE job = ?", state)
             if batch.caught_up and batch.state in ENDED_STATES:
-                rows.settle(JOB_ENDED)
-                # Most likely nothing more comes of it.
-                del self._jobs[batch.job]
-
-    def _apply_to_board(self, changes: Sequence[Change]) -> None:
-        kept = KeptLossRows(self._connection, self.session, self.board, self._ledger)
-        for change in changes:
-            if isinstance(change, KeptLoss):
-                kept.write(change)
-            else:
-                assert isinstance(change, LinkLedger), "nothing else is about the board itself"
-                self._ledger.add(None, change.entry)
-
-    def _job(self, name: str, directory: str) -> JobRows:
-        rows = self._jobs.get(name)
-        if rows is None:
-            job = self._find_or_add(name, directory)
-            rows = self._jobs[name] = JobRows(self._connection, self.session, job, self._peak)
-            if len(self._jobs) > REMEMBERED_JOBS:
-                self._jobs.popitem(last=False)
-        self._jobs.move_to_end(name)
-        return rows
-
-    def _find_or_add(self, name: str, directory: str) -> int:
-        self._connection.execute(
-            "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')",
-            (self.board, name, directory),
-        )
-        (job,) = self._connection.execute(
-            "SELECT job FROM job WHERE board = ? AND name = ?", (self.board, name)
-        ).fetchone()
-        join_job(self._connection, self.session, job)
-        return int(job)
+                await JobRows(connection, session, job, numbers).settle(JOB_ENDED)
 
 
-def write_together(connection: sqlite3.Connection, writes: Sequence[tuple[Writer, Sequence[JobChanges]]]) -> None:
-    """Write what several sessions have in one transaction; on an error nothing of it."""
-    try:
-        with transaction(connection):
-            for writer, batches in writes:
-                writer.write(batches)
-    except BaseException:
-        for writer, _ in writes:
-            writer.forget()
-        raise
+async def settle_figures(connection: aiosqlite.Connection, session: int, job: int, ended: str) -> None:
+    """Nothing more comes of a JOB, for this reason, in the transaction that is open."""
+    await JobRows(connection, session, job, await Numbers.of(connection)).settle(ended)
+
+
+async def _write_board(ledger: LedgerRows, board: int, changes: Iterable[Change]) -> None:
+    for change in changes:
+        if isinstance(change, KeptLoss):
+            await ledger.keep(board, change)
+        else:
+            assert isinstance(change, LinkLedger), "nothing else is about the board itself"
+            await ledger.add(None, change.entry)

@@ -14,7 +14,7 @@ from profagent.cli import options
 from profagent.cli.provenance import kept_loss_line, sampling_line, share_text
 from profagent.cli.running import tell, terminal_columns
 from profagent.cli.table import text_width
-from profagent.formats.bound import bound_mark
+from profagent.formats.countermap import bound_mark
 from profagent.formats.figure_states import FigureState
 from profagent.store.workspace import Workspace
 from profagent.watch.watch import WatchOptions, watch

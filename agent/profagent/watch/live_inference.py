@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.formats.bound import bound_by
+from profagent.formats.countermap import bound_by
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind, display_text
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from profagent.formats.done import Done
     from profagent.formats.figure_states import Verdict
-    from profagent.formats.layers import LayerTable
+    from profagent.formats.model_info import LayerTable
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Entry
 

@@ -6,8 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from profagent.formats.bound import ratios_of
-from profagent.formats.durations import ticks_to_us
+from profagent.formats.countermap import ratios_of
 from profagent.formats.figure_states import (
     JOB_ENDED,
     Figure,
@@ -23,6 +22,7 @@ from profagent.formats.figure_states import (
 )
 from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind, parse_log_name
+from profagent.formats.records import ticks_to_us
 from profagent.ingest.changes import (
     FrequencyKnown,
     InferenceTimed,
@@ -39,7 +39,7 @@ from profagent.watch.live_inference import LiveRecord, OpenInference
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from profagent.formats.layers import LayerTable
+    from profagent.formats.model_info import LayerTable
     from profagent.formats.names import InferenceKey, LogName
     from profagent.ingest.changes import Change, Redecoded, SegmentRecords
 

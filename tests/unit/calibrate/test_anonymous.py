@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from profagent.calibrate.aliases import Anonymous
 from profagent.calibrate.vendor_table import parse_vendor_table
-from profagent.formats.layers import parse_layer_info
+from profagent.formats.model_info import parse_layer_info, parse_net_info, where_nets_begin
 from profagent.formats.names import parse_log_name
-from profagent.formats.net_info import parse_net_info, where_nets_begin
 from profagentd.simulate import encode
 from profagentd.simulate.network import AICORE, Layer, Network, Run, Segment
 from tests.encoders import bytes_item, net_items

@@ -51,7 +51,7 @@ def test_what_is_learnt_reads_records_as_the_true_map_does(
     true = simulated_map().apply(records)
     for name, values in learnt.apply(records).items():
         assert np.allclose(values, true[name]), name
-    assert {counter.verdict for counter in learnt.counters} == {"certain", "likely"}
+    assert {counter.verdict for counter in learnt.counters.values()} == {"certain", "likely"}
 
 
 @pytest.mark.parametrize("learns_by", ["its file", "the user's folder"])
@@ -82,7 +82,7 @@ def elsewhere(data: bytes) -> bytes:
     moved = records.copy()
     moved[:, 0x08:0xFC] = np.random.default_rng(4).integers(0, 256, (len(records), 0xF4), np.uint8)
     place = 0xF9
-    for counter in simulated_map().counters:
+    for counter in simulated_map().counters.values():
         size = int(counter.type[1:]) // 8
         place -= size + 3
         moved[:, place : place + size] = records[:, counter.offset : counter.offset + size]

@@ -9,10 +9,10 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from profagent.calibrate.redecode_cli import redecode_job, redecode_session
 from profagent.cli.main import run
@@ -25,10 +25,10 @@ from profagentd.simulate import SimulationOptions, write_job
 from tests.fakes.dumps import Dump, dump
 
 # The whole map's first three counters, of which one gives half of what it should: an earlier guess.
-GUESS = replace(simulated_map(), name="guess", counters=simulated_map().counters[:3])
+GUESS = replace(simulated_map(), name="guess", counters=dict([*simulated_map().counters.items()][:3]))
 MAPS = CounterMaps(simulated_map())
 KILLED = """
-import os, signal, sys
+import asyncio, os, signal, sys
 from pathlib import Path
 from profagent.store.counter_maps import CounterMaps, simulated_map
 from profagent.calibrate.redecode_cli import redecode_session
@@ -36,15 +36,10 @@ from profagent.store.workspace import Workspace
 from profagent.store import counters
 
 counters.ROWS_PER_BATCH = 5
-filled = []
-fill = counters._fill
-def die(*arguments):
-    filled.append(fill(*arguments))
-    if sum(filled) > 10:
+def die(rows):
+    if rows > 10:
         os.kill(os.getpid(), signal.SIGKILL)
-    return filled[-1]
-counters._fill = die
-redecode_session(Workspace(Path(sys.argv[1])), 1, CounterMaps(simulated_map()))
+asyncio.run(redecode_session(Workspace(Path(sys.argv[1])), 1, CounterMaps(simulated_map()), die))
 """
 
 
@@ -73,7 +68,7 @@ def test_a_session_becomes_what_an_import_with_the_map_gives(
 ) -> None:
     monkeypatch.setattr(counters, "ROWS_PER_BATCH", 5)
     assert dump(workspace.database)["op_records"] != expected["op_records"]
-    done = redecode_session(workspace, 1, MAPS)
+    done = asyncio.run(redecode_session(workspace, 1, MAPS))
     assert (done.before, done.filled) == ("guess", (len(expected["op_records"]), 0))
     assert dump(workspace.database)["op_records"] == expected["op_records"]
     with closing(sqlite3.connect(workspace.database)) as connection:
@@ -109,14 +104,14 @@ def test_killed_in_the_midst_it_leaves_all_as_it_was(workspace: Workspace) -> No
 
 def test_while_something_is_recorded_it_is_refused(workspace: Workspace) -> None:
     with workspace.locked(), pytest.raises(WorkspaceBusyError, match="another profagent writes"):
-        redecode_session(workspace, 1, MAPS)
+        asyncio.run(redecode_session(workspace, 1, MAPS))
 
 
 def test_without_a_map_that_fits_it_is_refused(workspace: Workspace) -> None:
     with closing(sqlite3.connect(workspace.database)) as connection, connection:
         connection.execute("UPDATE session SET simulated = 0")
     with pytest.raises(UsageError, match="no counter map"):
-        redecode_session(workspace, 1, BUILT_IN)
+        asyncio.run(redecode_session(workspace, 1, BUILT_IN))
 
 
 def test_a_job_directory_s_own_database_is_filled(job: Path, expected: Dump) -> None:

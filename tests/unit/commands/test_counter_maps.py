@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from profagent.errors import UsageError
 from profagent.store.counter_maps import CounterMaps, read_map, simulated_map
@@ -38,7 +38,7 @@ class Folder:
 
 def test_the_simulated_board_s_map_is_the_one_it_writes_by() -> None:
     ours, theirs = simulated_map(), load_counters()
-    assert {counter.name for counter in ours.counters} == {counter.name for counter in theirs}
+    assert set(ours.counters) == {counter.name for counter in theirs}
 
 
 def test_a_map_is_read_from_a_file(tmp_path: Path) -> None:

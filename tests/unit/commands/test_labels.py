@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from profagent.errors import UsageError
-from profagent.store.labels import Condition, condition_of, fits, labels_of
+from profagent.store.sessions import Condition, condition_of, fits, labels_of
 
 SESSION: dict[str, Any] = {
     "board": "u-1",

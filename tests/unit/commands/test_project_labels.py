@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from profagent.collect.collecting import project_labels
-from profagent.store.labels import labels_of
+from profagent.store.sessions import labels_of
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from profagent.errors import UnreachableError
@@ -209,8 +210,9 @@ def test_a_board_is_named() -> None:
 
 
 def test_a_map_that_is_not_certain_is_told_once() -> None:
-    sure, *others = simulated_map().counters
-    learnt = replace(simulated_map(), counters=(replace(sure, verdict="likely"), *others))
+    counters = simulated_map().counters
+    likely = {"mac_busy": msgspec.structs.replace(counters["mac_busy"], verdict="likely")}
+    learnt = msgspec.structs.replace(simulated_map(), counters={**counters, **likely})
     viewed = Viewed(maps=CounterMaps(learnt))
     viewed.view.linked(board(simulated=True), "operator")
     viewed.view.linked(board(simulated=True), "operator")

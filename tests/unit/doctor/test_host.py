@@ -27,7 +27,7 @@ from profagent.doctor.host import (
 from profagent.importing.importing import WorkspaceImport, import_into
 from profagent.keys.keys import Keys
 from profagent.link.messages import PROTOCOL, Board, Clocks
-from profagent.store.database import open_for_writing
+from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from tests.daemon.privileges import public_directory, without_privileges
 from tests.fakes.dumps import dump, write_files
@@ -55,6 +55,14 @@ BOARD = Board(
     quiet_after_us=1,
     clocks=Clocks(1, 1),
 )
+
+
+def make_database(file: Path) -> None:
+    async def make() -> None:
+        async with Store(file):
+            pass
+
+    asyncio.run(make())
 
 
 @pytest.mark.parametrize(
@@ -149,7 +157,7 @@ def test_a_workspace_with_a_database_and_one_that_is_yet_to_be_made(
 ) -> None:
     assert marks(Workspace(tmp_path / "a" / "b")) == dict.fromkeys(("workspace", "host-space"), Mark.GOOD)
     assert list(tmp_path.iterdir()) == []
-    open_for_writing(Workspace(tmp_path).database).close()
+    make_database(Workspace(tmp_path).database)
     assert marks(Workspace(tmp_path)) == dict.fromkeys(("workspace", "database", "host-space"), Mark.GOOD)
     monkeypatch.setattr(examining, "LEAST_FREE_BYTES", 1 << 60)
     assert marks(Workspace(tmp_path))["host-space"] is Mark.BAD
@@ -173,7 +181,7 @@ def test_a_damaged_database_is_made_anew_by_what_is_told(tmp_path: Path, first_p
 
 
 def test_a_large_database_is_not_checked_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_for_writing(Workspace(tmp_path).database).close()
+    make_database(Workspace(tmp_path).database)
     monkeypatch.setattr(examining, "LONGEST_CHECK_S", -1.0)
     monkeypatch.setattr(examining, "STEPS_BETWEEN_LOOKS", 1)
     assert marks(Workspace(tmp_path))["database"] is Mark.UNKNOWN

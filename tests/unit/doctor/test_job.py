@@ -135,7 +135,7 @@ def test_counters_by_a_right_map_a_wrong_one_and_none(tmp_path: Path, monkeypatc
     assert len(right.findings) == 12
     assert {finding.mark for finding in right.findings} == {Mark.GOOD}
     assert all("3 of 5 inferences" in finding.evidence for finding in right.findings)
-    counters = tuple(replace(each, scale=9e3) for each in simulated_map().counters)
+    counters = {name: replace(each, scale=9e3) for name, each in simulated_map().counters.items()}
     *_, wrong = sections(job, CounterMaps(replace(simulated_map(), counters=counters)))
     found = {finding.check: finding for finding in wrong.findings}
     assert found["mac_busy <= 1"].mark is Mark.BAD

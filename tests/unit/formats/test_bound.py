@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.formats.bound import bound_by, mean_ratios
+from profagent.formats.countermap import bound_by, mean_ratios
 
 
 @pytest.mark.parametrize(

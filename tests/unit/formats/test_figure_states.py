@@ -8,7 +8,6 @@ import pytest
 
 from profagent.formats.figure_states import (
     CAPTURE_ENDED,
-    FIGURES,
     JOB_ENDED,
     Figure,
     FigureState,
@@ -58,28 +57,12 @@ def test_a_figure_is_known_when_every_part_of_it_is(
     assert states({**WHOLE, part: Has(share, "because")}) == expected
 
 
-def test_every_figure_and_every_part_has_its_place() -> None:
-    assert set(FIGURES) == set(Figure)
-    assert {part for parts in FIGURES.values() for part in parts} == set(Part)
-
-
-def test_a_part_that_nobody_names_is_none() -> None:
-    assert states({}) == (FINAL, FINAL, FINAL)
-    assert states({Part.AICPU: Has(Share.COMING, "later")}) == (PENDING, PENDING, PENDING)
-
-
 @pytest.mark.parametrize("share", Share)
 def test_what_ran_on_the_cpu_alone_needs_no_clock(share: Share) -> None:
     on_cpu = {Part.AICORE: Has(Share.NONE), Part.AICPU: Has(Share.WHOLE), Part.CLOCK: Has(share, "no clock")}
     assert states(on_cpu) == (FINAL, FINAL, FINAL)
     del on_cpu[Part.AICORE]
     assert states(on_cpu) == (FINAL, FINAL, FINAL)
-
-
-@pytest.mark.parametrize("aicore", [Share.COMING, Share.MISSING])
-def test_the_clock_is_needed_while_records_of_the_npu_are_to_come_or_lost(aicore: Share) -> None:
-    parts = {Part.AICORE: Has(aicore, "some"), Part.CLOCK: Has(Share.COMING, "no clock yet")}
-    assert state_of(Figure.TIME, parts).state is (PENDING if aicore is Share.COMING else PARTIAL)
 
 
 def test_only_what_is_final_has_no_reason() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from profagent.formats.join import UNKNOWN_LAYER, LayerJoin
-from profagent.formats.layers import LayerTable, parse_layer_info
-from profagent.formats.net_info import Net
+from profagent.formats.model_info import LayerTable, Net, parse_layer_info
 from tests.encoders import layer_item
 
 
@@ -38,11 +37,6 @@ def joined(
 ) -> list[int]:
     """The layers of sequence numbers 0, 1, 2, …."""
     return join.layer_index(net, np.arange(records, dtype="<u4"), batch_num, pictures, online).tolist()
-
-
-def test_the_kth_record_is_of_the_kth_run() -> None:
-    join = LayerJoin(table_of(0, 0, 0), [net_of(0, 3)])
-    assert joined(join, 3) == [0, 1, 2]
 
 
 def test_a_dropped_record_shifts_no_name() -> None:
@@ -82,10 +76,6 @@ def test_without_batch_layers_all_layers_come_once_for_each_picture(batch_num: i
     assert joined(join, 7, batch_num, pictures) == [0, 1, 0, 1, 0, 1, UNKNOWN_LAYER]
 
 
-def test_a_table_without_nets_is_repeated_too() -> None:
-    assert joined(LayerJoin(table_of(0, 0), []), 5, 1, 2) == [0, 1, 0, 1, UNKNOWN_LAYER]
-
-
 def test_batches_chosen_at_run_time_have_their_own_sizes() -> None:
     join = LayerJoin(table_of(0, 0, batch_layers=[1]), [net_of(0, 2, batch_layers=1)])
     assert joined(join, 8, 9, 9, online=(3, 1)) == [0, 0, 0, 1, 0, 1, UNKNOWN_LAYER, UNKNOWN_LAYER]
@@ -97,12 +87,6 @@ def test_layers_with_segment_ids_are_found_in_their_segment() -> None:
     assert joined(join, 3, net=1) == [2, UNKNOWN_LAYER, UNKNOWN_LAYER]
     assert joined(join, 3, net=2) == [3, 4, UNKNOWN_LAYER]
     assert joined(join, 2, net=3) == [UNKNOWN_LAYER] * 2
-
-
-def test_a_segment_whose_layers_stand_apart_is_found() -> None:
-    join = LayerJoin(table_of(0, 1, 0, 1), [net_of(0, 2), net_of(1, 2)])
-    assert joined(join, 2, net=0) == [0, 2]
-    assert joined(join, 2, net=1) == [1, 3]
 
 
 def test_without_segment_ids_a_net_begins_behind_the_counts_of_those_before_it() -> None:
@@ -123,13 +107,6 @@ def test_without_layers_no_record_has_one(table: LayerTable | None) -> None:
     assert joined(join, 2, 2, 5) == [UNKNOWN_LAYER] * 2
 
 
-def test_past_the_table_there_is_no_layer() -> None:
-    join = LayerJoin(table_of(0, 0), [net_of(0, 2)])
-    found = join.layer_index(0, np.array([2, 2**32 - 1], dtype="<u4"), 1, 1)
-    assert found.tolist() == [UNKNOWN_LAYER] * 2
-    assert found.dtype == np.int32
-
-
 @pytest.mark.parametrize(("batch_num", "pictures"), [(1, 1), (1, 3), (4, 3)])
 def test_loops_have_layers_in_their_first_pass_only(batch_num: int, pictures: int) -> None:
     join = LayerJoin(table_of(0, 0), [net_of(0, 2, max_loop=8)])
@@ -146,12 +123,6 @@ def test_a_first_pass_of_several_pictures_is_certain_up_to_the_first_batch_layer
 def test_where_the_counts_do_not_agree_nothing_is_repeated(net: Net) -> None:
     join = LayerJoin(table_of(0, 0, 0), [net])
     assert joined(join, 4, 1, 2) == [0, 1, 2, UNKNOWN_LAYER]
-
-
-@pytest.mark.parametrize(("batch_num", "pictures"), [(0, 0), (0, 3), (3, 0)])
-def test_numbers_of_pictures_that_cannot_be_give_a_first_pass(batch_num: int, pictures: int) -> None:
-    join = LayerJoin(table_of(0, 0), [net_of(0, 2)])
-    assert joined(join, 3, batch_num, pictures) == [0, 1, UNKNOWN_LAYER]
 
 
 def test_huge_announced_numbers_take_no_memory() -> None:
@@ -174,13 +145,6 @@ def test_aicpu_records_have_the_layers_of_their_segment_in_each_loop() -> None:
 def test_aicpu_records_have_no_layers_that_are_not_told_one_by_one(table: LayerTable | None) -> None:
     join = LayerJoin(table, [net_of(0, 1), net_of(1, 2)])
     assert join.aicpu_layer_index(1, np.arange(2, dtype="<u4")).tolist() == [UNKNOWN_LAYER] * 2
-
-
-def test_counts_that_agree_need_no_word() -> None:
-    nets = [net_of(0, 2), net_of(1, 1, batch_layers=1)]
-    assert LayerJoin(table_of(0, 0, 1, batch_layers=[2]), nets).disagreements() == []
-    assert LayerJoin(table_of(0, 0, 0, batch_layers=[2]), nets).disagreements() == []
-    assert LayerJoin(table_of(0, 0), []).disagreements() == []
 
 
 @pytest.mark.parametrize(

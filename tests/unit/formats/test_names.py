@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from profagent.formats.names import InferenceKey, LogKind, LogName, display_text, is_job_name, parse_log_name
+from profagent.formats.names import InferenceKey, LogKind, LogName, display_text, parse_log_name
 
 U64_MAX = 2**64 - 1
 
@@ -18,21 +18,6 @@ def parsed(path: str) -> LogName:
     name = parse_log_name(path)
     assert name is not None
     return name
-
-
-def test_all_fields_of_an_aicore_name_are_read() -> None:
-    name = parse_log_name("data/aicore.0.yolo.3.1.4.6.12")
-    assert name == LogName(
-        LogKind.AICORE,
-        is_done=False,
-        device=0,
-        model="yolo",
-        model_id=1,
-        stream=3,
-        batch_num=4,
-        input_pic_num=6,
-        current_pic_count=12,
-    )
 
 
 @pytest.mark.parametrize(
@@ -59,24 +44,9 @@ def test_both_generations_of_prefixes_are_read_in_any_case(path: str, kind: LogK
     assert name.model == (None if kind is LogKind.INFO_JSON else "m")
 
 
-def test_a_name_without_a_stream_is_read() -> None:
-    name = parsed("data/aicore.0.yolo.1.4.6.12")
-    assert (name.model, name.stream, name.model_id, name.current_pic_count) == ("yolo", None, 1, 12)
-
-
-def test_of_five_trailing_numbers_the_first_is_the_stream() -> None:
-    name = parsed("data/aicore.0.yolo.5.1.4.6.12")
-    assert (name.model, name.stream) == ("yolo", 5)
-
-
 def test_of_six_trailing_numbers_the_first_belongs_to_the_model() -> None:
     name = parsed("data/aicore.0.yolo.5.3.1.4.6.12")
     assert (name.model, name.stream) == ("yolo.5", 3)
-
-
-def test_a_model_named_by_a_number_alone_keeps_its_name() -> None:
-    name = parsed("data/aicore.0.7.1.4.6.12")
-    assert (name.model, name.stream, name.model_id) == ("7", None, 1)
 
 
 @pytest.mark.parametrize(
@@ -111,12 +81,6 @@ def test_a_done_has_the_kind_and_the_inference_of_its_data(kind: str) -> None:
     assert (data.is_done, done.is_done) == (False, True)
     assert data.kind is done.kind
     assert data.inference == done.inference == InferenceKey(0, "m", 1, 3, 4, 6, 0)
-
-
-def test_only_logs_of_an_inference_have_one() -> None:
-    assert parsed("data/cont.0.m.1.4.6.0").inference == InferenceKey(0, "m", 1, None, 4, 6, 0)
-    for path in ("data/acl_api.0.m.1", "data/m.1.net.info", "info.json.0"):
-        assert parsed(path).inference is None
 
 
 @pytest.mark.parametrize(
@@ -191,21 +155,6 @@ def test_any_other_file_is_foreign(path: str) -> None:
 )
 def test_a_number_beyond_the_runtimes_own_field_is_foreign(path: str, fits: bool) -> None:
     assert (parse_log_name(path) is not None) == fits
-
-
-@pytest.mark.parametrize(
-    ("name", "is_job"),
-    [
-        ("JOB" + "A" * 29, True),
-        ("JOB" + "A" * 28, False),
-        ("JOB" + "A" * 30, False),
-        ("JOB" + "a" * 29, False),
-        ("JOB" + "A" * 29 + "\n", False),
-        ("XJOB" + "A" * 29, False),
-    ],
-)
-def test_a_job_is_three_letters_and_29_more(name: str, is_job: bool) -> None:
-    assert is_job_name(name) == is_job
 
 
 @pytest.mark.parametrize(

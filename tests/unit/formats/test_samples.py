@@ -10,14 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profagent.errors import FormatError
+from profagent.formats.board_files import looks_like_hi3519
 from profagent.formats.done import Done, parse_done
-from profagent.formats.durations import ticks_to_us
-from profagent.formats.info_json import looks_like_hi3519, parse_info_json
 from profagent.formats.join import LayerJoin
-from profagent.formats.layers import parse_layer_info
+from profagent.formats.model_info import parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, LogName, is_job_name, parse_log_name
-from profagent.formats.net_info import parse_net_info
 from profagent.formats.records import (
     AICORE_DTYPE,
     AICPU_DTYPE,
@@ -63,27 +60,12 @@ def test_all_jobs_are_there() -> None:
     assert not looks_like_hi3519(path.as_posix() for path in LOGS.values())
 
 
-@pytest.mark.parametrize("job", [EARLY, API, JSON, RELOAD, MISC, EDGE], ids=lambda job: job.name[:8])
-def test_each_job_tells_its_frequency(job: Path) -> None:
-    assert parse_info_json((job / "info.json.0").read_bytes(), "info.json.0").frequency_mhz == 700
-
-
 def test_each_aicore_record_is_what_its_bytes_say() -> None:
     for path in logs_of(LogKind.AICORE):
         data = path.read_bytes()
         words = [list(struct.unpack_from("<64I", data, at)) for at in range(0, len(data), 256)]
         assert view_records(data, AICORE_DTYPE)["words"].tolist() == words
         assert rows_of(path) == [(word[63], word[0], word[1]) for word in words]
-
-
-def test_the_words_between_ticks_and_net_are_as_they_were_made_up() -> None:
-    for path in logs_of(LogKind.AICORE):
-        for words in view_records(path.read_bytes(), AICORE_DTYPE)["words"].tolist():
-            if path.is_relative_to(EARLY):
-                assert words[2:63] == [words[0] << 12 | index for index in range(2, 63)]
-            else:
-                salt = words[2] & 0x3FFFF000
-                assert words[2:63] == [0xC0000000 | salt | (words[0] & 63) << 6 | index for index in range(2, 63)]
 
 
 def test_each_aicpu_record_is_what_its_bytes_say() -> None:
@@ -125,24 +107,6 @@ def test_each_layer_table_that_is_one_is_read_and_agrees_with_its_nets() -> None
     assert len(tables) == 15
 
 
-@pytest.mark.parametrize(("file", "offset"), [("yolo.0.layer.info", 8), ("yolo.0.net.info", 0)])
-def test_info_files_that_are_not_made_of_items_are_told(file: str, offset: int) -> None:
-    data = (EARLY / "data" / file).read_bytes()
-    with pytest.raises(FormatError) as caught:
-        (parse_layer_info if "layer" in file else parse_net_info)(data, file)
-    assert (caught.value.file, caught.value.offset) == (file, offset)
-
-
-def test_the_early_job_has_its_eleven_records_with_two_gaps() -> None:
-    path = EARLY / "data" / "aicore.0.yolo.3.0.4.5.7"
-    kept = [0, 1, 2, 3, 4, 6, 7, 8, 10, 11, 12]
-    assert rows_of(path) == [(0, sequence, 100 + 100 * sequence) for sequence in kept]
-    records = view_records(path.read_bytes(), AICORE_DTYPE)
-    split = Splitter().feed(records["sequence"], records["net"])
-    assert (split.gap_at.tolist(), split.gap_missing.tolist()) == ([5, 8], [1, 1])
-    assert ticks_to_us(records["ticks"], 700)[0] == 100 * 100 / 700
-
-
 @pytest.mark.parametrize("job", [API, JSON], ids=["api", "json"])
 def test_records_of_several_nets_have_the_layers_of_their_segments(job: Path) -> None:
     model = "yolo_v1_2_s_x"
@@ -159,19 +123,6 @@ def test_records_of_several_nets_have_the_layers_of_their_segments(job: Path) ->
         assert names == ["net1_layer0", "net1_layer1"]
 
 
-@pytest.mark.parametrize("job", [API, JSON], ids=["api", "json"])
-def test_a_net_that_the_table_does_not_have_gives_no_names(job: Path) -> None:
-    table = parse_layer_info((job / "data" / "demo_b.1.layer.info").read_bytes(), "layer")
-    join = LayerJoin(table, parse_net_info((job / "data" / "demo_b.1.net.info").read_bytes(), "net"))
-    for pictures in (0, 6, 12, 18):
-        path = job / "data" / f"aicore.0.demo_b.3.1.4.6.{pictures}"
-        done = parse_done(path.with_name(path.name + ".done").read_bytes(), LogKind.AICORE, path.name)
-        assert net_and_sequence(path) == [(0, k) for k in range(7)] + [(2, 0), (2, 1)]
-        assert done.online_batch_num == (4, 2)
-        assert join.layer_index(0, np.arange(8), 4, 6, done.online_batch_num).tolist() == list(range(8))
-        assert join.layer_index(2, np.arange(2), 4, 6, done.online_batch_num).tolist() == [-1, -1]
-
-
 def test_a_model_loaded_twice_has_two_inferences_in_one_file() -> None:
     path = RELOAD / "data" / "aicore.0.demo_a.3.0.1.1.0"
     assert rows_of(path) == [(0, 0, 10), (0, 1, 47), (0, 0, 20), (0, 1, 57), (0, 2, 94)]
@@ -179,39 +130,6 @@ def test_a_model_loaded_twice_has_two_inferences_in_one_file() -> None:
     assert Splitter().feed(records["sequence"], records["net"]).stretch.tolist() == [0, 0, 1, 1, 1]
     done = parse_done(path.with_name(path.name + ".done").read_bytes(), LogKind.AICORE, path.name)
     assert done == Done(768, 0, 0, 0, 0)
-
-
-def test_a_model_that_is_not_built_for_profiling_leaves_an_empty_file_with_its_raw_name() -> None:
-    path = RELOAD / "data" / "acl_api.0.plain.name.0"
-    assert name_of(path).model == "plain.name"
-    assert view_records(path.read_bytes(), API_DTYPE).shape == (0,)
-
-
-@pytest.mark.parametrize("model", ["name_without_nul", "q" * 200, '人脸_a:b*c?<d>"|&'])
-def test_odd_names_have_their_records(model: str) -> None:
-    path = MISC / "data" / f"aicore.0.{model}.3.1.1.1.0"
-    assert name_of(path) == LogName(
-        LogKind.AICORE,
-        device=0,
-        model=model,
-        model_id=1,
-        stream=3,
-        batch_num=1,
-        input_pic_num=1,
-        current_pic_count=0,
-    )
-    assert rows_of(path) == [(0, 0, 10), (0, 1, 47)]
-
-
-def test_an_empty_model_name_is_a_name() -> None:
-    assert name_of(MISC / "data" / "acl_api.0..1").model == ""
-
-
-def test_a_model_loaded_before_start_has_no_begin_in_its_done() -> None:
-    path = MISC / "data" / "acl_api.0.demo_b.1"
-    done = parse_done(path.with_name(path.name + ".done").read_bytes(), LogKind.ACL_API, path.name)
-    assert (done.start_us, done.file_len) == (0, 64)
-    assert 0 not in view_records(path.read_bytes(), API_DTYPE)["api"]
 
 
 EDGE_LINE = re.compile(r"EDGE .*?(?P<file>aic(?:ore|pu)\S+) size=(?P<size>-?\d+) done: (?P<done>.*?) ?$")
@@ -240,10 +158,6 @@ def test_each_odd_case_is_what_its_line_says(file: str) -> None:
         assert len(view_records(path.read_bytes(), dtype)) == size // record_bytes
 
 
-def test_all_odd_cases_were_read_from_their_list() -> None:
-    assert len(EDGE_CASES) == 21
-
-
 def test_the_runtimes_sequence_filter_leaves_the_gaps_that_the_splitter_finds() -> None:
     path = EDGE / "data" / "aicore.0.demo_a.3.0.1.1.4"
     first = [0, 5, 14, 24, 24, 25, 26, 27, 28, 38, 48]
@@ -255,24 +169,6 @@ def test_the_runtimes_sequence_filter_leaves_the_gaps_that_the_splitter_finds() 
     missing = [after - before - 1 for before, after in pairwise(first) if after - before > 1]
     assert split.gap_missing.tolist() == [*missing, 10, 1]
     assert not split.is_gap_odd.any()
-
-
-def test_announced_lengths_beyond_the_file_show_no_earlier_inference() -> None:
-    path = EDGE / "data" / "aicore.0.demo_a.3.0.1.1.6"
-    done = parse_done(path.with_name(path.name + ".done").read_bytes(), LogKind.AICORE, path.name)
-    assert (path.stat().st_size, done.file_len) == (768, 1280)
-
-
-def test_counters_printed_signed_are_read_as_what_they_were() -> None:
-    path = EDGE / "data" / "aicore.0.demo_a.3.0.8.29.11.done"
-    done = parse_done(path.read_bytes(), LogKind.AICORE, path.name)
-    assert (done.cache_hit, done.cache_miss) == (2**31, 2**32 - 1)
-    assert done.online_batch_num == (8, 7, 6, 5, 4, 3, 2, 1)
-
-
-def test_a_picture_count_near_2_to_the_64_is_a_number() -> None:
-    path = EDGE / "data" / "aicore.0.demo_a.65535.0.1.1.18446744073709551600"
-    assert (name_of(path).stream, name_of(path).current_pic_count) == (65535, 2**64 - 16)
 
 
 def test_the_ring_has_kept_the_newest_511_calls_between_two_flushes() -> None:

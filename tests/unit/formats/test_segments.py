@@ -7,7 +7,32 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from profagent.formats.segments import Splitter
+from profagent.formats.segments import AicoreSegment, AicpuSegment, Splitter, place
+
+
+def test_a_segment_starts_where_the_one_before_it_ended() -> None:
+    assert place(1000, [AicoreSegment(0, 0, 50.5), AicoreSegment(1, 1, 10.0), AicoreSegment(2, 2, 1.0)], []) == [
+        1000,
+        1050.5,
+        1060.5,
+    ]
+
+
+def test_an_aicpu_segment_between_keeps_its_times() -> None:
+    aicore = [AicoreSegment(0, 0, 50.5), AicoreSegment(2, 1, 10.0)]
+    assert place(1000, aicore, [AicpuSegment(1, 0, 1100, 1200)]) == [1000, 1200]
+
+
+def test_segments_run_in_the_order_of_their_nets() -> None:
+    aicore = [AicoreSegment(2, 1, 10.0), AicoreSegment(0, 0, 50.0), AicoreSegment(0, 2, 5.0)]
+    assert place(1000, aicore, []) == [1055, 1000, 1050]
+
+
+def test_without_a_start_only_what_follows_a_known_end_is_placed() -> None:
+    aicore = [AicoreSegment(0, 0, 50.0), AicoreSegment(2, 1, 10.0), AicoreSegment(3, 2, 10.0)]
+    assert place(None, aicore, []) == [None, None, None]
+    assert place(None, aicore, [AicpuSegment(1, 0, 1100, 1200)]) == [None, 1200, 1210]
+
 
 RELOADED = [(0, 0), (0, 1), (0, 0), (0, 1), (0, 2)]
 
@@ -75,21 +100,6 @@ def test_records_fed_in_parts_fall_as_they_do_at_once(records: list[tuple[int, i
     assert split(records, part=part, last_start=1) == split(records, last_start=1)
 
 
-def test_an_empty_feed_changes_nothing() -> None:
-    splitter = Splitter()
-    empty = np.empty(0, dtype="<u4")
-    assert splitter.feed(empty, empty).segment.tolist() == []
-    found = splitter.feed(np.array([0], dtype="<u4"), np.array([0], dtype="<u4"))
-    assert (found.segment.tolist(), found.stretch.tolist()) == ([0], [0])
-    splitter.feed(empty, empty)
-    found = splitter.feed(np.array([0], dtype="<u4"), np.array([1], dtype="<u4"))
-    assert (found.segment.tolist(), found.stretch.tolist()) == ([1], [0])
-
-
-def test_numbers_that_use_all_32_bits_are_compared_as_they_are() -> None:
-    assert split([(2**32 - 1, 2**32 - 1), (2**32 - 1, 0)]) == [[0, 1], [0, 1]]
-
-
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
@@ -107,11 +117,3 @@ def test_missing_numbers_are_counted_in_each_segment(
     records: list[tuple[int, int]], expected: list[tuple[int, int, bool]]
 ) -> None:
     assert gaps(records) == expected
-
-
-def test_a_gap_between_two_feeds_is_seen() -> None:
-    splitter = Splitter()
-    net = np.zeros(1, dtype="<u4")
-    splitter.feed(np.array([2], dtype="<u4"), net)
-    found = splitter.feed(np.array([5], dtype="<u4"), net)
-    assert (found.gap_at.tolist(), found.gap_missing.tolist()) == ([0], [2])

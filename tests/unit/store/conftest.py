@@ -18,3 +18,5 @@ def rows(tmp_path: Path) -> Iterator[Rows]:
     yield rows
     check(rows.connection)
     rows.connection.close()
+    rows.close()
+    rows.runner.close()

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+import sqlite3
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from profagent.formats.names import LogName, parse_log_name
 from profagent.formats.records import API_DTYPE
 from profagent.ingest.changes import ApiRecords, Change, JobChanges, SegmentRecords
-from profagent.store.database import open_for_writing
-from profagent.store.sessions import SessionStart, begin_session
-from profagent.store.writer import Writer
+from profagent.store.sessions import SessionStart
+from profagent.store.store import Store, StoredSession
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
     from pathlib import Path
 
+T = TypeVar("T")
 JOB = "JOB" + "A" * 29
 AICORE = "data/aicore.0.m.3.0.1.1.0"
 AICPU = "data/aicpu.0.m.3.0.1.1.0"
@@ -24,26 +26,51 @@ CALLS = "data/acl_api.0.m.0"
 
 
 class Rows:
-    """A writer and its database; `session` begins another session on it."""
+    """A store with one session; `session` begins another one in it. `connection` reads what is committed."""
 
     def __init__(self, folder: Path) -> None:
-        self.connection = open_for_writing(folder / "profagent.db", durable=False)
-        self.writer = self.session()
+        self.file = folder / "profagent.db"
+        self.runner = asyncio.Runner()
+        self.open()
+        self.session()
+        self.connection = sqlite3.connect(self.file, isolation_level=None)
 
-    def session(self) -> Writer:
-        start = SessionStart("b1", "euler", "SS928", "record", "here", 1, simulated=False, always_new=True)
-        self.writer = Writer(self.connection, *begin_session(self.connection, start))
+    def open(self) -> None:
+        """A process begins."""
+        self.store = Store(self.file)
+        self.run(self.store.__aenter__())
+
+    def close(self) -> None:
+        """The process ends."""
+        self.run(self.store.__aexit__())
+
+    def session(self, **start: Any) -> StoredSession:
+        fields = {"simulated": False, "always_new": True, **start}
+        begun = SessionStart("b1", "euler", "SS928", "record", "here", 1, **fields)
+        self.close()
+        self.open()
+        self.writer = self.run(self.store.begin(begun))
         return self.writer
 
+    def write(self, *batches: JobChanges) -> None:
+        self.run(self.writer.apply(batches))
+
     def apply(self, *changes: Change, job: str = JOB, state: str | None = None) -> None:
-        self.writer.apply([JobChanges(job, "/board", changes, state)])
+        self.write(JobChanges(job, "/board", changes, state))
 
     def list_all(self, job: str = JOB) -> None:
         """Every file of the JOB that stands on the board has been told."""
-        self.writer.apply([JobChanges(job, "/board", (), "open", caught_up=True)])
+        self.write(JobChanges(job, "/board", (), "open", caught_up=True))
+
+    def finish(self, job: str = JOB) -> None:
+        """The JOB has ended, and all of it has come."""
+        self.write(JobChanges(job, "/board", (), "finished", caught_up=True))
 
     def query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql, parameters).fetchall()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(coroutine)
 
 
 def name_of(path: str) -> LogName:

@@ -14,7 +14,6 @@ from profagent.ingest.changes import (
     LogJudged,
     LogReset,
 )
-from profagent.store.inferences import REMEMBERED_INFERENCES, InferenceRows, integer_to_sql
 from tests.unit.store.rows import AICORE, AICPU, Rows, aicore, aicpu, name_of
 
 DONE = Done(512, 1_000, 2_000, cache_hit=3, cache_miss=1)
@@ -29,13 +28,6 @@ def whole(path: str = AICORE) -> LogJudged:
     return LogJudged(path, 1, "")
 
 
-@pytest.mark.parametrize(
-    ("value", "stored"), [(0, 0), (2**63 - 1, 2**63 - 1), (2**63, str(2**63)), (2**64 - 1, str(2**64 - 1))]
-)
-def test_numbers_from_2_to_the_63_are_text(value: int, stored: int | str) -> None:
-    assert integer_to_sql(value) == stored
-
-
 def test_an_inference_is_what_its_files_name_says(rows: Rows) -> None:
     path = "data/aicore.0.my.model.65535.7.8.29.18446744073709551600"
     rows.apply(aicore(path), aicore(path, first=2))
@@ -45,32 +37,12 @@ def test_an_inference_is_what_its_files_name_says(rows: Rows) -> None:
     ]
 
 
-def test_a_name_without_a_stream_is_an_inference_of_its_own(rows: Rows) -> None:
-    rows.apply(aicore("data/aicore.0.m.x.0.1.1.0"), aicore("data/aicore.0.m.x.0.1.1.0", first=2), aicore(AICORE))
-    assert rows.query("SELECT stream_id, model FROM inferences") == [(None, "m.x"), (3, "m")]
-
-
-def test_both_units_of_an_inference_share_its_row(rows: Rows) -> None:
-    rows.apply(aicpu([(5, 6)], (4, 9)), aicore())
-    assert rows.query("SELECT count(*) FROM inference") == [(1,)]
-
-
 def test_a_done_times_its_stretch_and_can_be_taken_back(rows: Rows) -> None:
     query = "SELECT stretch, start_us, end_us, cache_hit, cache_miss, online_batch_num, complete FROM inferences"
     rows.apply(aicore(ordinals=(0, 1), stretches=(0, 1)), timed(stretch=1, done=DONE._replace(online_batch_num=(4, 2))))
     assert rows.query(query) == [(0, *(None,) * 5, 0), (1, 1_000, 2_000, 3, 1, "4,2", 1)]
     rows.apply(timed(stretch=1, done=None), timed(stretch=0))
     assert rows.query(query) == [(0, 1_000, 2_000, 3, 1, None, 1), (1, *(None,) * 5, 0)]
-
-
-def test_a_time_of_0_is_not_known(rows: Rows) -> None:
-    rows.apply(aicore(), timed(done=Done(512, 0, 0, 0, 0)))
-    assert rows.query("SELECT start_us, end_us, cache_hit, complete FROM inferences") == [(None, None, 0, 1)]
-
-
-def test_times_of_an_inference_without_records_are_nothing(rows: Rows) -> None:
-    rows.apply(timed())
-    assert rows.query("SELECT * FROM inference") == []
 
 
 def placed(rows: Rows) -> list[tuple[object, ...]]:
@@ -128,11 +100,6 @@ def test_another_frequency_places_everything_anew(rows: Rows) -> None:
     rows.apply(FrequencyKnown(700), aicore(ticks=(7,)), timed(), whole())
     rows.apply(FrequencyKnown(350))
     assert placed(rows) == [("aicore", 0, 1_000, 1_002)]
-    statements: list[str] = []
-    rows.connection.set_trace_callback(statements.append)
-    rows.apply(FrequencyKnown(350))
-    rows.connection.set_trace_callback(None)
-    assert not any(statement.startswith("UPDATE") for statement in statements)
 
 
 def test_what_a_new_generation_leaves_of_an_inference_has_no_times(rows: Rows) -> None:
@@ -141,16 +108,3 @@ def test_what_a_new_generation_leaves_of_an_inference_has_no_times(rows: Rows) -
     assert rows.query("SELECT complete, start_us FROM inferences") == [(1, 1_000)]
     rows.apply(aicpu([(5, 6)], (4, 9)), LogReset(AICORE))
     assert rows.query("SELECT complete, start_us FROM inferences") == [(0, None)]
-
-
-def test_only_so_many_inferences_are_remembered(rows: Rows) -> None:
-    rows.apply(aicore())
-    inferences = InferenceRows(rows.connection)
-    for picture in range(REMEMBERED_INFERENCES + 50):
-        inferences.number(1, name_of(AICORE)._replace(current_pic_count=picture), 0, 1)
-    assert len(inferences._known) == REMEMBERED_INFERENCES
-    inferences.place(700)
-    assert inferences._touched == set()
-    again = inferences.number(1, name_of(AICORE), 0, 1)
-    assert rows.query("SELECT current_pic_count FROM inference WHERE inference = ?", again) == [(0,)]
-    rows.connection.execute("DELETE FROM inference WHERE inference <> ?", (again,))

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from profagent.ingest.changes import ContentLedger, Entry, LinkLedger, LogAdvanced, LogReset
-from profagent.store import ledger as module
-from tests.unit.store.rows import AICORE, AICPU, Rows
+from profagent.ingest.changes import (
+    Change,
+    ContentLedger,
+    Entry,
+    JobChanges,
+    KeptLoss,
+    LinkLedger,
+    LogAdvanced,
+    LogReset,
+)
+from profagent.store import rows as module
+from profagent.store.sessions import all_sessions, kept_losses_of, session_summary
+from tests.unit.store.rows import AICORE, AICPU, JOB, Rows
 
 if TYPE_CHECKING:
     import pytest
@@ -77,13 +88,6 @@ def test_what_is_about_the_board_itself_has_no_job(rows: Rows) -> None:
     assert len(rows.query("SELECT * FROM ledger")) == 2
 
 
-def test_details_are_text_for_people(rows: Rows) -> None:
-    odd = Entry("note", "foreign-file", "data/\udcff\x1b[31m")
-    rows.apply(ContentLedger(AICORE, (odd,)))
-    rows.apply(ContentLedger(AICORE, (odd,)))
-    assert rows.query("SELECT detail FROM ledger") == [("data/\\xff\\x1b[31m",)]
-
-
 def test_what_is_told_without_end_is_counted(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_TOLD", 3)
     for number in range(6):
@@ -92,20 +96,60 @@ def test_what_is_told_without_end_is_counted(rows: Rows, monkeypatch: pytest.Mon
     assert found == [("more", 1, 2**48), ("unreadable", 3, 2**48)]
 
 
-def test_to_tell_without_end_looks_through_the_rows_once(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_TOLD", 3)
-    statements: list[str] = []
-    rows.connection.set_trace_callback(statements.append)
-    rows.apply(*(LinkLedger(None, Entry("loss", "unreadable", f"file {number}")) for number in range(50)))
-    rows.apply(*(LinkLedger(None, Entry("loss", "unreadable", f"file {number}")) for number in range(50, 100)))
-    rows.connection.set_trace_callback(None)
-    assert sum("FROM ledger_entry" in each for each in statements) == 2, "what was told, and what counts the rest"
-    assert rows.query("SELECT sum(count) FROM ledger") == [(100,)]
-
-
 def test_what_is_counted_goes_on_after_a_restart(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_TOLD", 1)
     for number in range(4):
         rows.apply(LinkLedger(None, Entry("loss", "unreadable", f"file {number}")))
-        rows.writer.forget()
+        rows.session(always_new=False)
     assert rows.query("SELECT reason, count FROM ledger ORDER BY reason") == [("more", 3), ("unreadable", 1)]
+
+
+DELETED = KeptLoss(
+    2**64 - 1, Entry("loss", "deleted-undelivered", "made room", count=512), JOB, 3, 512, from_us=10, to_us=20
+)
+FULL = KeptLoss(7, Entry("loss", "disk-full", "no space"), from_us=5)
+
+
+def hear(rows: Rows, *changes: Change) -> None:
+    rows.write(JobChanges("", "", changes))
+
+
+def test_a_kept_loss_is_written_with_its_ledger_entry(rows: Rows) -> None:
+    rows.apply(LogAdvanced(AICORE, 1, 0))
+    hear(rows, DELETED, FULL)
+    assert kept_losses_of(rows.connection, 1) == [
+        {
+            "job": None,
+            "reason": "disk-full",
+            "detail": "no space",
+            "lost_logs": None,
+            "lost_bytes": None,
+            "from_us": 5,
+            "to_us": None,
+        },
+        {
+            "job": JOB,
+            "reason": "deleted-undelivered",
+            "detail": "made room",
+            "lost_logs": 3,
+            "lost_bytes": 512,
+            "from_us": 10,
+            "to_us": 20,
+        },
+    ]
+    assert rows.query("SELECT job, grade, reason, count FROM ledger ORDER BY count") == [
+        (None, "loss", "disk-full", 1),
+        (JOB, "loss", "deleted-undelivered", 512),
+    ]
+    assert rows.query("SELECT id FROM kept_losses ORDER BY id") == [("0000000000000007",), ("f" * 16,)]
+
+
+def test_told_again_it_is_not_counted_again_and_has_the_newest_figures(rows: Rows) -> None:
+    hear(rows, FULL)
+    rows.session()
+    hear(rows, FULL, replace(FULL, entry=replace(FULL.entry, detail="still none"), to_us=99))
+    assert rows.query("SELECT session, detail, to_us FROM kept_losses") == [(1, "still none", 99)]
+    assert rows.query("SELECT session, detail, count FROM ledger") == [(1, "still none", 1)]
+    assert session_summary(rows.connection, 1)["complete"] is False
+    assert session_summary(rows.connection, 2)["complete"] is True
+    assert [len(session["kept_losses"]) for session in all_sessions(rows.connection)] == [1, 0]

@@ -6,7 +6,7 @@ import math
 
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.ingest.changes import LogAdvanced, LogReset, Redecoded
-from profagent.store.parts import RECORDS_PER_PART
+from profagent.store.rows import RECORDS_PER_PART
 from tests.unit.store.rows import AICORE, AICPU, CALLS, Rows, aicore, aicpu, calls
 
 RELOAD = "data/aicore.0.m.3.0.1.1.9"
@@ -28,11 +28,6 @@ def test_counters_that_are_not_known_are_null(rows: Rows) -> None:
     assert rows.query(f"SELECT {', '.join(others)} FROM aicore LIMIT 1") == [(None,) * len(others)]
 
 
-def test_records_with_and_without_counters_stand_beside_each_other(rows: Rows) -> None:
-    rows.apply(aicore(counters={"dld": [0.1, 0.2]}), aicore(RELOAD))
-    assert rows.query("SELECT dld FROM aicore ORDER BY record") == [(0.1,), (0.2,), (None,), (None,)]
-
-
 def test_aicpu_records_and_calls_have_their_times(rows: Rows) -> None:
     rows.apply(aicpu([(100, 110), (110, 130)], (90, 140)), calls([0, 2], [7, 8]))
     assert rows.query("SELECT sequence, begin_us, end_us FROM aicpu") == [(0, 100, 110), (1, 110, 130)]
@@ -51,13 +46,6 @@ def test_times_beyond_63_bits_are_kept_as_near_as_the_database_can(rows: Rows) -
     assert rows.query("SELECT end_us FROM api ORDER BY record") == [(float(huge),), (2**63 - 1,)]
 
 
-def test_numbers_of_32_bits_are_kept_whole(rows: Rows) -> None:
-    rows.apply(aicore(ticks=(2**32 - 1,) * 3))
-    assert rows.query(
-        "SELECT max(r.ticks), max(ticks_before), g.ticks FROM aicore r JOIN segment g USING (segment)"
-    ) == [(2**32 - 1, 2 * (2**32 - 1), 3 * (2**32 - 1))]
-
-
 def test_a_log_that_grows_extends_its_last_segment(rows: Rows) -> None:
     rows.apply(aicore(ticks=(10, 20), ordinals=(0, 1)))
     rows.apply(aicore(ticks=(30, 40), first=2, ordinals=(1, 2)))
@@ -70,11 +58,6 @@ def test_a_log_that_grows_extends_its_last_segment(rows: Rows) -> None:
     ]
 
 
-def test_a_segment_is_extended_within_one_batch_too(rows: Rows) -> None:
-    rows.apply(aicore(ticks=(10,)), aicore(ticks=(20,), first=1), aicore(RELOAD, ticks=(5,)), aicore(first=2))
-    assert rows.query("SELECT ordinal, ticks FROM segment ORDER BY segment") == [(0, 60), (0, 5)]
-
-
 def test_a_later_session_extends_the_segment_and_keeps_its_records(rows: Rows) -> None:
     rows.apply(aicore(ticks=(10, 20)))
     rows.session()
@@ -82,13 +65,6 @@ def test_a_later_session_extends_the_segment_and_keeps_its_records(rows: Rows) -
     assert rows.query("SELECT session, sequence, ticks FROM op_records") == [(1, 0, 10), (1, 1, 20), (2, 2, 30)]
     assert rows.query("SELECT session FROM inferences") == [(1,)]
     assert rows.query("SELECT ticks FROM segment") == [(60,)]
-
-
-def test_calls_of_a_later_session_are_its_own(rows: Rows) -> None:
-    rows.apply(calls([0, 1]))
-    rows.session()
-    rows.apply(calls([2]))
-    assert rows.query("SELECT session, count(*) FROM api_records GROUP BY session") == [(1, 2), (2, 1)]
 
 
 def test_records_decoded_again_stay_with_the_sessions_that_fetched_them(rows: Rows) -> None:
@@ -125,16 +101,25 @@ def test_a_new_generation_voids_one_log_and_leaves_the_others(rows: Rows) -> Non
     assert rows.query("SELECT ticks FROM op_records WHERE current_pic_count = 0") == [(7,)]
 
 
-def test_two_spellings_of_one_log_do_not_touch_each_others_records(rows: Rows) -> None:
-    other = "data/AAcore.0.m.3.0.1.1.0"
-    rows.apply(LogAdvanced(AICORE, 1, 9), LogAdvanced(other, 1, 9), aicore(ticks=(1,)), aicore(other, ticks=(2,)))
-    assert rows.query("SELECT count(*) FROM inference") == [(1,)]
-    rows.apply(LogReset(AICORE))
-    assert rows.query("SELECT ticks FROM op_records") == [(2,)]
-
-
 def test_a_voided_log_may_have_filled_several_parts(rows: Rows) -> None:
     rows.apply(LogAdvanced(CALLS, 1, 9), calls([0, RECORDS_PER_PART, RECORDS_PER_PART + 1]))
     assert rows.query("SELECT count(*) FROM part") == [(2,)]
     rows.apply(LogReset(CALLS))
     assert rows.query("SELECT * FROM api") == rows.query("SELECT * FROM part") == []
+
+
+def test_numbers_go_on_over_jobs_and_batches(rows: Rows) -> None:
+    rows.apply(aicore(ordinals=(0, 1)))
+    rows.apply(aicore(ordinals=(0, 1)), job="JOB" + "B" * 29)
+    rows.apply(aicore(RELOAD))
+    assert rows.query("SELECT segment FROM segment ORDER BY segment") == [(1,), (2,), (3,), (4,), (5,)]
+
+
+def test_a_log_without_its_first_record_begins_with_the_first_it_has(rows: Rows) -> None:
+    rows.apply(calls([3, 4]))
+    assert rows.query("SELECT record & 0xffffff, first_record FROM api JOIN part") == [(0, 3), (1, 3)]
+
+
+def test_records_may_fill_several_parts_at_once(rows: Rows) -> None:
+    rows.apply(calls([0, 3 * RECORDS_PER_PART]))
+    assert rows.query("SELECT record >> 24, record & 0xffffff FROM api") == [(1, 0), (4, 0)]

@@ -55,32 +55,6 @@ def test_inferences_are_numbered_by_start_and_unknown_starts_come_last(builder: 
     assert [(row.iter_id, row.current_pic_count) for row in rows] == [(0, 2), (1, 1), (2, 0), (3, 5), (4, 9)]
 
 
-def test_positions_follow_device_model_and_batch(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    job = builder.job(session)
-    late, early = builder.model(job, "b"), builder.model(job, "a", 1)
-    builder.inference(session, late, 0, batch_num=4)
-    builder.inference(session, late, 1, batch_num=1, start_us=START_US + 1)
-    builder.inference(session, early, 0)
-    rows = list(select().inferences())
-    assert [(row.position, row.group, row.iter_id, row.model_name, row.batch_num) for row in rows] == [
-        (0, 0, 0, "a", 1),
-        (1, 1, 1, "b", 1),
-        (2, 2, 0, "b", 4),
-    ]
-
-
-def test_the_last_are_taken_of_each_model_and_keep_their_numbers(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    job = builder.job(session)
-    for name in ("a", "b"):
-        model = builder.model(job, name)
-        for pic in range(4):
-            builder.inference(session, model, pic, start_us=START_US + pic)
-    rows = list(select(Choice(last=2)).inferences())
-    assert [(row.model_name, row.iter_id) for row in rows] == [("a", 2), ("a", 3), ("b", 2), ("b", 3)]
-
-
 def test_an_inference_is_chosen_by_its_picture_count_in_every_load(builder: DatabaseBuilder, select: Any) -> None:
     session = builder.session()
     model = builder.model(builder.job(session))
@@ -133,26 +107,6 @@ def test_a_part_of_another_session_that_goes_on_with_the_inference_is_read(
     assert list(select(session=2).aicore()) == []
 
 
-def test_a_log_that_another_session_fetched_is_read_with_its_inference(builder: DatabaseBuilder, select: Any) -> None:
-    first, second = builder.session(), builder.session()
-    model = builder.model(builder.job(first, second))
-    inference = builder.inference(first, model)
-    builder.aicpu(inference, builder.new_part(first, model, "aicpu"), [(30, 35)], [1])
-    builder.aicore(inference, builder.new_part(second, model, "aicore"), [10])
-    assert [row.ticks for row in select(session=first).aicore()] == [10]
-
-
-def test_only_records_of_chosen_inferences_come_from_a_file_of_two_loads(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    part = builder.new_part(session, model, "aicore")
-    builder.aicore(builder.inference(session, model, 0), part, [10])
-    builder.aicore(builder.inference(session, model, 0, stretch=1, start_us=START_US + 5), part, [20], first=1)
-    builder.aicore(builder.inference(session, model, 1), builder.new_part(session, model, "aicore"), [30])
-    assert [row.ticks for row in select(Choice(inference=0, last=1)).aicore()] == [20]
-    assert [row.ticks for row in select(Choice(inference=1)).aicore()] == [30]
-
-
 def test_units_are_put_in_order_of_time(builder: DatabaseBuilder, select: Any) -> None:
     session = builder.session()
     model = builder.model(builder.job(session, frequency_mhz=100))
@@ -176,14 +130,6 @@ def test_the_earliest_moment_is_of_any_unit_or_of_the_inference(builder: Databas
     assert builder.segment(inference, builder.new_part(session, model, "aicpu"), "aicpu", start_us=START_US + 40)
     builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(45, 60), (20, 30)], [0, 1])
     assert select().earliest_us() == START_US + 20
-
-
-def test_nothing_chosen_gives_nothing(builder: DatabaseBuilder, select: Any) -> None:
-    builder.job(builder.session())
-    selection = select()
-    assert selection.earliest_us() is None
-    streams = (selection.aicore, selection.aicpu, selection.tasks, selection.places, selection.groups)
-    assert [list(stream()) for stream in (*streams, selection.aicore_layers, selection.aicpu_layers)] == [[]] * 7
 
 
 def test_places_are_means_over_inferences_weighted_by_time(builder: DatabaseBuilder, select: Any) -> None:
@@ -218,14 +164,3 @@ def test_layers_are_gathered_over_the_inferences_of_a_group(builder: DatabaseBui
     selection = select()
     assert [tuple(row) for row in selection.aicore_layers()] == [(0, 0, 4, 35, 11, 7), (0, None, 2, 10, 5, 5)]
     assert [tuple(row) for row in selection.aicpu_layers()] == [(0, 3, 2, 9, 5, 4)]
-
-
-def test_a_group_knows_only_what_its_inferences_share(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    builder.inference(session, model, 0, stream_id=3, cache_hit=10, cache_miss=1)
-    builder.inference(session, model, 1, stream_id=4, cache_hit=20, cache_miss=None)
-    builder.inference(session, model, 2, batch_num=8, stream_id=4)
-    mixed, alone = select().groups()
-    assert (mixed.stream_id, mixed.cache_hit, mixed.cache_miss) == (None, 30, None)
-    assert (alone.stream_id, alone.cache_hit, alone.batch_num) == (4, 75, 8)

@@ -1,23 +1,30 @@
-"""The store: one writer on a thread of its own, and what is held of a JOB."""
+"""The store: one writer of a database, what is held of a JOB, and sessions."""
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-import threading
+from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from profagent.errors import SameBoardError, StoreError
-from profagent.ingest.changes import Change, JobChanges, LogAdvanced, LogRemoved
-from profagent.store.sessions import SessionStart
-from profagent.store.store import Store
-from profagent.store.stored_session import PATHS_PER_QUERY, HeldJob, HeldLog, StoredSession
+from profagent.ingest.changes import Change, Entry, JobChanges, LinkLedger, LogAdvanced, LogRemoved
+from profagent.store.counter_maps import simulated_map
+from profagent.store.database import SCHEMA_VERSION, fetched, writing
+from profagent.store.sessions import MapUsed, SessionStart, begin_session
+from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
+
+if TYPE_CHECKING:
+    import aiosqlite
 
 JOB = "JOB" + "A" * 29
-START = SessionStart("b1", "euler", "SS928", "record", "here", 17, simulated=False)
+START = SessionStart("b1", "euler", "SS928", "record", "10.0.0.1:50151", 17, simulated=False, daemon_version="1.0")
 ODD = "data/aicore.0.\udcff.3.0.1.1.0"
 
 
@@ -45,30 +52,10 @@ async def test_what_is_held_is_told_by_path(tmp_path: Path) -> None:
         assert await session.held(JOB, []) == {}
 
 
-async def test_more_paths_than_a_query_takes_are_asked_in_pages(tmp_path: Path) -> None:
-    paths = [f"data/{number}" for number in range(2 * PATHS_PER_QUERY + 1)]
-    async with Store(tmp_path / "x.db", durable=False) as store:
-        session = await store.begin(START)
-        await apply(session, *(LogAdvanced(path, 1, number) for number, path in enumerate(paths)))
-        held = await session.held(JOB, paths)
-        assert [held[path].offset for path in paths] == list(range(len(paths)))
-
-
-async def test_boards_do_not_share_their_jobs(tmp_path: Path) -> None:
-    async with Store(tmp_path / "x.db") as store:
-        session = await store.begin(START)
-        await apply(session, LogAdvanced("data/a", 1, 100))
-        other = await store.begin(SessionStart("b2", "", "", "record", "there", 18, simulated=False))
-        assert other.board != session.board
-        assert await other.held(JOB, ["data/a"]) == {}
-        await apply(other, LogAdvanced("data/a", 1, 7))
-        assert (await session.held(JOB, ["data/a"]))["data/a"].offset == 100
-
-
 async def test_a_board_has_one_session_in_a_store(tmp_path: Path) -> None:
     async with Store(tmp_path / "x.db") as store:
         session = await store.begin(START)
-        with pytest.raises(SameBoardError, match="at there has the identity of the one at here: b1"):
+        with pytest.raises(SameBoardError, match="at there has the identity of the one at 10"):
             await store.begin(replace(START, address="there"))
         await session.end(99)
         with pytest.raises(SameBoardError):
@@ -123,25 +110,6 @@ async def test_done_files_without_data_are_orphans(tmp_path: Path) -> None:
         assert await session.orphan_dones(JOB) == []
 
 
-async def test_a_session_ends(tmp_path: Path) -> None:
-    async with Store(tmp_path / "x.db") as store:
-        session = await store.begin(START)
-        await session.end(99)
-        assert await store.query("SELECT ended_us FROM sessions") == [(99,)]
-
-
-async def test_statements_and_questions_run_on_the_stores_own_thread(tmp_path: Path) -> None:
-    def ask(connection: sqlite3.Connection) -> Any:
-        return threading.current_thread().name, connection.execute("SELECT count(*) FROM board").fetchone()
-
-    async with Store(tmp_path / "x.db") as store:
-        await store.execute("INSERT INTO board (identity, hostname, model) VALUES (?, '', '')", ("b",))
-        name, count = await store.run(ask)
-        assert name.startswith("profagent-store")
-        assert count == (1,)
-    assert not any(thread.name.startswith("profagent-store") for thread in threading.enumerate())
-
-
 async def test_what_the_database_refuses_is_an_error_of_ours(tmp_path: Path) -> None:
     async with Store(tmp_path / "x.db") as store:
         with pytest.raises(StoreError, match=r"x\.db cannot be used: no such table") as caught:
@@ -149,21 +117,150 @@ async def test_what_the_database_refuses_is_an_error_of_ours(tmp_path: Path) -> 
         assert caught.value.hint
 
 
-async def test_a_store_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
-    (tmp_path / "x.db").write_bytes(b"no database" * 99)
-    with pytest.raises(StoreError):
-        async with Store(tmp_path / "x.db"):
-            pass
-    for thread in threading.enumerate():
-        if thread.name.startswith("profagent-store"):
-            thread.join(10)
-            assert not thread.is_alive()
+async def test_a_new_database_has_the_schema_and_is_durable(tmp_path: Path) -> None:
+    async with Store(tmp_path / "folder" / "profagent.db") as store:
+        assert await store.query("PRAGMA user_version") == [(SCHEMA_VERSION,)]
+        assert [await store.query(f"PRAGMA {each}") for each in ("journal_mode", "synchronous")] == [[("wal",)], [(2,)]]
+        await store.execute("INSERT INTO board (identity, hostname, model) VALUES ('b', '', '')")
+    async with Store(tmp_path / "folder" / "profagent.db") as store:
+        assert await store.query("SELECT count(*) FROM board") == [(1,)]
 
 
-async def test_a_commit_is_seen_by_other_connections_at_once(tmp_path: Path) -> None:
+async def test_a_database_to_be_thrown_away_waits_for_no_disk(tmp_path: Path) -> None:
+    async with Store(tmp_path / "x.db", durable=False) as store:
+        assert [await store.query(f"PRAGMA {each}") for each in ("journal_mode", "synchronous")] == [[("off",)], [(0,)]]
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        (f"PRAGMA user_version = {SCHEMA_VERSION + 1}", f"version {SCHEMA_VERSION + 1}"),
+        ("CREATE TABLE board (x)", "another program"),
+    ],
+)
+async def test_a_database_of_another_kind_is_refused_and_left_alone(tmp_path: Path, statement: str, what: str) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute(statement)
+    before = (tmp_path / "x.db").read_bytes()
+    with pytest.raises(StoreError, match=what) as caught:
+        await Store(tmp_path / "x.db").__aenter__()
+    assert caught.value.hint
+    assert (tmp_path / "x.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, but text that is long enough" * 9, b"SQLite format 3\0" + b"x" * 999]
+)
+async def test_what_is_no_database_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.db").write_bytes(content)
+    for file in (tmp_path / "x.db", tmp_path / "x.db" / "y.db"):
+        with pytest.raises(StoreError, match="cannot open the database"):
+            await Store(file).__aenter__()
+    assert (tmp_path / "x.db").read_bytes() == content
+
+
+# Changes of several sessions that wait together
+
+
+def said(text: str, *broken: Change) -> list[JobChanges]:
+    return [JobChanges(JOB, "/jobs", [LinkLedger(None, Entry("note", "test", text)), *broken])]
+
+
+async def test_what_waits_together_shares_a_transaction_and_what_is_refused_fails_alone(tmp_path: Path) -> None:
+    broken = LogAdvanced("data/x", 1, 0, digest=object())  # type: ignore[arg-type]
+    async with Store(tmp_path / "x.db") as store:
+        sessions = [await store.begin(replace(START, identity=name)) for name in "abc"]
+        await asyncio.gather(*(each.apply(said(str(each.number))) for each in sessions))
+        first, second, third = sessions
+        asked = (first.apply(said("first")), second.apply(said("second", broken)), third.apply(said("third")))
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(each) for each in found] == [type(None), StoreError, type(None)]
+        rows = await store.query("SELECT detail FROM ledger_entry ORDER BY detail")
+        assert [detail for (detail,) in rows] == ["1", "2", "3", "first", "third"]
+
+
+async def test_a_batch_that_is_cancelled_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     async with Store(tmp_path / "x.db") as store:
         session = await store.begin(START)
-        await apply(session, LogAdvanced("data/a", 1, 100))
-        with sqlite3.connect(tmp_path / "x.db") as other:
-            assert other.execute("SELECT offset FROM log").fetchall() == [(100,)]
-        other.close()
+        for number in range(40):
+            task = asyncio.create_task(session.apply([*said(f"{number} a"), *said(f"{number} b")]))
+            await asyncio.sleep(number / 20_000)
+            task.cancel()
+            await asyncio.wait([task])
+        rows = await store.query("SELECT detail FROM ledger_entry")
+        told = {detail for (detail,) in rows}
+        assert all((f"{number} a" in told) == (f"{number} b" in told) for number in range(40))
+
+
+# Sessions: begun, gone on with, or begun anew
+
+
+@pytest.fixture
+async def db(tmp_path: Path) -> AsyncIterator[aiosqlite.Connection]:
+    async with writing(tmp_path / "x.db", durable=False) as connection:
+        yield connection
+
+
+async def test_a_session_has_what_is_known_when_it_begins(db: aiosqlite.Connection) -> None:
+    labels = {"model": "yolo v5", "note": "ä"}
+    session, board = await begin_session(
+        db, replace(START, labels=labels, decoded_with=MapUsed("mine", "12"), sdk_version="2")
+    )
+    columns = (
+        "board, hostname, source, address, started_us, ended_us, simulated, daemon_version, sdk_version, counter_map,"
+        " counter_map_digest"
+    )
+    assert await fetched(db, f"SELECT {columns} FROM sessions WHERE session = ?", (session,)) == [
+        (*("b1", "euler", "record", "10.0.0.1:50151", 17, None, 0, "1.0", "2", "mine", "12"),),
+    ]
+    assert dict(await fetched(db, "SELECT key, value FROM session_label")) == labels
+    assert await fetched(db, "SELECT board, model FROM board") == [(board, "SS928")]
+
+
+async def test_a_session_knows_what_its_counter_map_is_not_certain_of(db: aiosqlite.Connection) -> None:
+    counters = simulated_map().counters
+    likely = {name: msgspec.structs.replace(counters[name], verdict="likely") for name in ("mac_ppen", "vec_busy")}
+    used = MapUsed.of(msgspec.structs.replace(simulated_map(), counters={**counters, **likely}))
+    assert MapUsed.of(simulated_map()).likely is None
+    first = await begin_session(db, replace(START, decoded_with=used))
+    assert await fetched(db, "SELECT counter_map_likely FROM session") == [("mac_ppen,vec_busy",)]
+    assert await begin_session(db, replace(START, decoded_with=used)) == first
+
+
+async def test_an_unfinished_session_goes_on_with_more_labels(db: aiosqlite.Connection) -> None:
+    first = await begin_session(db, replace(START, labels={"a": "1"}))
+    assert await begin_session(db, replace(START, started_us=99, labels={"a": "2", "b": "3"}, hostname="new")) == first
+    assert await fetched(db, "SELECT started_us, labels, hostname FROM sessions") == [(17, "a=2 b=3", "new")]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(START, always_new=True),
+        replace(START, source="watch"),
+        replace(START, identity="b2"),
+        replace(START, decoded_with=MapUsed("mine", "12")),
+        replace(START, decoded_with=MapUsed("its", "34")),
+    ],
+    ids=["told so", "another source", "another board", "another counter map", "a map that was changed"],
+)
+async def test_a_session_is_not_gone_on_with_by(db: aiosqlite.Connection, other: SessionStart) -> None:
+    used = MapUsed("its", "12") if other.decoded_with.name == "its" else START.decoded_with
+    first, _ = await begin_session(db, replace(START, decoded_with=used))
+    second, _ = await begin_session(db, other)
+    assert second != first
+
+
+async def test_a_session_that_found_a_simulated_job_goes_on_without_its_map_being_named(
+    db: aiosqlite.Connection,
+) -> None:
+    first, _ = await begin_session(db, START)
+    await db.execute("UPDATE session SET simulated = 1, counter_map = 'simulated'")
+    assert (await begin_session(db, START))[0] == first
+
+
+async def test_a_beginning_that_fails_leaves_nothing(db: aiosqlite.Connection) -> None:
+    with pytest.raises(sqlite3.Error):
+        await begin_session(db, replace(START, labels={"a": object()}))  # type: ignore[dict-item]
+    assert not db.in_transaction
+    assert await fetched(db, "SELECT count(*) FROM board") == [(0,)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profagent.ingest.changes import ContentLedger, Entry, LinkLedger, LogAdvanced
-from profagent.store.summaries import all_sessions, session_summary
+from profagent.store.sessions import all_sessions, session_summary
 from tests.unit.store.rows import AICORE, AICPU, CALLS, JOB, Rows, aicore, aicpu, calls
 
 
@@ -42,6 +42,7 @@ def test_what_an_earlier_session_fetched_is_in_no_figure_of_a_later_one(rows: Ro
     rows.session()
     rows.apply(LogAdvanced(AICORE, 1, 512))
     rows.apply(LogAdvanced(AICORE, 1, 512), aicore(), job=other)
+    rows.run(rows.writer.end(9))
     rows.session()
     rows.apply(LogAdvanced(AICORE, 1, 768), aicore(ticks=(1,), first=2))
     rows.apply(job=other)

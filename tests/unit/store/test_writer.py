@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import sqlite3
-import weakref
+from typing import Any
 
 import pytest
 
-from profagent.formats.layers import Layer, LayerTable, Run
+from profagent.errors import DiskFullError, StoreError
+from profagent.formats.model_info import Layer, LayerTable, Run
 from profagent.ingest.changes import (
     ContentLedger,
     Entry,
@@ -20,8 +19,8 @@ from profagent.ingest.changes import (
     LogReset,
     SimulatedKnown,
 )
-from profagent.store.writer import REMEMBERED_JOBS
-from tests.unit.store.rows import AICORE, JOB, Rows, aicore, calls
+from profagent.store.rows import path_from_sql, path_to_sql
+from tests.unit.store.rows import AICORE, CALLS, JOB, Rows, aicore, calls
 
 
 def table(*names: str) -> LayerTable:
@@ -51,14 +50,6 @@ def test_a_job_has_its_state_its_directory_and_its_frequency(rows: Rows) -> None
     assert rows.query(query) == [(JOB, "/board", "finished", 700)]
 
 
-def test_a_job_belongs_to_every_session_that_took_part(rows: Rows) -> None:
-    rows.apply()
-    rows.apply()
-    rows.session()
-    rows.apply()
-    assert rows.query("SELECT session, job FROM session_job") == [(1, 1), (2, 1)]
-
-
 def test_a_simulated_job_marks_its_session_and_names_its_map_once(rows: Rows) -> None:
     rows.apply(SimulatedKnown(None, None))
     query = "SELECT simulated, counter_map, counter_map_digest FROM session"
@@ -76,74 +67,6 @@ def test_a_layer_table_replaces_the_one_before(rows: Rows) -> None:
     assert rows.query("SELECT name FROM layer ORDER BY name") == [("c",), ("x",)]
 
 
-def test_an_error_leaves_nothing_of_its_batch(rows: Rows) -> None:
-    rows.apply(LogAdvanced(AICORE, 1, 512), aicore())
-    before = list(rows.connection.iterdump())
-    broken = LogAdvanced(AICORE, 1, "no number", digest=object())  # type: ignore[arg-type]
-    good = JobChanges("JOB" + "B" * 29, "/board", (LogAdvanced(AICORE, 1, 512), aicore(), calls([0])))
-    bad = JobChanges(JOB, "/board", (aicore(first=2), ContentLedger(AICORE, (Entry("note", "x", "y"),)), broken))
-    with pytest.raises(sqlite3.Error):
-        rows.writer.apply([good, bad])
-    assert list(rows.connection.iterdump()) == before
-
-
-def test_a_batch_after_an_error_finds_its_own_numbers(rows: Rows) -> None:
-    rows.apply(LogAdvanced(AICORE, 1, 256), aicore(ticks=(1,)))
-    broken = LogAdvanced("data/x", 1, 0, digest=object())  # type: ignore[arg-type]
-    entry = ContentLedger(AICORE, (Entry("note", "x", "y"),))
-    for _ in range(2):
-        with pytest.raises(sqlite3.Error):
-            rows.apply(entry, aicore(ticks=(2, 3), first=1, ordinals=(0, 1), stretches=(0, 1)), calls([0]), broken)
-    rows.apply(entry, aicore(ticks=(2, 3), first=1, ordinals=(0, 1), stretches=(0, 1)), calls([0]))
-    assert rows.query("SELECT ordinal, stretch, r.ticks FROM aicore r JOIN segment USING (segment) JOIN inference"
-                      " USING (inference) ORDER BY record") == [(0, 0, 1), (0, 0, 2), (1, 1, 3)]  # fmt: skip
-    assert rows.query("SELECT count(*) FROM ledger") == rows.query("SELECT count(*) FROM api") == [(1,)]
-
-
-def test_a_rollback_by_sqlite_itself_keeps_its_reason(rows: Rows) -> None:
-    (pages,) = rows.query("PRAGMA page_count")[0]
-    rows.connection.execute("PRAGMA journal_mode = DELETE")
-    rows.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
-    with pytest.raises(sqlite3.OperationalError, match="full"):
-        rows.apply(*(aicore(f"data/aicore.0.m.3.0.1.1.{n}", ticks=(1,) * 50) for n in range(100)))
-    rows.connection.execute("PRAGMA max_page_count = 100000")
-    assert rows.query("SELECT count(*) FROM aicore") == [(0,)]
-    rows.apply(aicore())
-    assert rows.query("SELECT count(*) FROM aicore") == [(2,)]
-
-
-def test_only_so_many_jobs_are_remembered(rows: Rows) -> None:
-    names = [f"JOB{'A' * 28}{chr(ord('A') + number)}" for number in range(REMEMBERED_JOBS + 3)]
-    for name in names:
-        rows.apply(LogAdvanced(AICORE, 1, 256), aicore(ticks=(1,)), job=name)
-    assert len(rows.writer._jobs) == REMEMBERED_JOBS
-    rows.apply(LogAdvanced(AICORE, 1, 512), aicore(ticks=(2,), first=1), job=names[0])
-    assert rows.query("SELECT ticks FROM op_records WHERE job = ?", names[0]) == [(1,), (2,)]
-    assert rows.query("SELECT count(*) FROM segment") == [(len(names),)]
-
-
-def test_nothing_is_remembered_of_a_job_that_has_ended(rows: Rows) -> None:
-    rows.apply(LogAdvanced(AICORE, 1, 256), aicore(ticks=(1,)), state="open")
-    known = weakref.ref(rows.writer._jobs[JOB])
-    gc.disable()
-    try:
-        rows.writer.apply([JobChanges(JOB, "/board", (), "finished", caught_up=True)])
-        assert known() is None
-    finally:
-        gc.enable()
-    rows.apply(LogAdvanced(AICORE, 1, 512), aicore(ticks=(2,), first=1))
-    assert rows.query("SELECT ticks FROM op_records WHERE job = ?", JOB) == [(1,), (2,)]
-
-
-def test_several_jobs_are_written_in_one_transaction(rows: Rows) -> None:
-    statements: list[str] = []
-    rows.connection.set_trace_callback(statements.append)
-    rows.writer.apply([JobChanges(JOB, "/a", (aicore(),)), JobChanges("JOB" + "B" * 29, "/b", (aicore(),))])
-    rows.connection.set_trace_callback(None)
-    assert [each for each in statements if each.startswith(("BEGIN", "COMMIT"))] == ["BEGIN IMMEDIATE", "COMMIT"]
-    assert rows.query("SELECT count(*) FROM op_records") == [(4,)]
-
-
 def test_a_later_session_of_a_simulated_job_is_simulated_with_its_map(rows: Rows) -> None:
     rows.apply(SimulatedKnown("simulated", "12"), LogAdvanced("simulated", 1, 0, complete=True, digest=b"d"))
     rows.session()
@@ -153,3 +76,79 @@ def test_a_later_session_of_a_simulated_job_is_simulated_with_its_map(rows: Rows
     rows.apply(job="JOB" + "B" * 32)
     query = "SELECT session, simulated, counter_map, counter_map_digest FROM session"
     assert rows.query(query) == [(1, 1, "simulated", "12"), (2, 1, "simulated", "12"), (3, 0, None, None)]
+
+
+BROKEN = LogAdvanced("data/x", 1, 0, digest=object())  # type: ignore[arg-type]
+
+
+def test_an_error_leaves_nothing_of_its_batch_and_the_next_finds_its_own_numbers(rows: Rows) -> None:
+    rows.apply(LogAdvanced(AICORE, 1, 256), aicore(ticks=(1,)))
+    before = list(rows.connection.iterdump())
+    entry = ContentLedger(AICORE, (Entry("note", "x", "y"),))
+    more = (entry, aicore(ticks=(2, 3), first=1, ordinals=(0, 1), stretches=(0, 1)), calls([0]))
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            rows.write(JobChanges("JOB" + "B" * 29, "/board", more), JobChanges(JOB, "/board", (*more, BROKEN)))
+    assert list(rows.connection.iterdump()) == before
+    rows.apply(*more)
+    assert rows.query(
+        "SELECT ordinal, stretch, r.ticks FROM aicore r JOIN segment USING (segment) JOIN inference"
+        " USING (inference) ORDER BY record"
+    ) == [(0, 0, 1), (0, 0, 2), (1, 1, 3)]
+    assert rows.query("SELECT count(*) FROM ledger") == rows.query("SELECT count(*) FROM api") == [(1,)]
+
+
+def test_a_full_disk_rolls_back(rows: Rows) -> None:
+    ((pages,),) = rows.query("PRAGMA page_count")
+    rows.run(rows.store.execute(f"PRAGMA max_page_count = {pages + 2}"))
+    with pytest.raises(DiskFullError):
+        rows.apply(*(aicore(f"data/aicore.0.m.3.0.1.1.{n}", ticks=(1,) * 50) for n in range(100)))
+    rows.run(rows.store.execute("PRAGMA max_page_count = 100000"))
+    assert rows.query("SELECT count(*) FROM aicore") == [(0,)]
+    rows.apply(aicore())
+    assert rows.query("SELECT count(*) FROM aicore") == [(2,)]
+
+
+def test_a_batch_of_many_logs_is_few_statements(rows: Rows) -> None:
+    statements: list[str] = []
+    changes = [
+        each
+        for n in range(200)
+        for path in [f"data/aicore.0.m.3.0.1.1.{n}"]
+        for each in (LogAdvanced(path, 1, 512), aicore(path))
+    ]
+    connection = rows.store._connection
+    assert connection is not None
+    executed = connection._execute
+
+    async def counting(function: Any, *arguments: Any) -> Any:
+        statements.append(str(arguments))
+        return await executed(function, *arguments)
+
+    connection._execute = counting  # type: ignore[method-assign]
+    rows.apply(*changes)
+    assert rows.query("SELECT count(*) FROM aicore") == [(400,)]
+    assert len(statements) < 40
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "model"),
+    [
+        (AICORE, "aicore", "m"),
+        (AICORE + ".done", "done", "m"),
+        (CALLS, "acl_api", "m"),
+        ("data/m.0.layer.info", "layer_info", "m"),
+        ("data/acl_api.0..1", "acl_api", ""),
+        ("info.json.0", "info_json", None),
+        ("data/core", "foreign", None),
+        ("data/aicore.0.\udcff\udcfe.3.0.1.1.0", "aicore", "\\xff\\xfe"),
+    ],
+)
+def test_a_log_is_what_its_name_says_and_is_found_again(rows: Rows, path: str, kind: str, model: str | None) -> None:
+    for offset in (1, 2):
+        rows.apply(LogAdvanced(path, 1, offset))
+    query = "SELECT path, kind, name, offset FROM log LEFT JOIN model USING (model)"
+    assert rows.query(query) == [(path_to_sql(path), kind, model, 2)]
+    assert path_from_sql(path_to_sql(path)) == path
+    rows.apply(LogAdvanced(path, 1, 5), job="JOB" + "B" * 29)
+    assert len(rows.query(query)) == 2

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 
 from profagent.formats.done import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import (
     Change,
+    ContentLedger,
     Entry,
     InferenceTimed,
     JobChanges,
@@ -19,10 +21,10 @@ from profagent.ingest.changes import (
     PassedOver,
     ProfilingKnown,
 )
+from profagent.ingest.datalog import RING_CALLS
 from profagent.ingest.reasons import INTERVAL_MISMATCH, SAMPLE_LATE, SAMPLE_NEVER_CAME
-from profagent.store.sampling import MOST_NOTES, note_samples, sampling_of
-from profagent.store.writer import Writer
-from tests.unit.store.rows import JOB, Rows, aicore
+from profagent.store.sampling import MOST_NOTES, most_calls_between, sampling_of
+from tests.unit.store.rows import CALLS, JOB, Rows, aicore, calls, name_of
 
 TOLD = ProfilingKnown(10, "/app/acl.json")
 
@@ -51,7 +53,7 @@ def figures(rows: Rows) -> tuple[object, ...]:
 
 
 def noted(rows: Rows) -> list[tuple[str, str, int]]:
-    note_samples(rows.connection, 1, 1, JOB)
+    rows.finish()
     found = rows.query("SELECT reason, detail, count FROM ledger_entry WHERE origin = 'sampling' ORDER BY entry")
     return [(reason, detail, count) for reason, detail, count in found]
 
@@ -87,31 +89,6 @@ def test_pictures_are_not_inferences(rows: Rows) -> None:
     ) == [(24, 48, 6, 0, 1)]
 
 
-def test_without_an_acl_json_the_interval_is_inferred_once_it_shows(rows: Rows) -> None:
-    come(rows, [path(0), path(5)])
-    assert figures(rows) == (None, None, 2, None, None, None)
-    come(rows, [path(10), path(25)])
-    assert figures(rows) == (5, "inferred", 4, 6, 0, 2)
-
-
-def test_another_process_goes_on_with_the_tally(rows: Rows) -> None:
-    rows.apply(TOLD)
-    come(rows, [path(0), path(30)])
-    rows.writer = Writer(rows.connection, rows.writer.session, rows.writer.board)
-    come(rows, [path(10), path(40)])
-    assert figures(rows) == (10, "acl.json", 4, 5, 0, 1)
-
-
-def test_what_was_rolled_back_is_not_counted(rows: Rows) -> None:
-    rows.apply(TOLD)
-    come(rows, [path(0)])
-    broken: list[Change] = [LogAdvanced(path(10), 1, 0), LogAdvanced(path(20), 1, 2**70)]
-    with pytest.raises(OverflowError):
-        rows.writer.apply([JobChanges(JOB, "/board", broken)])
-    come(rows, [path(20)])
-    assert figures(rows) == (10, "acl.json", 2, 3, 0, 1)
-
-
 def test_a_log_that_was_lost_on_the_way_was_sampled_all_the_same(rows: Rows) -> None:
     rows.apply(TOLD)
     come(rows, [path(0), path(20)])
@@ -123,7 +100,7 @@ def test_a_log_that_was_lost_on_the_way_was_sampled_all_the_same(rows: Rows) -> 
 def test_a_loss_that_names_no_file_makes_what_was_due_unknown(rows: Rows, job: str) -> None:
     rows.apply(TOLD)
     come(rows, [path(0), path(20)])
-    rows.writer.apply([JobChanges(job, "/board", (LinkLedger(None, Entry("loss", "removed-unseen", "x")),))])
+    rows.write(JobChanges(job, "/board", (LinkLedger(None, Entry("loss", "removed-unseen", "x")),)))
     assert noted(rows) == []
     assert figures(rows) == (10, "acl.json", 2, None, None, None)
 
@@ -146,7 +123,7 @@ def began(count: int, begins: tuple[int, ...]) -> list[Change]:
 
 def test_each_load_of_a_model_has_samples_of_its_own_which_the_end_of_the_job_tells_apart(rows: Rows) -> None:
     loaded_again(rows, (0, (100, 200)), (10, (110,)), (12, (212,)), (32, (232,)), (20, (120,)))
-    assert figures(rows) == (10, "acl.json", 5, None, None, None)
+    assert figures(rows) == (10, "acl.json", 6, 7, 1, 1)
     assert noted(rows) == [
         (SAMPLE_LATE, "m.0, load 2: the sample at picture 12 came 2 inferences late", 1),
         (SAMPLE_NEVER_CAME, "m.0, load 2: due at picture 22, never came", 1),
@@ -154,23 +131,8 @@ def test_each_load_of_a_model_has_samples_of_its_own_which_the_end_of_the_job_te
     assert figures(rows) == (10, "acl.json", 6, 7, 1, 1)
     assert rows.query("SELECT sampled, due FROM sampling_by_model") == [(6, 7)]
     assert rows.query("SELECT * FROM sample_gaps") == []
-    rows.writer = Writer(rows.connection, rows.writer.session, rows.writer.board)
     loaded_again(rows, (42, (242,)))
-    assert figures(rows) == (10, "acl.json", 6, None, None, None)
-    noted(rows)
     assert figures(rows) == (10, "acl.json", 7, 8, 1, 1)
-
-
-def test_a_sample_of_nobody_knows_which_load_makes_what_was_due_unknown(rows: Rows) -> None:
-    loaded_again(rows, (0, (100, 200)), (10, (110,)), (12, (0,)))
-    assert noted(rows) == []
-    assert figures(rows) == (10, "acl.json", 3, None, None, None)
-    rows.apply(*began(12, (212,)))
-    noted(rows)
-    assert figures(rows) == (10, "acl.json", 4, 4, 1, 0)
-    come(rows, [path(20)])
-    assert noted(rows) == []
-    assert figures(rows) == (10, "acl.json", 4, None, None, None)
 
 
 def test_picture_counts_that_do_not_fit_the_acl_json_are_noted(rows: Rows) -> None:
@@ -183,19 +145,8 @@ def test_picture_counts_that_do_not_fit_the_acl_json_are_noted(rows: Rows) -> No
 def test_inferences_of_several_sizes_are_not_counted(rows: Rows) -> None:
     come(rows, [path(0, pictures=2), path(2, pictures=2), path(4, pictures=2), path(4, pictures=1)])
     assert figures(rows)[3] is None
+    rows.finish()
     assert rows.query("SELECT input_pic_num FROM sampling") == [(0,)]
-
-
-def test_a_count_beyond_sqlites_integers_makes_what_was_due_unknown(rows: Rows) -> None:
-    rows.apply(TOLD)
-    come(rows, [path(0), path(2**64 - 1)])
-    assert figures(rows) == (10, "acl.json", 1, None, None, None)
-
-
-def test_what_was_told_first_stays(rows: Rows) -> None:
-    rows.apply(TOLD)
-    rows.apply(ProfilingKnown(5, "/app/other.json"))
-    assert rows.query("SELECT interval, acl_json FROM job") == [(10, "/app/acl.json")]
 
 
 def test_notes_follow_what_comes_later_and_are_written_once(rows: Rows) -> None:
@@ -229,6 +180,7 @@ def test_what_is_passed_over_on_purpose_was_sampled_and_has_no_rows(rows: Rows) 
     assert (found["sampled"], found["due"], found["kept"], found["passed_over"]) == (2, 2, 1, 1)
     assert rows.query("SELECT current_pic_count FROM inferences") == [(0,)]
     assert rows.query("SELECT shown_path FROM log WHERE NOT kept ORDER BY 1") == [(path(10),), (path(10, end=".done"),)]
+    rows.finish()
     assert rows.query("SELECT sampled, due, passed_over FROM sessions") == [(2, 2, 1)]
 
 
@@ -236,4 +188,63 @@ def test_two_models_are_told_apart_and_summed(rows: Rows) -> None:
     rows.apply(TOLD)
     come(rows, [*(path(count) for count in (0, 10, 30)), *(path(count, model="n") for count in (0, 10))])
     assert figures(rows) == (10, "acl.json", 5, 6, 0, 1)
+    rows.finish()
     assert rows.query("SELECT model, sampled, due FROM sampling_by_model ORDER BY model") == [("m", 3, 4), ("n", 2, 2)]
+
+
+# Where the runtime's ring of calls may have overflowed
+
+
+@pytest.mark.parametrize(
+    ("ends", "flushes", "most"),
+    [
+        ([], [], 0),
+        ([], [5], 0),
+        ([1, 2, 3], [], 3),
+        ([1, 2, 3], [2], 2),
+        ([1, 2, 3, 7, 8, 9, 10], [3, 6], 4),
+        ([1, 5, 9], [1, 5, 9], 1),
+    ],
+)
+def test_calls_are_counted_up_to_the_flush_that_wrote_them(ends: list[int], flushes: list[int], most: int) -> None:
+    assert most_calls_between(np.array(ends, np.float64), np.array(flushes, np.float64)) == most
+
+
+def fill(rows: Rows, count: int, *flushes: int) -> None:
+    """Calls that end at 0, 1, 2, …, and inferences that end at `flushes`."""
+    rows.apply(calls(range(count), range(count)))
+    for number, end_us in enumerate(flushes):
+        path = f"data/aicore.0.m.3.0.1.1.{number}"
+        rows.apply(aicore(path), InferenceTimed(name_of(path), 0, Done(512, 1, end_us)))
+
+
+def full(rows: Rows) -> list[tuple[object, ...]]:
+    rows.finish()
+    return rows.query("SELECT session, log, grade, reason, count FROM ledger WHERE reason = 'ring-full'")
+
+
+@pytest.mark.parametrize(("count", "is_full"), [(RING_CALLS - 1, False), (RING_CALLS, True), (2 * RING_CALLS, True)])
+def test_as_many_calls_as_the_ring_holds_are_noted(rows: Rows, count: int, *, is_full: bool) -> None:
+    fill(rows, count)
+    assert full(rows) == [(1, CALLS, "note", "ring-full", count)] * is_full
+
+
+def test_a_sampled_inference_flushes_the_ring(rows: Rows) -> None:
+    fill(rows, 600, 300)
+    assert full(rows) == []
+
+
+def test_the_note_stays_until_it_is_another(rows: Rows) -> None:
+    fill(rows, 600)
+    first = full(rows)
+    rows.session()
+    assert full(rows) == first
+    rows.apply(ContentLedger(CALLS, ()))
+    assert full(rows) == first
+
+
+def test_flushes_at_samples_that_were_passed_over_are_not_known(rows: Rows) -> None:
+    path = "data/aicore.0.m.3.0.1.1.0"
+    fill(rows, 600)
+    rows.apply(aicore(path), PassedOver(path))
+    assert full(rows) == []

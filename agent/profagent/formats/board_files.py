@@ -1,4 +1,4 @@
-"""Reads `info.json.<device>`, and recognises the JOBs of the sibling SoC that must not be read (format page 2.2, 9)."""
+"""A board's small texts: `info.json.<device>`, acl.json, and the NPU's node of /proc/umap (format page 2, 5, 7)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,71 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, UnsupportedBoardError
 from profagent.formats.names import LogKind, parse_log_name
+from profagent.formats.sampling import INTERVAL_MAX, interval_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["DeviceInfo", "looks_like_hi3519", "parse_info_json"]
+
+# The runtime takes a comma before a closing bracket; a string is passed over whole.
+_STRING_OR_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+
+
+def load_acl_json(data: bytes, file: str) -> object:
+    """What the file holds; the commas that the runtime takes are taken. Raises FormatError."""
+    try:
+        text = _STRING_OR_LAST_COMMA.sub(lambda match: match.group(1) or "", data.decode("utf-8"))
+        loaded: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(file, 0, "the JSON of an acl.json", str(error)) from error
+    return loaded
+
+
+def parse_acl_json(data: bytes, file: str) -> int:
+    """The interval that the file tells; 0, the runtime's default, where it tells none. Raises FormatError."""
+    loaded = load_acl_json(data, file)
+    profiler = loaded.get("profiler") if isinstance(loaded, dict) else None
+    if not isinstance(profiler, dict):
+        raise FormatError(file, 0, "an object 'profiler'", "none")
+    told = profiler.get("interval", "")
+    interval = interval_of(told) if isinstance(told, str) else None
+    if interval is None:
+        raise FormatError(file, 0, f"an interval from '0' to '{INTERVAL_MAX}'", repr(told)[:40])
+    return interval
+
+
+_SECTION = re.compile(r"-{3,}.*")
+_TITLE = re.compile(r"[A-Za-z_]\w*(?:\(.*\))?")
+
+
+def parse_umap(text: str) -> dict[str, tuple[str, ...]]:
+    """The values of each column, of all sections that have it, in the order of the text.
+
+    A line of titles is followed by lines of as many values. Units in a title, as in `hw_utilization(%)`, are left out.
+    """
+    columns: dict[str, tuple[str, ...]] = {}
+    titles: list[str] = []
+    has_row = False
+    for line in text.splitlines():
+        words = line.split()
+        if not words or _SECTION.match(line.strip()):
+            titles = []
+        elif len(words) == len(titles) and not (has_row and _are_titles(words)):
+            has_row = True
+            for title, value in zip(titles, words, strict=True):
+                columns[title] = (*columns.get(title, ()), value)
+        else:
+            titles, has_row = _titles(words), False
+    return columns
+
+
+def _are_titles(words: list[str]) -> bool:
+    return all(_TITLE.fullmatch(word) for word in words)
+
+
+def _titles(words: list[str]) -> list[str]:
+    return [word.partition("(")[0] for word in words] if _are_titles(words) else []
+
 
 FREQUENCY_KEY = "aic_frequency"
 FREQUENCY_MHZ_MAX = 2**32 - 1
@@ -65,13 +125,8 @@ def looks_like_hi3519(names: Iterable[str]) -> bool:
 def _loaded(data: bytes, file: str) -> object:
     try:
         loaded: object = json.loads(data.decode("utf-8"))
-    except json.JSONDecodeError as error:
-        offset = len(error.doc[: error.pos].encode("utf-8"))
-        raise FormatError(file, offset, "JSON", error.msg) from error
-    except UnicodeDecodeError as error:
-        raise FormatError(file, error.start, "UTF-8 text", f"byte {data[error.start]:#04x}") from error
     except (ValueError, RecursionError) as error:
-        raise FormatError(file, 0, "JSON of a few values", type(error).__name__) from error
+        raise FormatError(file, 0, "JSON", str(error)[:80]) from error
     return loaded
 
 

@@ -3,11 +3,75 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from profagent.errors import FormatError, UnsupportedBoardError
-from profagent.formats.info_json import DeviceInfo, looks_like_hi3519, parse_info_json
+from profagent.formats.board_files import DeviceInfo, looks_like_hi3519, parse_acl_json, parse_info_json, parse_umap
+
+
+@pytest.mark.parametrize(
+    ("profiler", "interval"),
+    [
+        ('{"switch":"on"}', 0),
+        ('{"interval":"7"}', 7),
+        ('{"interval":" 9999",}', 9999),
+        ('{\r\n\t"interval" : "0"\r\n}', 0),
+        ('{"a":",}","interval":"1"}', 1),
+    ],
+)
+def test_an_interval_is_read_as_the_runtime_does(profiler: str, interval: int) -> None:
+    assert parse_acl_json(b'{"profiler":%s}' % profiler.encode(), "acl.json") == interval
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"[" * 100_000,
+        b'{"profiler":"on"}',
+        b'{"profiler":{"interval":5}}',
+        b'{"profiler":{"interval":"10000"}}',
+        b'{"profiler":{"interval":"5x"}}',
+    ],
+)
+def test_a_file_that_tells_none_is_named(data: bytes) -> None:
+    with pytest.raises(FormatError, match=r"^acl\.json: "):
+        parse_acl_json(data, "acl.json")
+
+
+SAMPLE = (Path(__file__).parents[2] / "data" / "umap" / "svp_npu.txt").read_text("utf-8")
+
+
+def test_the_manuals_example() -> None:
+    columns = parse_umap(SAMPLE)
+    assert columns["max_task_node_num"] == ("512",)
+    assert columns["free_model_num"] == ("63",)
+    assert columns["hw_utilization"] == ("0%",)
+    assert columns["net_seg_num"] == ("610",)
+    assert columns["total_irq_time"] == ("2445",)
+    # The busy stream and the runtime info have one each.
+    assert columns["timeout_err_cnt"] == ("0", "0")
+    assert columns["device_id"] == ("0",) * 5
+
+
+def test_columns_in_another_order_and_of_another_sdk() -> None:
+    text = "---svp_nnn runtime info---\n hw_status mac_utilization(%) device_id\n busy 12 0\n idle 0 1\n"
+    assert parse_umap(text) == {"hw_status": ("busy", "idle"), "mac_utilization": ("12", "0"), "device_id": ("0", "1")}
+
+
+def test_a_second_table_below_the_first_one_in_a_section() -> None:
+    assert parse_umap("a b\n1 2\nc d\n3 4\n") == {"a": ("1",), "b": ("2",), "c": ("3",), "d": ("4",)}
+
+
+def test_lines_that_are_no_table() -> None:
+    assert parse_umap("") == {}
+    assert parse_umap("[SVP_NPU] Version: [x], Build Time[y]\n1 2 3\n") == {}
+    assert parse_umap("a b\n1 2 3\n") == {}
+
 
 FILE = "info.json.0"
 
@@ -62,20 +126,11 @@ def test_an_absent_frequency_is_told(text: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "offset"),
-    [
-        (b"", 0),
-        (b'{"DeviceInfo": [{"aic_freq', 17),
-        (b'{"\xe4\xba\x8c": x}', 8),
-        (b'{"a": "\xff"}', 7),
-        (b"[" * 100_000, 0),
-        (b"1" * 100_000, 0),
-    ],
+    "text", [b"", b'{"DeviceInfo": [{"aic_freq', b'{"a": "\xff"}', b"[" * 100_000, b"1" * 100_000], ids=range(5)
 )
-def test_what_is_no_json_is_told_with_its_byte(text: bytes, offset: int) -> None:
-    with pytest.raises(FormatError) as caught:
+def test_what_is_no_json_is_told(text: bytes) -> None:
+    with pytest.raises(FormatError):
         parse_info_json(text, FILE)
-    assert (caught.value.file, caught.value.offset) == (FILE, offset)
 
 
 @pytest.mark.parametrize(

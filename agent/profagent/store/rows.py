@@ -1,0 +1,395 @@
+"""Logs and models of a JOB as a batch finds and leaves them: looked up together, changed in memory, written together.
+
+The ledger's entries about a log are a part of it. Row numbers are given here: nobody else writes meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from profagent.formats.names import LogKind, LogName, display_text, parse_log_name
+from profagent.ingest import reasons
+from profagent.ingest.changes import Entry
+from profagent.store.database import fetched, fetched_of, put
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import aiosqlite
+
+    from profagent.ingest.changes import KeptLoss
+
+# A record's key is its part's number times this, plus its own number in the part.
+RECORDS_PER_PART = 1 << 24
+LARGEST_INTEGER = 2**63 - 1
+UNITS = (LogKind.AICORE, LogKind.AICPU)
+
+LONGEST_REASON = 64
+LONGEST_DETAIL = 1000
+# More than any board's disk holds; the sum of many is still a number of the database.
+LARGEST_COUNT = 2**48
+# What happened on the way, and is about no log, is told one by one up to so many of a JOB or board.
+MOST_TOLD = 1000
+
+_NUMBERED = ("model", "log", "part", "inference", "segment")
+_LOGS = (
+    "SELECT path, log, model, generation, offset, complete, digest, kept, whole, fault FROM log"
+    " WHERE job = ? AND path IN ({})"
+)
+_PARTS = "SELECT log, part, first_record, session FROM part WHERE log IN ({}) ORDER BY first_record"
+_SEGMENTS = "SELECT log, max(ordinal), segment FROM segment WHERE log IN ({}) GROUP BY log"
+_ENTRIES = (
+    "SELECT log, origin, entry, grade, reason, detail, first, last, count FROM ledger_entry"
+    " WHERE log IN ({}) AND origin IN ('content', 'link')"
+)
+_ENTRY = (
+    "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, first, last, count)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_KEPT_LOSS = ("job_name", "lost_logs", "lost_bytes", "from_us", "to_us")
+
+
+def path_to_sql(path: str) -> str | bytes:
+    """A log's path as the database holds it: TEXT, or BLOB where it is not UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return path.encode("utf-8", "surrogateescape")
+    return path
+
+
+def path_from_sql(path: str | bytes) -> str:
+    """The path that `path_to_sql` stored."""
+    return path if isinstance(path, str) else path.decode("utf-8", "surrogateescape")
+
+
+class Numbers:
+    """The next row numbers of each table, within one transaction."""
+
+    def __init__(self, last: Sequence[int]) -> None:
+        self._last = dict(zip(_NUMBERED, last, strict=True))
+
+    @classmethod
+    async def of(cls, connection: aiosqlite.Connection) -> Numbers:
+        """Those of a connection that has a transaction open."""
+        queries = ", ".join(f"(SELECT ifnull(max({table}), 0) FROM {table})" for table in _NUMBERED)  # noqa: S608
+        return cls((await fetched(connection, f"SELECT {queries}"))[0])
+
+    def take(self, table: str, count: int = 1) -> int:
+        """The first of so many numbers."""
+        first = self._last[table] + 1
+        self._last[table] += count
+        return first
+
+
+class Part(NamedTuple):
+    """A part of a log: records from `first_record` on that `session` fetched."""
+
+    number: int
+    first_record: int
+    session: int
+
+
+@dataclass(slots=True)
+class LogRow:
+    """A log, the ledger's entries about it, and where its records went last.
+
+    `segment` is the ordinal and the number of its last segment. `wanted` is all that follows from its bytes, None where
+    a batch says nothing of that.
+    """
+
+    number: int
+    path: str
+    name: LogName | None
+    model: int | None
+    generation: int = 0
+    offset: int = 0
+    complete: int = 0
+    digest: bytes | None = None
+    kept: int = 1
+    whole: int = 0
+    fault: str | None = None
+    parts: list[Part] = field(default_factory=list)
+    segment: tuple[int, int] | None = None
+    content: dict[Entry, int] = field(default_factory=dict)
+    told: set[tuple[str, str]] = field(default_factory=set)
+    wanted: tuple[Entry, ...] | None = None
+
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """What a batch may change of its row."""
+        return (self.generation, self.offset, self.complete, self.digest, self.kept, self.whole, self.fault)
+
+
+class LogRows:
+    """The logs of one JOB that a batch speaks of, and all of its models."""
+
+    def __init__(self, connection: aiosqlite.Connection, job: int, numbers: Numbers) -> None:
+        self._connection = connection
+        self._job = job
+        self._numbers = numbers
+        self._logs: dict[str, LogRow] = {}
+        self._stored: dict[str, tuple[Any, ...]] = {}  # the states of those that have a row
+        self._models: dict[tuple[str, int], int] = {}
+        self._units: dict[int, set[str]] = {}  # those of which a model has logs
+        self._new_models: list[tuple[Any, ...]] = []
+        self._new_units: set[int] = set()
+        # By model and picture count; more than one size of input is 0, which is no size.
+        self._samples: dict[tuple[int, int], int] = {}
+        self._passed_over: set[tuple[int, int]] = set()
+        self.changed: set[int] = set()  # models of which something else has changed that their sampling depends on
+
+    async def load(self, paths: Collection[str]) -> None:
+        """Look these up."""
+        for model, name, model_id, *units in await fetched(
+            self._connection, "SELECT model, name, model_id, aicore, aicpu FROM model WHERE job = ?", (self._job,)
+        ):
+            self._models[name, model_id] = model
+            self._units[model] = {unit.value for unit, is_used in zip(UNITS, units, strict=True) if is_used}
+        by_number: dict[int, LogRow] = {}
+        stored = [path_to_sql(path) for path in paths]
+        for key, number, model, *state in await fetched_of(self._connection, _LOGS, (self._job,), stored):
+            path = path_from_sql(key)
+            row = by_number[number] = self._logs[path] = LogRow(number, path, parse_log_name(path), model, *state)
+            self._stored[path] = row.state
+        numbers = list(by_number)
+        for log, *part in await fetched_of(self._connection, _PARTS, (), numbers):
+            by_number[log].parts.append(Part(*part))
+        for log, ordinal, segment in await fetched_of(self._connection, _SEGMENTS, (), numbers):
+            by_number[log].segment = (ordinal, segment)
+        for log, origin, entry, *fields in await fetched_of(self._connection, _ENTRIES, (), numbers):
+            if origin == "content":
+                by_number[log].content[Entry(*fields)] = entry
+            else:
+                by_number[log].told.add((fields[1], fields[2]))
+
+    def row(self, path: str) -> LogRow:
+        """The row of a log, new where there was none."""
+        row = self._logs.get(path)
+        if row is None:
+            name = parse_log_name(path)
+            model = None if name is None or name.model is None else self.model(name.model, name.model_id)
+            row = self._logs[path] = LogRow(self._numbers.take("log"), path, name, model)
+            if model is not None and name is not None and name.kind in UNITS:
+                self._add_sample(model, name)
+        return row
+
+    def model(self, name: str | None, model_id: int | None) -> int:
+        """The number of a model."""
+        key = (display_text(name or ""), -1 if model_id is None else model_id)
+        if key not in self._models:
+            self._models[key] = number = self._numbers.take("model")
+            self._units[number] = set()
+            self._new_models.append((number, self._job, *key))
+        return self._models[key]
+
+    def is_used(self, model: int, unit: str) -> bool:
+        """Whether a model has logs of a unit."""
+        return unit in self._units[model]
+
+    def use(self, model: int, unit: str) -> None:
+        """A model has logs of a unit."""
+        self._units[model].add(unit)
+        self._new_units.add(model)
+
+    def pass_over(self, row: LogRow) -> None:
+        """A log of an inference is passed over on purpose."""
+        row.kept = 0
+        if row.model is not None and row.name is not None and row.name.inference is not None:
+            self._passed_over.add((row.model, row.name.inference.current_pic_count))
+
+    async def write(self, session: int) -> None:
+        """Write what has changed. An entry of the ledger belongs to the session that told it first."""
+        await put(
+            self._connection, "INSERT INTO model (model, job, name, model_id) VALUES (?, ?, ?, ?)", self._new_models
+        )
+        await put(
+            self._connection,
+            "UPDATE model SET aicore = ?, aicpu = ? WHERE model = ?",
+            [(*(unit.value in self._units[model] for unit in UNITS), model) for model in self._new_units],
+        )
+        await put(
+            self._connection,
+            "INSERT INTO log (log, job, path, shown_path, kind, model, generation, offset, complete, digest, kept,"
+            " whole, fault) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (row.number, self._job, path_to_sql(path), display_text(path), _kind(row.name), row.model, *row.state)
+                for path, row in self._logs.items()
+                if path not in self._stored
+            ],
+        )
+        await put(
+            self._connection,
+            "UPDATE log SET generation = ?, offset = ?, complete = ?, digest = ?, kept = ?, whole = ?, fault = ?"
+            " WHERE log = ?",
+            [
+                (*row.state, row.number)
+                for path, row in self._logs.items()
+                if self._stored.get(path, row.state) != row.state
+            ],
+        )
+        await self._write_samples()
+        await self._write_entries(session)
+
+    def _add_sample(self, model: int, name: LogName) -> None:
+        count, pictures = name.current_pic_count, name.input_pic_num or 0
+        assert count is not None, "its name has a picture count"
+        # No model ever runs so many pictures as SQLite's integers do not hold.
+        if count <= LARGEST_INTEGER:
+            same = self._samples.setdefault((model, count), pictures) == pictures
+            self._samples[model, count] = pictures if same else 0
+
+    async def _write_samples(self) -> None:
+        await put(
+            self._connection,
+            "INSERT INTO sample VALUES (?, ?, ?, 1) ON CONFLICT (model, current_pic_count) DO UPDATE"
+            " SET input_pic_num = 0 WHERE input_pic_num <> excluded.input_pic_num",
+            [(*sample, pictures) for sample, pictures in self._samples.items()],
+        )
+        # They were as they were then.
+        stale = [(model,) for model in {model for model, _ in (*self._samples, *self._passed_over)} | self.changed]
+        await put(self._connection, "DELETE FROM sampling WHERE model = ?", stale)
+        await put(
+            self._connection, "UPDATE sample SET kept = 0 WHERE model = ? AND current_pic_count = ?", self._passed_over
+        )
+
+    async def _write_entries(self, session: int) -> None:
+        gone: list[tuple[int]] = []
+        new: list[tuple[Any, ...]] = []
+        for row in self._logs.values():
+            if row.wanted is not None:
+                gone += [(entry,) for known, entry in row.content.items() if known not in row.wanted]
+                entries = [entry for entry in row.wanted if entry not in row.content]
+                new += [entry_row(session, self._job, row.number, "content", entry) for entry in entries]
+        await put(self._connection, "DELETE FROM ledger_entry WHERE entry = ?", gone)
+        await put(self._connection, _ENTRY, new)
+
+
+class LedgerRows:
+    """The ledger of one JOB, or of the board itself where `job` is None, for one session."""
+
+    def __init__(self, connection: aiosqlite.Connection, session: int, job: int | None) -> None:
+        self._connection = connection
+        self._session = session
+        self._job = job
+
+    def replace(self, row: LogRow, entries: Iterable[Entry]) -> None:
+        """Make `entries` all that follows from a log's bytes; those that were told before stay as they are."""
+        row.wanted = tuple(dict.fromkeys(map(_displayed, entries)))
+
+    async def void(self, row: LogRow) -> None:
+        """Remove what followed from a log's bytes."""
+        row.wanted = ()
+        row.content.clear()
+        await self._connection.execute(
+            "DELETE FROM ledger_entry WHERE log = ? AND origin IN ('content', 'ring')", (row.number,)
+        )
+
+    async def replace_all(self, origin: str, entries: Iterable[Entry], *, of_session: bool = False) -> None:
+        """Make `entries` all of this origin that is about no log of the JOB, or of the session in it."""
+        where = "log IS NULL AND job = ? AND origin = ? AND (session = ? OR NOT ?)"
+        about = (self._job, origin, self._session, of_session)
+        known = await fetched(
+            self._connection,
+            f"SELECT grade, reason, detail, first, last, count FROM ledger_entry WHERE {where} ORDER BY entry",  # noqa: S608
+            about,
+        )
+        wanted = [_displayed(entry) for entry in entries]
+        if [Entry(*row) for row in known] != wanted:
+            await self._connection.execute(f"DELETE FROM ledger_entry WHERE {where}", about)  # noqa: S608 - a constant
+            await self._insert(None, origin, *wanted)
+
+    async def replace_rings(self, by_log: Mapping[int, Entry]) -> None:
+        """Make these all that follows from the times of the JOB's calls; the same as before stay as they are."""
+        query = "SELECT log, count FROM ledger_entry WHERE job = ? AND origin = 'ring'"
+        if dict(await fetched(self._connection, query, (self._job,))) == {log: e.count for log, e in by_log.items()}:
+            return
+        await self._connection.execute("DELETE FROM ledger_entry WHERE job = ? AND origin = 'ring'", (self._job,))
+        for log, entry in by_log.items():
+            await self._insert(log, "ring", entry)
+
+    async def add(self, row: LogRow | None, entry: Entry) -> None:
+        """Add what happened on the way; a board that tells it again after a reconnection adds nothing."""
+        entry = _displayed(entry)
+        if row is not None:
+            if (entry.reason, entry.detail) not in row.told:
+                row.told.add((entry.reason, entry.detail))
+                await self._insert(row.number, "link", entry)
+            return
+        ((count, is_told),) = await fetched(
+            self._connection,
+            "SELECT count(*), ifnull(max(reason = ? AND detail = ?), 0) FROM ledger_entry WHERE log IS NULL"
+            " AND job IS ? AND origin = 'link' AND (job IS NOT NULL OR session = ?)",
+            (entry.reason, entry.detail, self._job, self._session),
+        )
+        if is_told:
+            return
+        if count < MOST_TOLD:
+            await self._insert(None, "link", entry)
+        else:
+            await self._add_more(entry)
+
+    async def keep(self, board: int, loss: KeptLoss) -> None:
+        """Add a loss that a board keeps, and tells for the first time; bring one that is known up to date."""
+        key = (board, f"{loss.number:016x}")
+        figures = (loss.job or None, loss.lost_logs, loss.lost_bytes, loss.from_us, loss.to_us)
+        known = await fetched(self._connection, "SELECT entry FROM kept_loss WHERE board = ? AND id = ?", key)
+        if known:
+            detail, count = _displayed(loss.entry).detail, loss.entry.count
+            await self._connection.execute(
+                "UPDATE ledger_entry SET detail = ?, count = ? WHERE entry = ?", (detail, count, known[0][0])
+            )
+            await self._connection.execute(
+                f"UPDATE kept_loss SET {' = ?, '.join(_KEPT_LOSS)} = ? WHERE board = ? AND id = ?",  # noqa: S608
+                (*figures, *key),
+            )
+            return
+        jobs = await fetched(self._connection, "SELECT job FROM job WHERE board = ? AND name = ?", (board, loss.job))
+        job = jobs[0][0] if jobs else None
+        cursor = await self._connection.execute(_ENTRY, entry_row(self._session, job, None, "board", loss.entry))
+        await self._connection.execute(
+            f"INSERT INTO kept_loss (board, id, entry, {', '.join(_KEPT_LOSS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            (*key, cursor.lastrowid, *figures),
+        )
+
+    async def _insert(self, log: int | None, origin: str, *entries: Entry) -> None:
+        rows = [entry_row(self._session, self._job, log, origin, entry) for entry in entries]
+        await put(self._connection, _ENTRY, rows)
+
+    async def _add_more(self, entry: Entry) -> None:
+        """Count an entry with others that have no row of their own."""
+        known = await fetched(
+            self._connection,
+            "SELECT entry FROM ledger_entry"
+            " WHERE session = ? AND log IS NULL AND job IS ? AND reason = ? AND grade = ?",
+            (self._session, self._job, reasons.MORE, entry.grade),
+        )
+        if not known:
+            detail = "beyond those that are told one by one; count is the sum of theirs"
+            await self._insert(None, "link", reasons.entry(reasons.MORE, detail, count=entry.count, grade=entry.grade))
+            return
+        await self._connection.execute(
+            "UPDATE ledger_entry SET count = min(count + ?, ?) WHERE entry = ?",
+            (entry.count, LARGEST_COUNT, known[0][0]),
+        )
+
+
+def entry_row(session: int, job: int | None, log: int | None, origin: str, entry: Entry) -> tuple[Any, ...]:
+    """An entry of the ledger as a row."""
+    entry = _displayed(entry)
+    place = (entry.first, entry.last, entry.count)
+    return (session, job, log, origin, entry.grade, entry.reason, entry.detail, *place)
+
+
+def _displayed(entry: Entry) -> Entry:
+    return replace(
+        entry,
+        reason=display_text(entry.reason)[:LONGEST_REASON],
+        detail=display_text(entry.detail)[:LONGEST_DETAIL],
+        count=min(entry.count, LARGEST_COUNT),
+    )
+
+
+def _kind(name: LogName | None) -> str:
+    return "foreign" if name is None else "done" if name.is_done else name.kind.value
