@@ -135,10 +135,16 @@ def test_an_empty_done_is_what_a_full_disk_leaves(tmp_path: Path, data: bytes) -
     assert [entry[:3] for entry in ledger] == [(PLAIN, "loss", "missing-data"), (PLAIN + ".done", "note", "malformed")]
 
 
-@pytest.mark.parametrize("text", [b"file_len:25", b"\xff\xfe", aicore_done(256) + b"more", b"x" * 100_000])
+@pytest.mark.parametrize("text", [b"file_len:25", b"\xff\xfe", b"x" * 100_000])
 def test_a_done_that_is_none(tmp_path: Path, text: bytes) -> None:
     ledger, rows = imported(tmp_path, {PLAIN: ONE, PLAIN + ".done": text})
     assert [entry[:3] for entry in ledger] == [(PLAIN, "note", "no-done"), (PLAIN + ".done", "note", "malformed")]
+    assert rows["inference"] == 1
+
+
+def test_a_done_with_more_behind_it_ends_the_log_as_on_the_board(tmp_path: Path) -> None:
+    ledger, rows = imported(tmp_path, {PLAIN: ONE, PLAIN + ".done": aicore_done(256) + b"more"})
+    assert [entry[:3] for entry in ledger] == [(PLAIN + ".done", "note", "malformed")]
     assert rows["inference"] == 1
 
 

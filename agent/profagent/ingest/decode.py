@@ -116,7 +116,9 @@ class JobDecoder:
             self._logs.forget(path)
         if not self.keeps(path):
             yield PassedOver(path)
-        elif name is not None and name.is_data:
+        elif name is None:
+            yield _foreign(path)
+        elif name.is_data:
             yield from self._recall(name)
             if offset or generation > 1:
                 # The `.done` that is there may be of what was before.
@@ -167,9 +169,7 @@ class JobDecoder:
             self._note_told(path)
             yield from self._marked()
         elif name is None:
-            yield ContentLedger(
-                path, (reasons.entry(reasons.FOREIGN_FILE, "not a file of the runtime: kept, not read"),)
-            )
+            yield _foreign(path)
         elif not self.keeps(path):
             yield PassedOver(path)
         else:
@@ -332,3 +332,7 @@ def _batches(done: Done | None) -> tuple[int, ...]:
 def _check_whole(path: str, data: bytes, *, is_whole: bool) -> None:
     if not is_whole:
         raise FormatError(path, len(data), "the end of a small file", "more")
+
+
+def _foreign(path: str) -> Change:
+    return ContentLedger(path, (reasons.entry(reasons.FOREIGN_FILE, "not a file of the runtime: kept, not read"),))
