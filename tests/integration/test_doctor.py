@@ -95,7 +95,7 @@ def test_a_board_in_good_order(board: Path, output: Path, tmp_path: Path) -> Non
     assert found == {
         check: ["good"]
         for check in (
-            *("name", "link", "daemon", "listener", "clock", "npu-stack", "npu-tasks", "umap-nodes", "npu-errors"),
+            *("name", "link", "daemon", "listener", "clock", "npu-stack", "npu-tasks", "npu-errors"),
             *("umask", "root", "space", "mounts", "inotify"),
         )
     }
@@ -210,15 +210,14 @@ def test_boards_that_say_they_are_one(board: Path, output: Path, tmp_path: Path)
 def test_a_job_and_an_acl_json_of_this_host(tmp_path: Path) -> None:
     job = simulated(tmp_path / "jobs", 3)
     assert doctor(tmp_path, job).code == 0
-    (tmp_path / "acl.json").write_text('{"profiler": {"switch": "on", "aac_metrics": "ArithmeticUtilization"}}')
-    document = looked_at(tmp_path, job, "--acl-json", tmp_path / "acl.json")
-    (found,) = (each for each in document["sections"] if each["about"] == str(tmp_path / "acl.json"))
+    beside = job.parent / "acl.json"
+    beside.write_text('{"profiler": {"switch": "on", "aac_metrics": "ArithmeticUtilization"}}')
+    document = looked_at(tmp_path, job)
+    (found,) = (each for each in document["sections"] if each["about"] == str(beside))
     assert {each["check"] for each in found["findings"] if each["mark"] == "bad"} == {"acl-items", "acl-output"}
 
 
-@pytest.mark.parametrize(
-    "arguments", [("--via", "ssh"), (".",), ("/nowhere",), ("--acl-json", "/nowhere")], ids=" ".join
-)
+@pytest.mark.parametrize("arguments", [("--via", "ssh"), (".",), ("/nowhere",)], ids=" ".join)
 def test_what_cannot_be_looked_at_is_a_usage_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     ended = doctor(tmp_path, *arguments)
     assert ended.code == 2
@@ -226,9 +225,10 @@ def test_what_cannot_be_looked_at_is_a_usage_error(tmp_path: Path, arguments: tu
 
 
 def test_what_a_file_says_breaks_neither_terminal_nor_json(tmp_path: Path) -> None:
-    (tmp_path / "acl.json").write_text('{"profiler": {"switch": "\\u001b[2J", "output": "/\\ud800\\u001b[2J"}}')
-    document = looked_at(tmp_path, "--acl-json", tmp_path / "acl.json")
+    job = simulated(tmp_path / "jobs", 1)
+    (job.parent / "acl.json").write_text('{"profiler": {"switch": "\\u001b[2J", "output": "/\\ud800\\u001b[2J"}}')
+    document = looked_at(tmp_path, job)
     assert "\x1b" not in json.dumps(document, ensure_ascii=False)
-    shown = doctor(tmp_path, "--acl-json", tmp_path / "acl.json")
+    shown = doctor(tmp_path, job)
     assert shown.code == 1
     assert "\x1b" not in shown.out

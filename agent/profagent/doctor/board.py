@@ -7,7 +7,6 @@ import shlex
 from typing import TYPE_CHECKING
 
 from profagent.doctor.finding import bad, good, unknown
-from profagent.formats.board_files import parse_umap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +41,6 @@ def npu_checks(examination: Examination, *, simulated: bool) -> Iterator[Finding
     """Which stack, who uses it, what its nodes say, and with which rights programs write."""
     yield _stack(examination, simulated=simulated)
     yield _tasks(examination)
-    yield _umap_nodes(examination)
     yield _npu_errors(examination)
     yield _umask(examination)
 
@@ -90,29 +88,16 @@ def _tasks(examination: Examination) -> Finding:
     return good(check, told)
 
 
-def _umap_nodes(examination: Examination) -> Finding:
-    """The SDK's nodes; that one is absent is normal, not every image loads every module."""
-    check, nodes = "umap-nodes", examination.umap
-    if why := examination.why_unknown("umap"):
-        return unknown(check, why)
-    if failed := ", ".join(f"{node.name}: {node.error}" for node in nodes if node.error):
-        return bad(check, f"/proc/umap cannot be read: {failed}", f"on the board: ls -l /proc/umap; {RIGHTS}")
-    names = [node.name for node in nodes]
-    if not set(names) & set(NPU_NODES):
-        return unknown(check, f"no {' or '.join(NPU_NODES)} below /proc/umap; there are: {', '.join(names) or 'none'}")
-    return good(check, f"/proc/umap has {', '.join(names)}")
-
-
 def _npu_errors(examination: Examination) -> Finding:
     """What the driver counts; that the counters mean what their names say was never tried on a board."""
     check = "npu-errors"
-    text = next((node.text for node in examination.umap if node.name in NPU_NODES and node.text), "")
-    columns = parse_umap(text)
-    counted = {
-        name: max((int(value) for value in columns[name] if value.isdecimal()), default=0)
-        for name in ERROR_COLUMNS
-        if name in columns
-    }
+    node = next((node for node in examination.umap if node.name in NPU_NODES), None)
+    if node is None:
+        return unknown(check, examination.why_unknown("umap") or f"no {' or '.join(NPU_NODES)} below /proc/umap")
+    if node.error:
+        remedy = f"on the board: ls -l /proc/umap; {RIGHTS}"
+        return bad(check, f"/proc/umap/{node.name} cannot be read: {node.error}", remedy)
+    counted = _error_counts(node.text)
     if not counted:
         return unknown(check, "the NPU's node has no counters of errors")
     told = ", ".join(f"{name} {count}" for name, count in counted.items())
@@ -120,6 +105,21 @@ def _npu_errors(examination: Examination) -> Finding:
         remedy = "after a time-out of the NPU only a restart of the board helps: reboot"
         return bad(check, f"{told} (meaning unverified)", remedy)
     return good(check, told)
+
+
+def _error_counts(text: str) -> dict[str, int]:
+    """The largest value of each column of errors: a line of titles is followed by lines of as many values."""
+    found: dict[str, int] = {}
+    titles: list[str] = []
+    for words in map(str.split, text.splitlines()):
+        if {*ERROR_COLUMNS} & {*words}:
+            titles = words
+        elif len(words) != len(titles):
+            titles = []
+        for title, value in zip(titles, words, strict=False):
+            if title in ERROR_COLUMNS and value.isdecimal():
+                found[title] = max(found.get(title, 0), int(value))
+    return found
 
 
 def _umask(examination: Examination) -> Finding:

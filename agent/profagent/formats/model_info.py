@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError
 
@@ -26,8 +26,6 @@ _CONTAINER = re.compile(rb"\x40(?:\x80.|\xa0..|\xc0....)\x41[\x20\x40\x60]", re.
 _ITEMS = re.compile(rb"\x41[\x20\x40\x60]")
 # The slice begins four bytes into a container whose tag and 32-bit length take six; no net has 16 MB.
 _LENGTH_REST_BYTES = 2
-
-NetStart = Literal["items", "length", "container", "elsewhere"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +56,11 @@ def parse_net_info(data: bytes, file: str) -> tuple[Net, ...]:
 
 
 def item_starts(data: bytes) -> tuple[int, ...]:
-    """Where the items of the slice may begin: with it, or with the first whole container."""
+    """Where the items of the slice may begin: with it, behind the rest of a length, or with the first container."""
     found = _CONTAINER.search(data)
-    first = _LENGTH_REST_BYTES if where_nets_begin(data) == "length" else 0
+    is_behind_length = not _ITEMS.match(data) and data[1:2] == b"\0" and _ITEMS.match(data, _LENGTH_REST_BYTES)
+    first = _LENGTH_REST_BYTES if is_behind_length else 0
     return (first, found.start()) if found and found.start() > first else (first,)
-
-
-def where_nets_begin(data: bytes) -> NetStart | None:
-    """Tell what the slice begins with: a first container's `items`, the rest of its 32-bit `length`, it as a whole.
-
-    Else it is `elsewhere`; None where there is none.
-    """
-    if _ITEMS.match(data):
-        return "items"
-    if _CONTAINER.match(data):
-        return "container"
-    if _ITEMS.match(data, _LENGTH_REST_BYTES) and data[1] == 0:
-        return "length"
-    return "elsewhere" if _CONTAINER.search(data) else None
 
 
 def _readable(data: bytes, start: int, file: str) -> tuple[Net, ...]:

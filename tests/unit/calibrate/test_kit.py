@@ -11,8 +11,9 @@ import pytest
 
 from profagent.calibrate.kit import FIRST_INFERENCES, MANIFEST, choose, gather
 from profagent.cli.main import run
-from profagent.doctor.facts import job_facts
+from profagent.doctor.job import job_facts
 from profagent.formats.names import parse_log_name
+from profagent.ingest.local import JobRecords
 from profagentd.simulate import SimulationOptions, write_job
 from tests.integration.board import SAMPLES
 
@@ -141,7 +142,9 @@ def test_a_kit_says_what_its_job_says_with_names_and_without(name: str, is_anony
 
 def answers(job: Path) -> dict[str, tuple[str, str]]:
     """What is said of facts, without the numbers that it stands on."""
-    return {each.check: (each.mark, each.evidence.rpartition(": ")[0]) for each in job_facts(job).findings}
+    return {
+        each.check: (each.mark, each.evidence.rpartition(": ")[0]) for each in job_facts(JobRecords(job), "").findings
+    }
 
 
 def models(paths: list[str]) -> set[str]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profagent.calibrate.calibrating import match_rows
+from profagent.calibrate.cli import match_rows
 from profagent.calibrate.vendor_table import Rounded, VendorTable
 
 

@@ -35,7 +35,7 @@ def found(check: str, board: Examination, *, simulated: bool = False) -> Finding
 def test_a_board_in_good_order_has_nothing_to_mend_and_a_silent_one_is_not_known() -> None:
     findings = [*npu_checks(BOARD, simulated=False), *roots_checks(BOARD, (ROOT_PATH,))]
     assert {finding.mark for finding in findings} == {GOOD}
-    assert len({finding.check for finding in findings}) == len(findings) == 10
+    assert len({finding.check for finding in findings}) == len(findings) == 9
     for board in (SILENT, Examination()):
         assert {finding.mark for finding in npu_checks(board, simulated=False)} == {UNKNOWN}
 
@@ -70,15 +70,12 @@ def test_a_second_profiling_task(processes: int, open_jobs: int, are_all_seen: b
     assert ("kill 8" in finding.remedy) == (mark is BAD)
 
 
-def test_nodes_that_are_absent_or_closed() -> None:
-    assert found("umap-nodes", replace(BOARD, umap=(UmapNode("svp_nnn", text=UMAP),))).mark is GOOD
-    assert found("umap-nodes", replace(BOARD, umap=(UmapNode("sys"),))).mark is UNKNOWN
-    closed = found("umap-nodes", replace(BOARD, umap=(UmapNode("svp_npu", error="Permission denied"),)))
-    assert closed.mark is BAD
-    assert "svp_npu: Permission denied" in closed.evidence
-
-
 def test_errors_that_the_driver_counts() -> None:
+    assert found("npu-errors", replace(BOARD, umap=(UmapNode("svp_nnn", text=UMAP),))).mark is GOOD
+    assert found("npu-errors", replace(BOARD, umap=(UmapNode("sys"),))).mark is UNKNOWN
+    closed = found("npu-errors", replace(BOARD, umap=(UmapNode("svp_npu", error="Permission denied"),)))
+    assert closed.mark is BAD
+    assert "svp_npu cannot be read: Permission denied" in closed.evidence
     lines = UMAP.splitlines()
     lines[-1] = lines[-1].replace("0 ", "3 ", 1)
     finding = found("npu-errors", replace(BOARD, umap=(UmapNode("svp_npu", text="\n".join(lines)),)))

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent import __version__
-from profagent.doctor import examining
-from profagent.doctor.examining import workspace_checks
+from profagent.doctor import host
 from profagent.doctor.finding import Mark
 from profagent.doctor.host import (
     Known,
@@ -23,6 +22,7 @@ from profagent.doctor.host import (
     daemon_version,
     identities,
     listener,
+    workspace_checks,
 )
 from profagent.importing.importing import WorkspaceImport, import_into
 from profagent.keys.keys import Keys
@@ -159,7 +159,7 @@ def test_a_workspace_with_a_database_and_one_that_is_yet_to_be_made(
     assert list(tmp_path.iterdir()) == []
     make_database(Workspace(tmp_path).database)
     assert marks(Workspace(tmp_path)) == dict.fromkeys(("workspace", "database", "host-space"), Mark.GOOD)
-    monkeypatch.setattr(examining, "LEAST_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(host, "LEAST_FREE_BYTES", 1 << 60)
     assert marks(Workspace(tmp_path))["host-space"] is Mark.BAD
 
 
@@ -182,8 +182,8 @@ def test_a_damaged_database_is_made_anew_by_what_is_told(tmp_path: Path, first_p
 
 def test_a_large_database_is_not_checked_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_database(Workspace(tmp_path).database)
-    monkeypatch.setattr(examining, "LONGEST_CHECK_S", -1.0)
-    monkeypatch.setattr(examining, "STEPS_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(host, "LONGEST_CHECK_S", -1.0)
+    monkeypatch.setattr(host, "STEPS_BETWEEN_LOOKS", 1)
     assert marks(Workspace(tmp_path))["database"] is Mark.UNKNOWN
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import FormatError
-from profagent.formats.done import Done, parse_done
+from profagent.formats.board_files import Done, parse_done
 from profagent.formats.names import LogKind
 from tests.encoders import done_text
 

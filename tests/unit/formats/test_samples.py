@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profagent.formats.board_files import looks_like_hi3519
-from profagent.formats.done import Done, parse_done
+from profagent.formats.board_files import Done, looks_like_hi3519, parse_done
 from profagent.formats.join import LayerJoin
 from profagent.formats.model_info import parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, LogName, is_job_name, parse_log_name
@@ -19,9 +18,9 @@ from profagent.formats.records import (
     AICORE_DTYPE,
     AICPU_DTYPE,
     API_DTYPE,
+    Splitter,
     view_records,
 )
-from profagent.formats.segments import Splitter
 
 JOBS = Path(__file__).resolve().parents[2] / "data" / "jobs"
 LOGS = {path: path.relative_to(job) for job in JOBS.rglob("JOB*") for path in job.rglob("*") if path.is_file()}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from profagent.formats.segments import AicoreSegment, AicpuSegment, Splitter, place
+from profagent.formats.records import AicoreSegment, AicpuSegment, Splitter, place
 
 
 def test_a_segment_starts_where_the_one_before_it_ended() -> None:
