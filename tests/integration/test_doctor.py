@@ -17,7 +17,6 @@ from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.daemon.board_files import add_process, make_board, write
 from tests.daemon.daemon_process import Daemon, environment, make_job, running, serving
 from tests.fakes.hung_mount import hung_mount
-from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually, simulated
 from tests.integration.host import Ended, profagent
 
@@ -143,12 +142,6 @@ def test_a_root_that_hangs_holds_up_no_other(board: Path, output: Path, tmp_path
     assert all("not answer" in each["evidence"] for each in about)
 
 
-def test_a_disk_that_is_full(board: Path, output: Path, tmp_path: Path) -> None:
-    with small_disk(output, 1_000_000), served(board, output) as daemon:
-        found = marks(answered(tmp_path, "--board", daemon.address))
-    assert found["space"] == ["bad"]
-
-
 def test_a_board_that_is_not_there(tmp_path: Path) -> None:
     ended = doctor(tmp_path, "--board", "127.0.0.1:1")
     assert ended.code == 1
@@ -176,14 +169,6 @@ def test_certificates_and_who_may_reach_the_board(board: Path, output: Path, tmp
         found = marks(answered(tmp_path, "--board", address, "--insecure"))
     assert found["listener"] == ["bad"]
     assert "certificate" not in found
-
-
-def test_keys_of_this_host_that_cannot_be_used(tmp_path: Path) -> None:
-    keys = Keys(tmp_path / "config" / "profagent" / "keys")
-    keys.init("lab")
-    assert marks(looked_at(tmp_path), "this host")["certificate"] == ["good", "good"]
-    (tmp_path / "config/profagent/keys/host.key").chmod(0o644)
-    assert marks(looked_at(tmp_path), "this host")["certificate"] == ["bad"]
 
 
 def test_boards_that_say_they_are_one(board: Path, output: Path, tmp_path: Path) -> None:

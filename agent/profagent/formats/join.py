@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from profagent.formats.model_info import LayerTable, Net, Run
 
-__all__ = ["UNKNOWN_LAYER", "LayerJoin", "SegmentShape"]
-
 UNKNOWN_LAYER = -1
 # One more than a record's sequence number can be.
 SEQUENCE_SPAN = 2**32

@@ -57,14 +57,6 @@ def test_a_layer_table_stays_as_it_is_but_for_names(form: int, with_nul: bool) -
     assert [layer.name for layer in after[:3]] == [layer.name for layer in after[3:]]
 
 
-def test_bytes_that_nobody_knows_are_zeros_and_what_is_no_item_too() -> None:
-    layers = encode.layer_info(network("conv")) + bytes_item(0x15A, b"/home/me") + b"\xff\xff/home/me"
-    replaced = Anonymous().content("data/m.0.layer.info", layers)
-    assert len(replaced) == len(layers)
-    assert b"/home" not in replaced
-    assert len(parse_layer_info(replaced[: -len(b"\xff\xff/home/me")], "x").layers) == 2
-
-
 @given(st.sampled_from(["layer", "net"]), st.binary(max_size=99), st.integers(0, 200))
 def test_no_name_stays_in_a_torn_file(kind: str, said: bytes, at: int) -> None:
     data = bytearray(encode.layer_info(network("secret/conv", "relu")))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from profagent.doctor.acl_json import LARGEST_BYTES, PROFILER_KEYS, acl_json_section, meant_key
+from profagent.doctor.acl_json import acl_json_section
 from profagent.doctor.finding import Mark, Section
 from profagent.link.translate import DaemonFacts
 from tests.unit.doctor.facts import SERVICE
@@ -22,7 +22,6 @@ RIGHT = {
     "aic_metrics": "ArithmeticUtilization",
     "aac_metrics": "ArithmeticUtilization",
 }
-WITHOUT_OUTPUT = {key: value for key, value in RIGHT.items() if key != "output"}
 
 
 def text(profiler: object = None, /, **others: object) -> bytes:
@@ -100,11 +99,6 @@ def test_files_with_which_it_does_not(data: bytes, check: str, evidence: str) ->
     assert found.remedy
 
 
-def test_one_that_is_larger_than_the_runtime_reads() -> None:
-    assert bad(looked_at(b"x" * 10, size=LARGEST_BYTES + 1)) == ["acl-json"]
-    assert unknown(looked_at(b"x" * 10, size=100)) == ["acl-json"]
-
-
 @pytest.mark.parametrize(
     ("data", "check"),
     [
@@ -178,16 +172,3 @@ def test_what_is_no_json_is_named_with_its_line_and_column(text: str, where: str
     (found,) = section.findings
     assert (found.check, found.mark) == ("acl-json", Mark.BAD)
     assert where in found.evidence
-
-
-def test_slips_of_keys_are_known_and_other_keys_are_not() -> None:
-    meant = {
-        "acl-api": "acl_api",
-        "AicCpu": "aicpu",
-        "out_put": "output",
-        "aic_metric": "aic_metrics",
-        "Intervall": "interval",
-    }
-    assert {slip: meant_key(slip) for slip in meant} == meant
-    assert meant_key("model_path") is None
-    assert all(meant_key(key) == key for key in PROFILER_KEYS)

@@ -9,7 +9,6 @@ import pytest
 from profagent.doctor.board import npu_checks, plain_path, roots_checks
 from profagent.doctor.finding import Finding, Mark
 from profagent.link.translate import (
-    DaemonFacts,
     Examination,
     InotifyFacts,
     JobFacts,
@@ -100,14 +99,6 @@ def test_without_a_program_the_modes_of_jobs_tell_its_umask(mode: int, mark: Mar
         assert found("umask", replace(BOARD, processes=processes, roots=jobs)).mark is mark
 
 
-def test_a_root_that_does_not_answer_is_not_known_and_the_others_are() -> None:
-    board = replace(BOARD, unknown=(("root /mnt/share", "it did not answer within 3 s"),))
-    findings = list(roots_checks(board, (ROOT_PATH, "/mnt/share")))
-    (silent,) = (finding for finding in findings if finding.mark is UNKNOWN)
-    assert "/mnt/share: it did not answer" in silent.evidence
-    assert [finding.mark for finding in findings if ROOT_PATH in finding.evidence] == [GOOD] * 3
-
-
 @pytest.mark.parametrize(
     ("root", "named"),
     [
@@ -121,13 +112,6 @@ def test_what_cannot_be_read_is_named_with_what_to_do(root: RootFacts, named: st
     finding = found("root", replace(BOARD, roots=(root,)))
     assert finding.mark is BAD
     assert named in finding.remedy
-
-
-def test_a_daemon_without_the_right_to_read_is_told_of_it() -> None:
-    roots = (RootFacts(ROOT_PATH, error="Permission denied"),)
-    for capabilities, is_told in ((0, True), (1 << 2, False)):
-        board = replace(BOARD, daemon=DaemonFacts(1000, capabilities), roots=roots)
-        assert ("give it CAP_DAC_READ_SEARCH" in found("root", board).remedy) == is_told
 
 
 def test_paths_of_the_manuals_alphabet_and_others() -> None:

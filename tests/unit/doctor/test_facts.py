@@ -64,12 +64,6 @@ def test_each_alternative_is_confirmed_and_all_others_are_refuted(tmp_path: Path
     assert Mark.BAD not in {each.mark for each in answers.values()}
 
 
-def test_the_longest_tick_is_neither_confirmed_nor_refuted(tmp_path: Path) -> None:
-    found = told(made(tmp_path, facts=("=".join(LONGEST),)))["tick-unit"]
-    assert found.mark is Mark.UNKNOWN
-    assert found.evidence.startswith("cannot tell: layers take of 3 inferences, at the median, ")
-
-
 def test_one_inference_cannot_tell_about_ticks_pictures_and_loops(tmp_path: Path) -> None:
     job = made(tmp_path, 1)
     found = told(job)
@@ -122,13 +116,6 @@ def ticks(*inferences: Inference) -> str:
 def test_an_npu_that_idles_looks_like_a_longer_tick(window_us: int) -> None:
     """700 ticks are 100 us by the likely unit, and 700 us if a tick is a microsecond."""
     assert ticks(*[Inference("a", 700, window_us)] * 3).startswith("cannot tell: ")
-
-
-def test_where_a_longer_tick_would_be_too_long_layers_take_most_of_the_time() -> None:
-    assert ticks(*[Inference("a", 700, 390)] * 3).startswith("confirms 100-cycles")
-    assert ticks(*[Inference("a", 700, 600)] * 3).startswith("refutes us; left is 100-cycles or cycle or 10-ns")
-    assert ticks(*[Inference("a", 700, 390, may_have_cpu_part=True)] * 3).startswith("refutes us; left")
-    assert ticks(*[Inference("a", 0, 500), Inference("a", 70, 12)] * 3).startswith("cannot tell")
 
 
 @pytest.mark.parametrize("disturbed", [10, 700 * 20, 2**32 - 1])

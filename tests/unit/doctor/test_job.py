@@ -12,7 +12,7 @@ from profagent.doctor.cli import job_sections
 from profagent.doctor.finding import Finding, Mark
 from profagent.doctor.job import Inference, job_data, job_ticks
 from profagent.errors import UsageError
-from tests.integration.board import sample, simulated
+from tests.integration.board import simulated
 
 INFO = {"info.json.0": 42}
 TABLES = {"data/yolo.0.layer.info": 9, "data/yolo.0.net.info": 9}
@@ -91,16 +91,6 @@ def test_a_job_without_data(tmp_path: Path) -> None:
     (job / "data").mkdir()
     assert looked_at(job)["job-data"].mark is Mark.BAD
     assert BUILD in looked_at(job)["job-data"].remedy
-
-
-def test_models_of_the_runtime_library_that_do_not_profile(tmp_path: Path) -> None:
-    """It left empty logs of calls for models of the types 0 and 1, and of one without a name."""
-    named = [finding.evidence for finding in job_sections(sample(tmp_path, "runtime-misc"))[0].findings]
-    assert [text.split(" left")[0] for text in named if "not built" in text] == [
-        "model '' (id 1)",
-        "model 'type0' (id 1)",
-        "model 'type1' (id 1)",
-    ]
 
 
 def test_acl_json_beside_a_job_is_looked_at_too(tmp_path: Path) -> None:
