@@ -6,7 +6,6 @@ import asyncio
 import functools
 import json
 import os
-import re
 import shlex
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -114,13 +113,7 @@ class BoardAclFile:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _SWITCHES = click.Choice(["on", "off"])
-_METRICS = re.compile(r"\w{1,64}", re.ASCII)
-
-
-def _metrics(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
-    if text is not None and not _METRICS.fullmatch(text):
-        raise UsageError(f"--aac_metrics {text!r} is no name", hint=f"{DEFAULTS.aac_metrics} records, another does not")
-    return text
+_INTERVAL = "Record each Nth inference; 0 (the vendor's default): only the first after each load of a model."
 
 
 def profiler_options(*, with_defaults: bool) -> Callable[[F], F]:
@@ -140,32 +133,23 @@ def profiler_options(*, with_defaults: bool) -> Callable[[F], F]:
             "--aic_metrics",
             metavar="NAME",
             default=given.aac_metrics,
-            callback=_metrics,
             help=f"{DEFAULTS.aac_metrics} records layers of the NPU; any other name does not.",
         )
         @functools.wraps(function)
-        def with_profiler(
-            *,
-            interval: int | None,
-            acl_api: str | None,
-            aacpu: str | None,
-            switch: str | None,
-            aac_metrics: str | None,
-            **others: Any,
-        ) -> Any:
-            return function(profiler=Profiler(switch, None, interval, acl_api, aacpu, aac_metrics), **others)
+        def with_profiler(**given: Any) -> Any:
+            asked = {name: given.pop(name) for name in ("switch", "interval", "acl_api", "aacpu", "aac_metrics")}
+            return function(profiler=Profiler(**asked), **given)
 
         return cast("F", with_profiler)
 
     return decorate
 
 
-_INTERVAL = "Record each Nth inference; 0 (the vendor's default): only the first after each load of a model."
-
-
 PROFILER, DUMP = "profiler", "dump"
 _HINT = "mend the file: `profagent aclconfig check` says what the runtime takes"
-_SWITCHES_EDIT = ("switch", "acl_api", "aicpu", "aacpu")
+_SWITCH_KEYS = ("switch", "acl_api", "aicpu", "aacpu")
+# The manual's spelling, and the one that the libraries read.
+_SPELLINGS = (("switch",), ("interval",), ("acl_api",), ("aacpu", "aicpu"), ("aac_metrics", "aic_metrics"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,35 +212,23 @@ def _document(data: bytes, file: str) -> dict[str, object]:
 
 
 def _values(told: Mapping[str, str], asked: Profiler, file: str) -> dict[str, str]:
-    """Both spellings: the libraries read one, the manual has the other."""
+    """What was asked for, else what the file says, else the default; in both spellings."""
     output = asked.output or told.get("output")
     if not output:
         raise UsageError(f"{file} names no output, and a program would crash", hint="name a directory with --output")
-    aicpu = _chosen(asked.aacpu, DEFAULTS.aacpu, told, "aicpu", "aacpu")
-    metrics = _chosen(asked.aac_metrics, DEFAULTS.aac_metrics, told, "aic_metrics", "aac_metrics")
-    return {
-        "switch": _chosen(asked.switch, DEFAULTS.switch, told, "switch"),
-        "output": output,
-        "interval": _chosen(asked.interval, DEFAULTS.interval, told, "interval"),
-        "acl_api": _chosen(asked.acl_api, DEFAULTS.acl_api, told, "acl_api"),
-        "aicpu": aicpu,
-        "aacpu": aicpu,
-        "aic_metrics": metrics,
-        "aac_metrics": metrics,
-    }
-
-
-def _chosen(asked: str | int | None, default: str | int | None, told: Mapping[str, str], *spellings: str) -> str:
-    """What was asked for, else what the file says, else the default."""
-    found = next((told[key] for key in spellings if key in told), default)
-    return str(found if asked is None else asked)
+    values = {"output": output}
+    for name, *other in _SPELLINGS:
+        wanted = getattr(asked, name)
+        found = next((told[key] for key in (*other, name) if key in told), getattr(DEFAULTS, name))
+        values |= dict.fromkeys((name, *other), str(found if wanted is None else wanted))
+    return {key: values[key] for key in PROFILER_KEYS}
 
 
 def _profiler_strings(profiler: Mapping[str, Any]) -> dict[str, Any]:
     """The members of `profiler`, each value a string: a truth of a switch is on or off, null says nothing."""
     told = {}
     for key, value in profiler.items():
-        if key in _SWITCHES_EDIT and isinstance(value, bool):
+        if key in _SWITCH_KEYS and isinstance(value, bool):
             told[key] = "on" if value else "off"
         elif key not in PROFILER_KEYS:
             told[key] = _as_strings(value)

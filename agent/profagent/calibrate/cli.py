@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from profagent.calibrate.fitting import Finding
     from profagent.calibrate.vendor_table import VendorTable
-    from profagent.formats.names import LogName
     from profagent.ingest.local import InferenceRecords
 
 
@@ -126,25 +125,6 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
-    """What was learnt, and from what; `digest` is of the matched records and what the tables say of them."""
-
-    findings: list[Finding]
-    coverage: list[Coverage]
-    digest: str
-    is_simulated: bool
-
-    @property
-    def found(self) -> int:
-        """How many counters have a place, certain or likely."""
-        return sum(finding.fit is not None for finding in self.findings)
-
-    def map_text(self, name: str, sdk: str) -> str:
-        """The counter map's TOML (formats/countermap.py reads it)."""
-        return _map_text(self, name, sdk)
-
-
-@dataclass(frozen=True, slots=True)
 class _Pair:
     """A table, the inference that it is of, and which of its rows are which records."""
 
@@ -153,42 +133,95 @@ class _Pair:
     inference: InferenceRecords
     matched: Matched
 
+    @property
+    def bytes(self) -> npt.NDArray[np.uint8]:
+        """All records of the inference, shape (records, 256)."""
+        words = np.ascontiguousarray(self.inference.records["words"], dtype="<u4")
+        return words.view(np.uint8).reshape(len(words), -1)
+
+    @property
+    def closeness(self) -> tuple[bool, int]:
+        """Whether times do not speak for another inference, whose name the file may have; and how many rows match."""
+        return (self.matched.by != NAME_ONLY, len(self.matched.rows))
+
+    @property
+    def coverage(self) -> Coverage:
+        """How the table was used."""
+        log = f"{self.inference.log.model} at picture {self.inference.log.current_pic_count}"
+        matched = len(self.matched.rows)
+        return Coverage(self.table.file, self.job.name, log, self.table.rows, matched, self.matched.by)
+
+    def evidence(self, counter: str) -> Evidence | None:
+        """What the table says of a counter; None where it has no such column."""
+        column = self.table.columns.get(counter)
+        if column is None:
+            return None
+        ticks = self.inference.records["ticks"][self.matched.records].astype(np.float64)
+        values = column.values[self.matched.rows]
+        evidence = Evidence(self.bytes[self.matched.records], ticks, values, np.full(len(values), column.half))
+        return evidence.chosen(~np.isnan(values) & (ticks > 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was learnt, and from what; `digest` is of the matched records and what the tables say of them."""
+
+    findings: list[Finding]
+    coverage: list[Coverage]
+    digest: str
+    is_simulated: bool
+
+    def map_text(self, name: str, sdk: str) -> str:
+        """The counter map's TOML (formats/countermap.py reads it)."""
+        source = f"{sum(each.matched for each in self.coverage)} matched rows of {len(self.coverage)} vendor tables"
+        document = tomlkit.document()
+        meaning = "value = number * scale / denominator; ticks = word 0x04, cycles = 100 * ticks, none = 1"
+        document.add(tomlkit.comment(meaning))
+        document.add(tomlkit.nl())
+        document.update({"name": name, "sdk": sdk, "simulated": self.is_simulated, "digest": self.digest})
+        counters = tomlkit.table(is_super_table=True)
+        for finding in self.findings:
+            if finding.fit is not None:
+                counters.add(finding.counter, _table(finding, finding.fit, source))
+        document.add("counters", counters)
+        return tomlkit.dumps(document)
+
 
 def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
     """Fit all counters to all tables at once. Raises UsageError, FormatError."""
     sources = [(job, JobRecords(job)) for job in jobs]
     pairs = [_pair(parse_vendor_table(read_vendor_table(table), str(table)), sources) for table in tables]
-    evidence = {name: each for name in COUNTER_NAMES if (each := _evidence(name, pairs)) is not None}
-    records = np.concatenate([_bytes_of(pair.inference) for pair in pairs])
-    findings = find_counters(evidence, records)
-    coverage = [
-        Coverage(
-            pair.table.file,
-            pair.job.name,
-            _log_text(pair.inference.log),
-            pair.table.rows,
-            len(pair.matched.rows),
-            pair.matched.by,
-        )
-        for pair in pairs
-    ]
-    return Calibration(findings, coverage, _digest(pairs), any(job.is_simulated for _, job in sources))
+    evidence = {}
+    # The same evidence gives the same digest, whatever the files are called.
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for pair in pairs:
+        digest.update(pair.bytes[pair.matched.records].tobytes())
+        for name, column in pair.table.columns.items():
+            digest.update(name.encode() + column.values[pair.matched.rows].tobytes())
+    for name in COUNTER_NAMES:
+        parts = [part for pair in pairs if (part := pair.evidence(name)) is not None]
+        if parts:
+            columns = zip(*((part.records, part.ticks, part.values, part.half) for part in parts), strict=True)
+            evidence[name] = Evidence(*(np.concatenate(column) for column in columns))
+    findings = find_counters(evidence, np.concatenate([pair.bytes for pair in pairs]))
+    is_simulated = any(job.is_simulated for _, job in sources)
+    return Calibration(findings, [pair.coverage for pair in pairs], digest.hexdigest(), is_simulated)
 
 
 def _pair(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]]) -> _Pair:
     """Find the one inference that a table is of. Raises UsageError where there is none, or not only one."""
     found = [*_matching(table, jobs, is_named=True)]
-    if not any(_is_timed(pair) for pair in found):
-        found += [pair for pair in _matching(table, jobs, is_named=False) if not found or _is_timed(pair)]
-    most = max(map(_closeness, found), default=(False, 0))
-    best = [pair for pair in found if _closeness(pair) == most]
+    if not any(pair.closeness[0] for pair in found):
+        found += [pair for pair in _matching(table, jobs, is_named=False) if not found or pair.closeness[0]]
+    most = max((pair.closeness for pair in found), default=(False, 0))
+    best = [pair for pair in found if pair.closeness == most]
     if not best:
         raise UsageError(
             f"{table.file} is a table of none of these JOBs: neither layers nor times agree",
             hint="name the JOB directory that the vendor's tool exported the table from",
         )
     if len(best) > 1:
-        where = ", ".join(f"{pair.job.name} at picture {pair.inference.log.current_pic_count}" for pair in best[:3])
+        where = ", ".join(f"{pair.coverage.log} of {pair.job.name}" for pair in best[:3])
         raise UsageError(
             f"{table.file} agrees as well with {len(best)} inferences: {where}",
             hint="keep the name that the vendor's tool gave the file: it tells the inference",
@@ -196,86 +229,19 @@ def _pair(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]]) -> _Pair:
     return best[0]
 
 
-def _closeness(pair: _Pair) -> tuple[bool, int]:
-    return (_is_timed(pair), len(pair.matched.rows))
-
-
-def _is_timed(pair: _Pair) -> bool:
-    """Whether nothing speaks for another inference: a file may have been given another's name."""
-    return pair.matched.by != NAME_ONLY
-
-
 def _matching(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]], *, is_named: bool) -> Iterator[_Pair]:
     """The inferences with such rows, among those that the file's name speaks of, or among the others."""
     wanted = said_inference(table.file)
     for job, source in jobs:
-        logs = [(path, log) for path, log in source.inferences if (wanted == _numbers(log)) is is_named]
-        for inference in (each for path, log in logs for each in source.of(path, log)):
-            time_us = None
-            if source.frequency_mhz is not None:
-                time_us = ticks_to_us(inference.records["ticks"], source.frequency_mhz)
-            matched = match_rows(table, inference.layer_names, time_us)
-            if matched is not None:
-                yield _Pair(table, job, inference, matched)
-
-
-def _numbers(log: LogName) -> tuple[int | None, ...]:
-    return (log.model_id, log.batch_num, log.input_pic_num, log.current_pic_count)
-
-
-def _evidence(counter: str, pairs: Sequence[_Pair]) -> Evidence | None:
-    """What all tables together say of a counter; None where none has its column."""
-    parts = [part for pair in pairs if (part := _part(counter, pair)) is not None]
-    if not parts:
-        return None
-    columns = zip(*((part.records, part.ticks, part.values, part.half) for part in parts), strict=True)
-    return Evidence(*(np.concatenate(column) for column in columns))
-
-
-def _part(counter: str, pair: _Pair) -> Evidence | None:
-    column = pair.table.columns.get(counter)
-    if column is None:
-        return None
-    records = _bytes_of(pair.inference)[pair.matched.records]
-    ticks = pair.inference.records["ticks"][pair.matched.records].astype(np.float64)
-    values = column.values[pair.matched.rows]
-    evidence = Evidence(records, ticks, values, np.full(len(values), column.half))
-    return evidence.chosen(~np.isnan(values) & (ticks > 0))
-
-
-def _bytes_of(inference: InferenceRecords) -> npt.NDArray[np.uint8]:
-    words = np.ascontiguousarray(inference.records["words"], dtype="<u4")
-    return words.view(np.uint8).reshape(len(words), -1)
-
-
-def _digest(pairs: Sequence[_Pair]) -> str:
-    """A digest of what was learnt from, whatever the files are called: the same evidence gives the same."""
-    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for pair in pairs:
-        digest.update(_bytes_of(pair.inference)[pair.matched.records].tobytes())
-        for name, column in pair.table.columns.items():
-            digest.update(name.encode() + column.values[pair.matched.rows].tobytes())
-    return digest.hexdigest()
-
-
-def _log_text(log: LogName) -> str:
-    return f"{log.model} at picture {log.current_pic_count}"
-
-
-def _map_text(learnt: Calibration, name: str, sdk: str) -> str:
-    source = f"{sum(each.matched for each in learnt.coverage)} matched rows of {len(learnt.coverage)} vendor tables"
-    document = tomlkit.document()
-    document.add(
-        tomlkit.comment("value = number * scale / denominator; ticks = word 0x04, cycles = 100 * ticks, none = 1")
-    )
-    document.add(tomlkit.nl())
-    document.update({"name": name, "sdk": sdk, "simulated": learnt.is_simulated, "digest": learnt.digest})
-    counters = tomlkit.table(is_super_table=True)
-    for finding in learnt.findings:
-        if finding.fit is not None:
-            counters.add(finding.counter, _table(finding, finding.fit, source))
-    document.add("counters", counters)
-    return tomlkit.dumps(document)
+        for path, log in source.inferences:
+            if (wanted == (log.model_id, log.batch_num, log.input_pic_num, log.current_pic_count)) is not is_named:
+                continue
+            for inference in source.of(path, log):
+                mhz = source.frequency_mhz
+                time_us = None if mhz is None else ticks_to_us(inference.records["ticks"], mhz)
+                matched = match_rows(table, inference.layer_names, time_us)
+                if matched is not None:
+                    yield _Pair(table, job, inference, matched)
 
 
 def fit_text(fit: Fit) -> str:
@@ -290,9 +256,7 @@ def _table(finding: Finding, fit: Fit, source: str) -> tomlkit.items.Table:
     table.update({"offset": offset, "type": fit.type, "scale": fit.scale, "denominator": fit.denominator})
     table["unit"] = "bytes" if finding.counter.endswith("_bytes") else "fraction"
     table["verdict"] = finding.verdict.value
-    wider = [rival.type for rival in finding.rivals if rival.offset == fit.offset and rival.type > fit.type]
-    same = "".join(f"; as {type_} it reads the same of every layer below 1 s and 4 GiB" for type_ in wider)
-    doubt = f"; to settle it: {finding.advice}" if finding.verdict is Verdict.LIKELY else same
+    doubt = f"; to settle it: {finding.advice}" if finding.verdict is Verdict.LIKELY else ""
     table["evidence"] = f"{fit.agreeing} of {finding.rows} rows of {source}{doubt}"
     return table
 
@@ -331,10 +295,11 @@ def command(
     """
     learnt = calibrate(jobs, tables)
     if as_json:
-        click.echo(msgspec.json.encode(_calibration_document(learnt)))
+        document = {"tables": learnt.coverage, "simulated": learnt.is_simulated, "digest": learnt.digest}
+        click.echo(msgspec.json.encode({**document, "counters": learnt.findings}))
     else:
         _print_calibration(learnt)
-    if not learnt.found:
+    if not any(finding.fit for finding in learnt.findings):
         raise ProfagentError("no counter was found", hint="the last column says what would settle each")
     if output is not None:
         write_atomically(output, [learnt.map_text(name or output.stem, sdk).encode()])
@@ -360,13 +325,3 @@ def _row(finding: Finding) -> tuple[Cell, ...]:
     rivals = shown + (f" and {more} more" if (more := len(finding.rivals) - SHOWN_RIVALS) > 0 else "")
     agreeing = finding.fit.agreeing if finding.fit else "-"
     return (finding.counter, finding.verdict.value, where, finding.rows, agreeing, rivals or "-", finding.advice or "-")
-
-
-def _calibration_document(learnt: Calibration) -> dict[str, Any]:
-    """What was learnt, and from what, for programs."""
-    return {
-        "tables": learnt.coverage,
-        "simulated": learnt.is_simulated,
-        "digest": learnt.digest,
-        "counters": learnt.findings,
-    }

@@ -29,12 +29,12 @@ RIGHTS = "give it CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as systemd/profagentd.
 _UNTOLD = "the board does not tell"
 
 
-def given(daemon: DaemonFacts | None, keys: str, arguments: str, *, needs_restart: bool = False) -> str:
+def given(keys: str, arguments: str) -> str:
     """How a daemon is given settings: `keys` of its file, or `arguments` where it has none."""
-    if daemon is None or not daemon.settings_file:
-        return f"start the daemon with {arguments}"
-    then = "restart the service" if needs_restart else f"kill -HUP {daemon.pid}"
-    return f"on the board: in {daemon.settings_file} {keys}, then {then}"
+    return (
+        f"on the board: in /etc/profagent/profagentd.toml {keys}, and restart the service; by hand: start the daemon"
+        f" with {arguments}"
+    )
 
 
 def npu_checks(examination: Examination, *, simulated: bool) -> Iterator[Finding]:
@@ -161,7 +161,7 @@ def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Fin
         yield _readable(root, examination.daemon)
         yield plain_path(path)
         if not root.error:
-            yield _space(root, examination.daemon)
+            yield _space(root)
     yield from _mounts(examination, roots)
     yield _inotify(examination)
 
@@ -195,10 +195,10 @@ def _readable(root: RootFacts, daemon: DaemonFacts | None) -> Finding:
     return bad("root", f"{path}: {why}{more}", remedy)
 
 
-def _space(root: RootFacts, daemon: DaemonFacts | None) -> Finding:
+def _space(root: RootFacts) -> Finding:
     told = f"{root.path}: {root.free_bytes / 1e6:,.0f} of {root.total_bytes / 1e6:,.0f} MB are free"
     keys = "retain = 'delivered' and retain_for = ['record-HOST']"
-    retain = given(daemon, keys, "--retain delivered --retain-for record-HOST")
+    retain = given(keys, "--retain delivered --retain-for record-HOST")
     remedy = (
         f"delete JOBs that are on the host, or have the daemon do it (docs/howto/free-the-boards-disk.md): {retain}"
     )

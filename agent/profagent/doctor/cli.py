@@ -130,7 +130,6 @@ async def _board_sections(board: str, access: Access, over: OverSsh | None) -> t
             size=file.size,
             output=file.output,
             roots=description.roots,
-            daemon=examination.daemon,
         )
         for file in examination.acl_json
     ]
@@ -155,7 +154,7 @@ async def _name_resolution(name: str) -> Finding:
 async def _asked(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
     has_more = board.protocol[0] == PROTOCOL[0]
     examination = await channel.examine() if has_more else Examination()
-    findings = [host.daemon_version(board), host.listener(board, examination.daemon)]
+    findings = [host.daemon_version(board), host.listener(board)]
     difference = await clock_difference(channel, lambda: time.time_ns() // 1000)
     offset_us = difference.offset_us if difference else None
     findings.append(host.clock(offset_us, difference.round_trip_us // 2 if difference else 0, board.clocks.wall_us))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from profagent.link.boards_file import BoardEntry
     from profagent.link.credentials import Access
     from profagent.link.messages import Board
-    from profagent.link.translate import DaemonFacts, Examination
+    from profagent.link.translate import Examination
     from profagent.store.workspace import Workspace
 
 # Boards are joined, and certificates valid, by their clocks; programs of one board need none.
@@ -97,13 +97,11 @@ def daemon_version(board: Board) -> Finding:
     return good("daemon", told)
 
 
-def listener(board: Board, daemon: DaemonFacts | None) -> Finding:
+def listener(board: Board) -> Finding:
     """Nobody who is not known may do anything on the board."""
     if not board.insecure:
         return good("listener", "not open to others: it has TLS, or is not reached from outside")
-    settings = given(
-        daemon, "name these files in place of insecure", "these files in place of --insecure", needs_restart=True
-    )
+    settings = given("name these files in place of insecure", "these files in place of --insecure")
     return bad(
         "listener",
         "the daemon is insecure: whoever reaches it may do anything",

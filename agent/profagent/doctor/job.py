@@ -14,7 +14,7 @@ from profagent.doctor.finding import Section, bad, good, unknown
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, ticks_to_us, view_records
+from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
 from profagent.ingest.joins import small_file
 from profagent.ingest.local import JobRecords
 from profagent.ingest.states import DONE_SUFFIX
@@ -89,7 +89,7 @@ def why_no_layers(files: Mapping[str, int]) -> tuple[str, str]:
 
 
 def job_checks(job: JobRecords, files: Mapping[str, int]) -> Iterator[Finding]:
-    """All checks of a JOB: what is there, the NPU's clock, and ticks beside times."""
+    """What is there, and the NPU's clock."""
     yield from job_data(files)
     frequency_mhz = job.frequency_mhz
     if frequency_mhz is None:
@@ -97,40 +97,6 @@ def job_checks(job: JobRecords, files: Mapping[str, int]) -> Iterator[Finding]:
         yield bad("job-clock", why, "copy the JOB directory whole: info.json.0 is in it")
         return
     yield good("job-clock", f"{frequency_mhz} MHz, from info.json.0")
-    yield job_ticks(list(inferences_of(job)), frequency_mhz)
-
-
-def job_ticks(inferences: Sequence[Inference], frequency_mhz: int) -> Finding:
-    """The layers of an inference take no longer than it did, and most of it.
-
-    Where they take little of it nothing is told: the NPU may have idled. That a tick is 100 cycles of the NPU's clock
-    was never tried on a board (format page 3.1).
-    """
-    check = "job-ticks"
-    times = [(ticks_to_us(each.ticks, frequency_mhz), each) for each in inferences]
-    odd = [_compared(us, each) for us, each in times if us > each.window_us * MOST_SHARE + SLACK_US]
-    if odd:
-        return bad(
-            check,
-            f"{odd[0]}: the layers are too long; {len(odd)} of {len(times)} inferences are so",
-            "do not trust times of layers from this board, and report this line with the SDK's version; a tick of 100"
-            " cycles is unverified",
-        )
-    short = [(us, each) for us, each in times if us < each.window_us * LEAST_SHARE and not each.may_have_cpu_part]
-    if short:
-        why = "the NPU idled, or a tick is longer than 100 cycles"
-        return unknown(check, f"{_compared(*short[0])}: {why}; {len(short)} of {len(times)} inferences are so")
-    ratios = [us / each.window_us for us, each in times if each.window_us > 0]
-    if not ratios:
-        return unknown(check, "no layers with a .done that can be compared")
-    return good(check, f"layers take {min(ratios):.0%} to {max(ratios):.0%} of their inference; {len(times)} looked at")
-
-
-def _compared(layers_us: float, each: Inference) -> str:
-    return (
-        f"{display_text(each.path)}: layers take {layers_us:,.1f} us by their ticks, the inference took"
-        f" {each.window_us:,} us by its .done"
-    )
 
 
 class Net(NamedTuple):

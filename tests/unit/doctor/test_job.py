@@ -10,7 +10,7 @@ import pytest
 
 from profagent.doctor.cli import job_sections
 from profagent.doctor.finding import Finding, Mark
-from profagent.doctor.job import Inference, job_data, job_ticks
+from profagent.doctor.job import job_data
 from profagent.errors import UsageError
 from tests.integration.board import simulated
 
@@ -44,27 +44,6 @@ def test_what_a_job_has(files: dict[str, int], found: list[tuple[str, Mark]], to
     assert told in f"{findings[0].evidence} {findings[0].remedy}"
 
 
-@pytest.mark.parametrize(
-    ("ticks", "window_us", "may_have_cpu_part", "mark", "why"),
-    [
-        (665, 100, False, Mark.GOOD, ""),
-        (770, 100, False, Mark.BAD, "too long"),
-        (140, 100, False, Mark.UNKNOWN, "the NPU idled, or a tick is longer"),
-        (140, 100, True, Mark.GOOD, ""),
-        (7, 0, False, Mark.GOOD, ""),
-        (35, 0, False, Mark.BAD, "the inference took 0 us by its .done: the layers are too long"),
-    ],
-)
-def test_ticks_that_fit_and_that_do_not(
-    ticks: int, window_us: int, may_have_cpu_part: bool, mark: Mark, why: str
-) -> None:
-    finding = job_ticks([Inference("fine", 630, 100), Inference("data/log", ticks, window_us, may_have_cpu_part)], 700)
-    assert finding.mark is mark
-    assert why in finding.evidence
-    assert ("data/log" in finding.evidence) == bool(why)
-    assert job_ticks([], 700).mark is Mark.UNKNOWN
-
-
 def looked_at(job: Path) -> dict[str, Finding]:
     return {finding.check: finding for finding in job_sections(job)[0].findings}
 
@@ -72,15 +51,14 @@ def looked_at(job: Path) -> dict[str, Finding]:
 def test_a_job_in_good_order_and_one_with_another_clock_or_none(tmp_path: Path) -> None:
     job = simulated(tmp_path, 5)
     assert {check: each.mark for check, each in looked_at(job).items()} == dict.fromkeys(
-        ("job-data", "job-clock", "job-ticks"), Mark.GOOD
+        ("job-data", "job-clock"), Mark.GOOD
     )
     assert job_sections(job)[0].about == f"{job} [simulated]"
-    next(job.glob("data/aicore.*.done")).write_text("file_len:x")
-    assert "; 4 looked at" in looked_at(job)["job-ticks"].evidence
+    assert all(section.is_good for section in job_sections(job))
     (job / "info.json.0").write_text('{"DeviceInfo": [{"aic_frequency": "70"}]}')
-    found = looked_at(job)["job-ticks"]
-    assert found.mark is Mark.BAD
-    assert "too long; 4 of 4 inferences are so" in found.evidence
+    ticks = job_sections(job)[-1].findings[0]
+    assert (ticks.check, ticks.mark) == ("tick-unit", Mark.BAD)
+    assert ticks.evidence.startswith("refutes 100-cycles")
     (job / "info.json.0").write_text("{}")
     assert looked_at(job)["job-clock"].mark is Mark.BAD
 
