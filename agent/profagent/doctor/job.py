@@ -15,9 +15,6 @@ from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
-from profagent.ingest.joins import small_file
-from profagent.ingest.local import JobRecords
-from profagent.ingest.states import DONE_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,7 +32,7 @@ MOST_SHARE, SLACK_US = 1.02, 2.0
 LEAST_SHARE = 0.25
 # Inferences that are looked at, evenly spread, and the largest log of one.
 INFERENCES = 200
-LARGEST_LOG_BYTES = 16 << 20
+LARGEST_LOG_BYTES, LARGEST_DONE_BYTES = 16 << 20, 1 << 16
 # Of one inference whose numbering is looked at.
 MOST_NETS, MOST_RECORDS = 8, 10_000
 _BUILD = "build the model with atc … --online_model_type=2, and load it after profiling is on"
@@ -127,7 +124,7 @@ def inferences_of(job: JobRecords) -> Iterator[Inference]:
     logs = job.inferences
     for path, name in logs[:: max(1, -(-len(logs) // INFERENCES))]:
         try:
-            done = parse_done(small_file(job, path + DONE_SUFFIX) or b"", LogKind.AICORE, path)
+            done = parse_done(job.read(f"{path}.done", LARGEST_DONE_BYTES) or b"", LogKind.AICORE, path)
         except FormatError:
             continue
         data = job.read(path, LARGEST_LOG_BYTES + 1) or b""
