@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from aiosqlite import core
 
 from tests.bench.boards import board, finished_job
 from tests.bench.captures import RECORD_ALL
@@ -18,8 +20,11 @@ PY_SPY = CHECKOUT / ".venv-bench/bin/py-spy"
 LAYERS, INFERENCES = 100, 3000
 SAMPLES_A_SECOND = "250"
 SHOWN = 12
+_WORKER, _WORKER_AT = inspect.getsourcelines(core._connection_worker_thread)
+_WAITS_AT = _WORKER_AT + next(place for place, line in enumerate(_WORKER) if "tx.get()" in line)
 # Threads that wait for work stand here; py-spy does not know all of them as idle.
 WAITING = (
+    f"_connection_worker_thread (aiosqlite/core.py:{_WAITS_AT})",
     "_worker (concurrent",
     "select (selectors",
     "_poll_wrapper",
@@ -30,6 +35,7 @@ WAITING = (
 # By the first of these that the path of a frame holds, from the innermost frame outwards.
 PARTS = {
     "profagent/store/": "rows into SQLite",
+    "aiosqlite/": "rows into SQLite",
     "profagent/ingest/mirror.py": "files of the mirror",
     "profagent/files.py": "files of the mirror",
     "profagent/ingest/": "decoding",

@@ -202,13 +202,6 @@ def test_a_job_and_an_acl_json_of_this_host(tmp_path: Path) -> None:
     assert {each["check"] for each in found["findings"] if each["mark"] == "bad"} == {"acl-items", "acl-output"}
 
 
-@pytest.mark.parametrize("arguments", [("--via", "ssh"), (".",), ("/nowhere",)], ids=" ".join)
-def test_what_cannot_be_looked_at_is_a_usage_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    ended = doctor(tmp_path, *arguments)
-    assert ended.code == 2
-    assert ended.out == ""
-
-
 def test_what_a_file_says_breaks_neither_terminal_nor_json(tmp_path: Path) -> None:
     job = simulated(tmp_path / "jobs", 1)
     (job.parent / "acl.json").write_text('{"profiler": {"switch": "\\u001b[2J", "output": "/\\ud800\\u001b[2J"}}')

@@ -80,12 +80,6 @@ def test_without_a_39_the_last_line_says_what_did_not_run(machine: Machine) -> N
     assert run.stdout.splitlines()[-1].startswith("NOT RUN: the daemon's tests on Python 3.9")
 
 
-def test_without_a_39_the_run_fails_where_it_is_required(machine: Machine) -> None:
-    run = machine.run("test_on_39", REQUIRE_PYTHON39="1")
-    assert run.returncode == 1
-    assert "NOT RUN" in run.stdout
-
-
 def test_a_missing_program_is_installed_for_root_and_said(machine: Machine) -> None:
     machine.add_program(machine.programs / "id", "echo 0")
     machine.add_apt()
@@ -94,16 +88,6 @@ def test_a_missing_program_is_installed_for_root_and_said(machine: Machine) -> N
     said, update, install = installed.stdout.splitlines()
     assert said.startswith("installing openssl-package, which has openssl")
     assert (update, install.split()[-1]) == ("apt-get update", "openssl-package")
-
-
-@pytest.mark.parametrize(("user", "has_apt"), [(0, False), (1000, True)])
-def test_a_missing_program_that_cannot_be_installed_is_an_error(machine: Machine, user: int, has_apt: bool) -> None:
-    machine.add_program(machine.programs / "id", f"echo {user}")
-    if has_apt:
-        machine.add_apt()
-    missing = machine.run("need", "openssl", "openssl")
-    assert (missing.returncode, missing.stdout) == (1, "")
-    assert "apt-get install openssl" in missing.stderr
 
 
 @pytest.mark.parametrize(("has_it", "said"), [(True, "without the disk: "), (False, "")])

@@ -112,23 +112,6 @@ def test_what_is_right_only_if_it_is_wanted_is_not_known(data: bytes, check: str
     assert unknown(section) == [check]
 
 
-@pytest.mark.parametrize(
-    ("output", "state", "mark", "told"),
-    [
-        ("/opt/app", "directory", Mark.GOOD, ""),
-        ("/opt/app", "missing", Mark.BAD, "mkdir -p /opt/app"),
-        ("/opt/app", "not a directory", Mark.BAD, "mkdir -p /opt/app"),
-        ("/opt/app", "", Mark.UNKNOWN, "mkdir -p /opt/app"),
-        ("profiling", "", Mark.UNKNOWN, "absolute"),
-    ],
-)
-def test_the_output(output: str, state: str, mark: Mark, told: str) -> None:
-    section = looked_at(without(output=output), output=state)
-    (found,) = (finding for finding in section.findings if finding.check == "acl-output")
-    assert found.mark is mark
-    assert told in found.remedy
-
-
 def test_an_output_that_the_daemon_does_not_look_into() -> None:
     for roots, is_found in ((["/opt/app"], True), (["/opt/app/profiling/"], True), (["/opt/ap"], False), (["/"], True)):
         section = looked_at(text(), roots=roots)

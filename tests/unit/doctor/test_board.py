@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from profagent.doctor.board import npu_checks, plain_path, roots_checks
+from profagent.doctor.board import npu_checks, roots_checks
 from profagent.doctor.finding import Finding, Mark
 from profagent.link.translate import (
     Examination,
@@ -91,14 +91,6 @@ def test_the_umask_of_a_program(text: str, mark: Mark) -> None:
     assert ("umask 0027" in finding.remedy) == (mark is BAD)
 
 
-@pytest.mark.parametrize(("mode", "mark"), [(0o750, GOOD), (0o700, GOOD), (0o755, BAD), (0o770, BAD), (0, UNKNOWN)])
-def test_without_a_program_the_modes_of_jobs_tell_its_umask(mode: int, mark: Mark) -> None:
-    """A kernel that prints no umask, and no program at all; a mode of 0 is one that could not be read."""
-    jobs = (replace(ROOT, newest=(JobFacts("/opt/JOB", mode),)),)
-    for processes in (ProcessFacts(), ProcessFacts((replace(PROCESS, umask=""),), 1)):
-        assert found("umask", replace(BOARD, processes=processes, roots=jobs)).mark is mark
-
-
 @pytest.mark.parametrize(
     ("root", "named"),
     [
@@ -112,13 +104,6 @@ def test_what_cannot_be_read_is_named_with_what_to_do(root: RootFacts, named: st
     finding = found("root", replace(BOARD, roots=(root,)))
     assert finding.mark is BAD
     assert named in finding.remedy
-
-
-def test_paths_of_the_manuals_alphabet_and_others() -> None:
-    assert plain_path("/opt/app_1/Profiling").mark is GOOD
-    for path, odd in (("/opt/my-app", "'-'"), ("/opt/a.b c", "' .'"), ("/opt/应用", "'应用'")):
-        assert plain_path(path).mark is BAD
-        assert odd in plain_path(path).evidence or odd[::-1] in plain_path(path).evidence
 
 
 def test_room_and_how_to_have_the_daemon_make_it() -> None:

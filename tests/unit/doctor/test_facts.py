@@ -72,12 +72,6 @@ def test_one_inference_cannot_tell_about_ticks_pictures_and_loops(tmp_path: Path
     assert facts_of(job).about == f"{job}: facts that nobody knows [simulated: it proves nothing about hardware]"
 
 
-def test_one_batch_run_leaves_two_ways_of_numbering(tmp_path: Path) -> None:
-    found = told(made(tmp_path, pictures=2))["batch-number"]
-    assert found.mark is Mark.UNKNOWN
-    assert found.evidence.startswith("refutes each-picture, once; left is on or each-batch: 6 segments; ")
-
-
 def test_a_job_without_clock_tables_and_data_cannot_tell(tmp_path: Path) -> None:
     job = made(tmp_path)
     (job / "info.json.0").write_text("{}")
@@ -87,14 +81,6 @@ def test_a_job_without_clock_tables_and_data_cannot_tell(tmp_path: Path) -> None
     assert told(job)["batch-number"].mark is Mark.UNKNOWN
     shutil.rmtree(job / "data")
     assert {each.mark for each in told(job).values()} == {Mark.UNKNOWN}
-
-
-def test_batches_that_were_chosen_at_run_time_are_those_of_the_done(tmp_path: Path) -> None:
-    """The network's own batches are of 2 pictures; these are of 3 and 1, so that other layers come again."""
-    job = made(tmp_path, pictures=4)
-    for done in job.glob("data/aicore.*.done"):
-        done.write_bytes(done.read_bytes() + b"online_batch_num:3,1")
-    assert "expected 17 by on, 12 by each-batch" in told(job)["batch-number"].evidence
 
 
 def test_doctor_tells_them_and_fails_where_a_job_is_read_wrong(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib import resources
 
-import numpy as np
 import pytest
 
 from profagent.errors import FormatError
@@ -71,19 +70,6 @@ def test_a_counter_is_an_unsigned_integer_of_its_size(counter_type: str, value: 
 def test_a_ratio_is_over_the_layers_ticks_or_cycles(denominator: str, value: float) -> None:
     record = aicore_record(0, 200, 0, {8: 100})
     assert value_of(record, scale="0.5", denominator=denominator) == pytest.approx(value)
-
-
-def test_a_ratio_over_no_time_is_not_a_number() -> None:
-    assert np.isnan(value_of(aicore_record(0, 0, 0, {8: 100}), denominator='"ticks"'))
-
-
-@pytest.mark.parametrize(("counter_type", "last"), [('"u16"', 0xFA), ('"u32"', 0xF8), ('"u64"', 0xF4)])
-def test_a_counter_lies_between_the_ticks_and_the_net(counter_type: str, last: int) -> None:
-    for offset in (0x08, last):
-        assert map_of(counter_text(type=counter_type, offset=str(offset))).counters["mac_busy"].offset == offset
-    for offset in (-1, 0x00, 0x04, 0x07, last + 1, 0xFC, 10**30):
-        with pytest.raises(FormatError, match=r"offset|out of range|int"):
-            map_of(counter_text(type=counter_type, offset=str(offset)))
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,6 @@ def test_a_headless_first_container_is_read() -> None:
     assert parse_net_info(FIRST_ITEMS + SECOND_ITEM, NET_FILE) == (FIRST, SECOND)
 
 
-def test_header_items_before_the_containers_are_skipped() -> None:
-    header = integer_item(0x00B, 2) + bytes_item(0x001, b"model")
-    assert parse_net_info(header + FIRST_ITEM + SECOND_ITEM, NET_FILE) == (FIRST, SECOND)
-
-
 @pytest.mark.parametrize("cut", range(1, 20))
 def test_a_slice_that_begins_inside_an_item_has_the_containers_behind_it(cut: int) -> None:
     header = bytes_item(0x001, b"\xff" * 20)
@@ -120,14 +115,6 @@ FILE = "data/m.1.layer.info"
 def items_of(data: bytes) -> list[Item]:
     """All items of a whole file."""
     return list(iter_items(data, 0, len(data), FILE))
-
-
-@pytest.mark.parametrize("encoding", [0x0000, 0xE000])
-def test_an_encoding_that_does_not_exist_is_told(encoding: int) -> None:
-    data = integer_item(1, 7) + (encoding | 0x112).to_bytes(2, "little") + b"\0\0"
-    with pytest.raises(FormatError, match="six encodings") as caught:
-        items_of(data)
-    assert (caught.value.file, caught.value.offset) == (FILE, 4)
 
 
 @pytest.mark.parametrize(

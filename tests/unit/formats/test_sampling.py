@@ -17,7 +17,6 @@ from profagent.formats.sampling import (
     Schedule,
     counts_of_loads,
     figures_of,
-    gap_of,
     infer_interval,
     interval_of,
     parse_schedule,
@@ -87,12 +86,6 @@ def test_a_schedule_without_a_clear_meaning_is_refused(text: str, part: str) -> 
     with pytest.raises(UsageError, match=part) as raised:
         parse_schedule(text)
     assert "skip_first=10" in raised.value.hint
-
-
-def test_a_schedule_says_itself() -> None:
-    assert str(parse_schedule("wait=5,active=3")) == "schedule skip_first=0,wait=5,warmup=0,active=3,repeat=0"
-    assert str(parse_schedule(str(parse_schedule("wait=5,active=3")).removeprefix("schedule "))).endswith("repeat=0")
-    assert str(EachNth(10)) == "every 10"
 
 
 @pytest.mark.parametrize(
@@ -179,21 +172,6 @@ def test_an_inferred_interval_is_the_right_one_where_half_of_the_samples_came_in
         assert infer_interval(gaps) != interval
 
 
-@pytest.mark.parametrize(
-    ("inferences", "interval", "meaning"),
-    [(10, 10, (0, 0)), (13, 10, (3, 0)), (19, 10, (9, 0)), (20, 10, (0, 1)), (45, 10, (5, 3)), (3, 1, (0, 2))],
-)
-def test_a_distance_tells_lateness_and_what_never_came(
-    inferences: int, interval: int, meaning: tuple[int, int]
-) -> None:
-    assert gap_of(inferences, interval) == meaning
-
-
-@pytest.mark.parametrize(("inferences", "interval"), [(9, 10), (1, 0), (5, 0)])
-def test_a_distance_that_the_interval_does_not_allow_means_nothing(inferences: int, interval: int) -> None:
-    assert gap_of(inferences, interval) is None
-
-
 def test_only_the_first_inference_is_due_with_an_interval_of_0() -> None:
     assert figures_of(1, {}, 0) == Figures(0, "acl.json", 1, 1, 0, 0)
     assert figures_of(2, {7: 1}, 0) == Figures(0, "acl.json", 2, None, None, None)
@@ -203,12 +181,6 @@ def test_only_the_first_inference_is_due_with_an_interval_of_0() -> None:
 def test_an_interval_that_picture_counts_do_not_show_is_not_known(gaps: dict[int, int]) -> None:
     assert figures_of(sum(gaps.values()) + 1, gaps, None)[:2] == (None, None)
     assert figures_of(sum(gaps.values()) + 1, gaps, None).due is None
-
-
-def test_a_call_with_another_number_of_pictures_makes_what_was_due_unknown() -> None:
-    tally = tally_of([0, 4, 8], 4)
-    tally.insert(8, 12, None, 2)
-    assert tally.figures(1) == Figures(1, "acl.json", 4, None, None, None)
 
 
 @pytest.mark.parametrize(
