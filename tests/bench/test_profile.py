@@ -6,11 +6,13 @@ import inspect
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from aiosqlite import core
 
+from profagentd.loop import _Pool
 from tests.bench.boards import board, finished_job
 from tests.bench.captures import RECORD_ALL
 from tests.bench.measure import CHECKOUT, PROFAGENT, environment, report
@@ -20,11 +22,18 @@ PY_SPY = CHECKOUT / ".venv-bench/bin/py-spy"
 LAYERS, INFERENCES = 100, 3000
 SAMPLES_A_SECOND = "250"
 SHOWN = 12
-_WORKER, _WORKER_AT = inspect.getsourcelines(core._connection_worker_thread)
-_WAITS_AT = _WORKER_AT + next(place for place, line in enumerate(_WORKER) if "tx.get()" in line)
+
+
+def _waits_at(function: Callable[..., object], call: str) -> int:
+    """The line of a function at which its thread waits in a call."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(place for place, line in enumerate(lines) if call in line)
+
+
 # Threads that wait for work stand here; py-spy does not know all of them as idle.
 WAITING = (
-    f"_connection_worker_thread (aiosqlite/core.py:{_WAITS_AT})",
+    f"_connection_worker_thread (aiosqlite/core.py:{_waits_at(core._connection_worker_thread, 'tx.get()')})",
+    f"_Pool._work (profagentd/loop.py:{_waits_at(_Pool._work, '.get(')})",
     "_worker (concurrent",
     "select (selectors",
     "_poll_wrapper",

@@ -97,15 +97,11 @@ def job_checks(job: JobRecords, files: Mapping[str, int]) -> Iterator[Finding]:
 
 
 class Net(NamedTuple):
-    """A net in one inference: its sequence numbers in the order of the file, and its runs of layers.
-
-    `sizes` has the pictures of each batch run; the net may be gone through `max_loop` times.
-    """
+    """A net in one inference: its sequence numbers in the order of the file, its runs, pictures of each batch run."""
 
     sequence: tuple[int, ...]
     is_batch: tuple[bool, ...]
     sizes: tuple[int, ...]
-    max_loop: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +138,10 @@ def _nets(job: JobRecords, name: LogName, done: Done, records: Records) -> Itera
     """Those whose layers are known."""
     join, sizes = job.join(name), _batch_sizes(name, done)
     for net in np.unique(records["net"])[:MOST_NETS].tolist():
-        shape = None if join is None else join.shape(net)
-        if shape is not None and sizes and len(shape.is_batch) * sum(sizes) <= MOST_RECORDS:
+        is_batch = None if join is None else join.batch_layers(net)
+        if is_batch is not None and sizes and len(is_batch) * sum(sizes) <= MOST_RECORDS:
             sequence = records["sequence"][records["net"] == net].tolist()
-            yield Net(tuple(sequence), shape.is_batch, sizes, shape.max_loop)
+            yield Net(tuple(sequence), is_batch, sizes)
 
 
 def _batch_sizes(name: LogName, done: Done) -> tuple[int, ...]:
@@ -292,7 +288,7 @@ def tick_votes(inferences: Sequence[Inference], frequency_mhz: int | None) -> Vo
 
 def batch_votes(inferences: Sequence[Sequence[Net]]) -> Votes:
     """How nets that worked on several pictures are numbered."""
-    several = [[net for net in nets if net.max_loop == 1 and sum(net.sizes) > 1] for nets in inferences]
+    several = [[net for net in nets if sum(net.sizes) > 1] for nets in inferences]
     first = next((net for nets in several for net in nets), None)
     if first is None:
         return Votes("no inference of several pictures whose layers are known")

@@ -215,7 +215,6 @@ def _largest_of(ratios: NDArray[np.float64]) -> str:
 PART_SLACK = 0.01
 # Bytes a second: LPDDR4X-4266 on 64 bits. No public source tells the SS928's; unverified.
 PEAK_MEMORY_RATE = 34.1e9
-_US_PER_S = 1e6
 # By the check's name: the counter, and the one that it is a part of; None: of the whole time.
 SHARES: dict[str, tuple[str, str | None]] = {
     **{f"{name} <= 1": (name, None) for name in RATIOS},

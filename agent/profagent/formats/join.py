@@ -50,14 +50,6 @@ class _Segment:
         return places[index]
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentShape:
-    """Which of a net's runs of layers are batch layers, and how often it may be gone through."""
-
-    is_batch: tuple[bool, ...]
-    max_loop: int
-
-
 class LayerJoin:
     """The join of one model's records with its layer table; without a table, no record has a layer."""
 
@@ -117,12 +109,10 @@ class LayerJoin:
         at = sequence.astype(np.int64)
         return segment.table_index(np.where(at < layers * loops, at % layers, UNKNOWN_LAYER))
 
-    def shape(self, net: int) -> SegmentShape | None:
-        """Give what a net is made of; None where it is not known, or table and counts do not agree."""
+    def batch_layers(self, net: int) -> tuple[bool, ...] | None:
+        """Which of a net's runs are batch layers; None where it may loop, or table and counts do not agree."""
         segment = self._segment(net)
-        if not segment.runs or not segment.agrees:
-            return None
-        return SegmentShape(tuple(segment.is_batch), segment.max_loop)
+        return tuple(segment.is_batch) if segment.runs and segment.may_repeat else None
 
     def disagreements(self) -> list[str]:
         """Say where the layer table and the nets' own counts differ, a sentence each."""
