@@ -16,21 +16,6 @@ ProfagentError            1  the answer is 'no', or something went wrong
 
 from __future__ import annotations
 
-__all__ = [
-    "DiskFullError",
-    "FormatError",
-    "IncompleteError",
-    "ProfagentError",
-    "ProtocolError",
-    "RefusedError",
-    "SameBoardError",
-    "StoreError",
-    "UnreachableError",
-    "UnsupportedBoardError",
-    "UsageError",
-    "WorkspaceBusyError",
-]
-
 
 class ProfagentError(Exception):
     """Base of all: one line that says what is wrong, and a hint that says what to do next."""

@@ -17,8 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagent.cli.remarks import retrying
-from profagent.cli.running import interrupted_by
+from profagent.cli.running import interrupted_by, retrying
 from profagent.deploy.board import chosen_version
 from profagent.deploy.survey import survey
 from profagent.deploy.units import Layout

@@ -57,7 +57,7 @@ VERBS = {
     "deploy": ("deploy.cli", "Install the daemon on a board over SSH."),
     "boards": ("boards.cli", "List, add and remove named boards."),
     "keys": ("keys.cli", "Make, issue and revoke TLS keys."),
-    "doctor": ("doctor.cli", "Check this host, a board, a JOB or an acl.json."),
+    "doctor": ("doctor.cli", "Check this host, a board or a JOB."),
     "aclconfig": ("aclconfig.cli", "Read, change or check an acl.json."),
     "bundle": ("deploy.bundle.cli", "Pack the daemon with a Python, for boards without one."),
     "calibrate": ("calibrate.cli", "Learn a counter map from a JOB and the vendor's table."),

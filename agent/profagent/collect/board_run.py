@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from profagent.cli.remarks import retrying
+from profagent.cli.running import retrying
 from profagent.collect.explain import LOST
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
 from profagent.link.session import delay_s

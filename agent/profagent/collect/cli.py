@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from profagent.aclconfig.profiler_options import profiler_options
+from profagent.aclconfig.edit import profiler_options
 from profagent.cli import options
 from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.table import printable

@@ -10,8 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.aclconfig.edit import DEFAULTS, edited_acl_json, has_dump
-from profagent.aclconfig.files import BoardAclFile
+from profagent.aclconfig.edit import DEFAULTS, BoardAclFile, edited_acl_json, has_dump
 from profagent.collect.explain import Aftermath
 from profagent.collect.project import OWN
 from profagent.doctor.board import plain_path

@@ -1,1 +1,1 @@
-"""Checks of `profagent doctor`: facts in, findings out. Only `examining` and `facts` read files or ask a board."""
+"""Checks of `profagent doctor`: facts in, findings out. Only `cli` and `host` read files or ask a board."""

@@ -7,17 +7,6 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = [
-    "JOB_NAME",
-    "InferenceKey",
-    "LogKind",
-    "LogName",
-    "display_text",
-    "is_job_name",
-    "parse_log_name",
-    "path_beside",
-]
-
 JOB_NAME = re.compile(r"JOB[A-Z]{29}")
 U16_MAX = 2**16 - 1
 U32_MAX = 2**32 - 1

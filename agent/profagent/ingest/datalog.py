@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profagent.formats.names import LogKind, LogName
-from profagent.formats.records import AICPU_DTYPE, API_DTYPE, RECORD_BYTES, api_magic_faults, view_records
-from profagent.formats.segments import AicoreFile, Splitter, read_together
+from profagent.formats.records import (
+    AICPU_DTYPE,
+    API_DTYPE,
+    RECORD_BYTES,
+    AicoreFile,
+    Splitter,
+    api_magic_faults,
+    read_together,
+    view_records,
+)
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, SegmentRecords
 
@@ -21,10 +29,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.done import Done
     from profagent.formats.join import LayerJoin
-    from profagent.formats.segments import AicoreRecords, Split
+    from profagent.formats.records import AicoreRecords, Split
     from profagent.ingest.changes import Entry
 
 

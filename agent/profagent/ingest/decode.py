@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError
-from profagent.formats.board_files import parse_info_json
-from profagent.formats.done import parse_done
+from profagent.formats.board_files import parse_done, parse_info_json
 from profagent.formats.model_info import LayerTable, parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.formats.sampling import step_of
@@ -34,8 +33,8 @@ from profagent.ingest.states import DONE_SUFFIX, LogStates
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.done import Done
     from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.datalog import DataLog

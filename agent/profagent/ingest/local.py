@@ -17,12 +17,10 @@ import numpy as np
 
 from profagent.errors import FormatError, UnsupportedBoardError, UsageError
 from profagent.files import content, required
-from profagent.formats.board_files import looks_like_hi3519, parse_info_json
-from profagent.formats.done import is_whole_done, parse_done
+from profagent.formats.board_files import is_whole_done, looks_like_hi3519, parse_done, parse_info_json
 from profagent.formats.model_info import parse_layer_info
 from profagent.formats.names import LogKind, LogName, is_job_name, parse_log_name, path_beside
-from profagent.formats.records import AICORE_DTYPE, view_records
-from profagent.formats.segments import Splitter
+from profagent.formats.records import AICORE_DTYPE, Splitter, view_records
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger
 from profagent.ingest.decode import DEVICE_INFO, SIMULATED_MARKER, JobDecoder

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, StoreError
-from profagent.formats.done import parse_done
+from profagent.formats.board_files import parse_done
 from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind, LogName, parse_log_name
-from profagent.formats.records import AICORE_DTYPE
-from profagent.formats.segments import AicoreFile, AicoreRecords, read_together
+from profagent.formats.records import AICORE_DTYPE, AicoreFile, AicoreRecords, read_together
 from profagent.ingest.changes import InferenceTimed, LogJudged, Redecoded, SegmentRecords
 from profagent.ingest.datalog import DataLog
 from profagent.ingest.joins import Joins, small_file
@@ -20,8 +19,8 @@ from profagent.ingest.joins import Joins, small_file
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
+    from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.done import Done
     from profagent.ingest.changes import Change
     from profagent.ingest.joins import JobFiles
 

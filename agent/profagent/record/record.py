@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.provenance import keeping_line, kept_loss_fields, kept_loss_line
-from profagent.cli.remarks import LinkRemarks, remarks
+from profagent.cli.running import LinkRemarks, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError, UsageError
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss, LinkLedger

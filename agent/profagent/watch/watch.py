@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from profagent.cli.provenance import doubt_line
-from profagent.cli.remarks import LinkRemarks, remarks
+from profagent.cli.running import LinkRemarks, remarks
 from profagent.formats.figure_states import FigureState
 from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind

@@ -89,15 +89,6 @@ def elsewhere(data: bytes) -> bytes:
     return moved.tobytes()
 
 
-def test_a_table_without_the_vendors_name_is_found_by_its_times(
-    job: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = tmp_path / "table.csv"
-    other.write_bytes(table.read_bytes())
-    assert run(["calibrate", str(job), "--vendor-summary", str(other)]) == 0
-    assert "yolov5s at picture 0, by name and time" in capsys.readouterr().out
-
-
 def test_a_table_with_another_inferences_name_is_found_by_its_times(
     job: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

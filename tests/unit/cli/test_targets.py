@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from profagent.errors import UsageError
-from profagent.export.export import NO_CHOICE
-from profagent.importing.job_folder import chosen_inferences, find_target, named_target
+from profagent.importing.job_folder import find_target, named_target
 from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
-from profagent.store.selection import Choice
-from tests.unit.store.database import DatabaseBuilder
 
 SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
 
@@ -22,14 +19,6 @@ def test_a_job_directory_is_imported_and_its_results_belong_to_it(tmp_path: Path
     target = find_target(job, None, None, None, BUILT_IN)
     assert (target.database, target.folder, target.session) == (job / "sqlite" / "profagent.db", job, None)
     assert target.database.is_file()
-
-
-def test_results_of_a_session_belong_to_the_workspace(tmp_path: Path) -> None:
-    DatabaseBuilder(tmp_path / "profagent.db").close()
-    target = find_target(None, 3, "JOBA", tmp_path, BUILT_IN)
-    assert target.database == tmp_path / "profagent.db"
-    assert target.folder == tmp_path / "exports" / "session-3"
-    assert (target.session, target.job) == (3, "JOBA")
 
 
 @pytest.mark.parametrize(
@@ -60,9 +49,3 @@ def test_a_job_directory_named_by_a_word_is_told_of_no_option_that_nobody_typed(
         named_target(str(tmp_path), job, workspace, BUILT_IN)
     assert str(error.value) == said
     assert error.value.hint == f"leave it out: {tmp_path} is a JOB directory"
-
-
-def test_without_options_the_verb_s_own_choice_holds() -> None:
-    assert chosen_inferences(None, None, NO_CHOICE) is NO_CHOICE
-    assert chosen_inferences(2, None, NO_CHOICE) == Choice(last=2)
-    assert chosen_inferences(None, 0, Choice(last=1)) == Choice(inference=0)

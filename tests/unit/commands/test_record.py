@@ -11,7 +11,7 @@ import pytest
 
 from profagent.cli.options import duration_s
 from profagent.errors import UnreachableError, UsageError
-from profagent.formats.done import Done
+from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, KeptLoss, LinkLedger
 from profagent.link.messages import JobStatus

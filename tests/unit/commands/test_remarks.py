@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from profagent.cli.remarks import REPEATED_S, LinkRemarks, remarks
+from profagent.cli.running import REPEATED_S, LinkRemarks, remarks
 from profagent.errors import RefusedError, UnreachableError
 from profagent.link.messages import Clocks, Retention
 from tests.unit.link.board import BOARD

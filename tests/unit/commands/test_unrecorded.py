@@ -53,7 +53,7 @@ def test_of_an_empty_job_every_command_says_what_is_missing(
         assert run(words) == 1, words
         told = capsys.readouterr().err
         assert f"{JOB}: {why}" in told, words
-        assert "--online_model_type=2" in told or "`profagent doctor --acl-json FILE`" in told
+        assert "--online_model_type=2" in told or "`profagent aclconfig check FILE`" in told
     assert run(["doctor", job]) == 1
     assert why in capsys.readouterr().out
 

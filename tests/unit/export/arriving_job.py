@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent.errors import FormatError
-from profagent.formats.done import parse_done
+from profagent.formats.board_files import parse_done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder

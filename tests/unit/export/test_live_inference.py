@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.formats.done import Done
+from profagent.formats.board_files import Done
 from profagent.formats.figure_states import FigureState, Verdict
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.watch.live_inference import LiveRecord, OpenInference, model_fields, rounded

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profagent.formats.done import Done
+from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import ApiRecords, SegmentRecords
 from profagent.ingest.datalog import DataLog

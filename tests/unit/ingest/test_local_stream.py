@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.formats.done import is_whole_done
+from profagent.formats.board_files import is_whole_done
 from profagent.formats.names import LogKind
 from profagent.ingest.local import CHUNK_BYTES, LocalStream, growing_kind, list_job
 from profagent.ingest.mirror import digest_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.formats.done import Done
+from profagent.formats.board_files import Done
 from profagent.ingest.changes import FrequencyKnown, InferenceTimed, LogAdvanced, LogReset, Redecoded, SegmentRecords
 from profagent.ingest.reasons import IMPLAUSIBLE_COUNTER
 from profagent.store.counters import implausible_of

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from profagent.formats.done import Done
+from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import (
     Change,
