@@ -13,7 +13,7 @@ from profagent.doctor.job import LEAST_SHARE, MOST_SHARE, SLACK_US, inferences_o
 from profagent.errors import FormatError
 from profagent.formats.model_info import LAYER_ITEM, LAYER_NAME, LAYER_TYPE, iter_items, where_nets_begin
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.ingest.joins import small_file
+from profagent.ingest.decoder import small_file
 from profagent.ingest.local import JobRecords
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ import numpy as np
 from profagent.doctor.finding import bad, good, unknown
 from profagent.errors import FormatError
 from profagent.formats.done import parse_done
-from profagent.formats.names import LogKind, display_text, parse_log_name
+from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
 from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, ticks_to_us, view_records
-from profagent.ingest.joins import small_file
-from profagent.ingest.states import DONE_SUFFIX
+from profagent.ingest.decoder import small_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

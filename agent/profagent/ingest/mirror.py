@@ -29,6 +29,7 @@ from profagent.files import (
     write_all,
 )
 from profagent.formats.lru import Lru
+from profagent.ingest.decoder import LARGEST_CONTENT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -97,9 +98,6 @@ DIGEST_BYTES = 16
 OPEN_FILES = 32
 REMEMBERED_PATHS = 8192
 READ_BYTES = 1 << 20
-# No file of the runtime that is read whole comes near it; a foreign one may be of any size.
-# What is read of a small file: a larger one is none, and what it says is not used.
-LARGEST_CONTENT_BYTES = 4 << 20
 LONGEST_PATH_BYTES = 1024
 LONGEST_NAME_BYTES = 255
 # Beyond that it is looked again whether a folder is a link.

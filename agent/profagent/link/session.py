@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
-from profagent.formats.names import display_text, is_job_name
+from profagent.formats.names import display_text, is_collection_name
 from profagent.link.logs import LogTable, refuse
 from profagent.link.messages import (
     PROTOCOL,
@@ -384,7 +384,7 @@ class LinkSession:
 
     def _checked(self, status: JobStatus) -> JobStatus:
         """The status, which cannot say that all has come while some was passed over."""
-        if not is_job_name(status.name):
+        if not is_collection_name(status.name):
             refuse(f"it names a JOB {display_text(status.name[:40])!r}")
         known = self._jobs.get(status.handle)
         if known is not None and known.name != status.name:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from profagent.errors import UsageError
-from profagent.record.cli import _consumer, summary_lines
+from profagent.record.cli import _consumer
+from profagent.record.summary import summary_lines
 
 SUMMARY: dict[str, Any] = {
     "session": 4,
