@@ -381,7 +381,7 @@ class LinkMachine(RuleBasedStateMachine):
             assert link.state is State.WAITING
             link.tick(self._late())
             if link.awaits_room:
-                link.room(True, self._late())
+                link.room(has_room=True, now=self._late())
             self.said = deque(self.board.open())
             self.talking = self.host.conversation(self.board)
             self._let(self.talking.open())

@@ -10,12 +10,12 @@ import pkgutil
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from profagent.ingest import reasons
-from profagent.ingest.changes import LogAdvanced, LogReset
+from profagent.ingest.changes import ContentLedger, LogAdvanced, LogReset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from profagent.ingest.changes import Change, Entry
+    from profagent.ingest.changes import Change
 
 # By the wire's name, the module and class of each source's decoder: loaded when one is first wanted.
 DECODERS = {"job": "profagent.ingest.decode:JobDecoder"}
@@ -104,9 +104,10 @@ def schemas() -> Iterator[str]:
     return (schema for source in DECODERS if (schema := decoder_of(source).schema))
 
 
-def no_decoder(source: str) -> Entry:
-    """An entry for a collection of a source that is not known."""
-    return reasons.entry(reasons.NO_DECODER, f"no decoder for the source {source!r}: its logs are kept, not read")
+def no_decoder(source: str) -> ContentLedger:
+    """What is to be said of a collection of a source that is not known."""
+    detail = f"no decoder for the source {source!r}: its logs are kept, not read"
+    return ContentLedger(None, (reasons.entry(reasons.NO_DECODER, detail),))
 
 
 def small_file(files: JobFiles, path: str) -> bytes | None:

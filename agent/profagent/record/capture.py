@@ -281,7 +281,7 @@ class Capture:
             if self.stop.is_set():
                 session.stop()
             elif session.awaits_room:
-                session.room(await self.sink.has_room(), _now())
+                session.room(has_room=await self.sink.has_room(), now=_now())
             else:
                 session.tick(_now())
             if session.state is State.CONNECTING:

@@ -13,16 +13,7 @@ from profagent.files import has_room, to_the_end
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.sampling import interval_of
 from profagent.ingest import reasons
-from profagent.ingest.changes import (
-    ContentLedger,
-    Entry,
-    JobChanges,
-    LinkLedger,
-    LogAnnounced,
-    LogRemoved,
-    ProfilingKnown,
-    commit,
-)
+from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved, ProfilingKnown, commit
 from profagent.ingest.decoder import DECODERS, no_decoder
 from profagent.ingest.mirror import checked_path
 from profagent.ingest.reasons import open_removal, unfollowed_job_removal, unfollowed_removal
@@ -188,7 +179,7 @@ class Recording:
         """Note where a JOB stands, whose data it has, and what it was to record."""
         self._directories[job.name], self._mirrors.sources[job.name] = job.directory, job.source
         if job.source not in DECODERS:
-            self._add(job.name, [ContentLedger(None, (no_decoder(job.source),))])
+            self._add(job.name, [no_decoder(job.source)])
         if (told := self._options.told or job.profiling) is not None:
             interval = self._told[job.name] = interval_of(told.interval)
             self._add(job.name, [ProfilingKnown(interval, display_text(told.path))])

@@ -195,9 +195,9 @@ def test_a_full_disk_is_told_once_and_looked_at_until_there_is_room() -> None:
     assert str(FULL) in remark.text
     for _ in range(3):
         assert made.awaits_room
-        made.room(False, NOW)
+        made.room(has_room=False, now=NOW)
     assert (told(made), made.due) == ([], NOW + ROOM_S)
-    made.room(True, NOW)
+    made.room(has_room=True, now=NOW)
     assert isinstance(told(made)[0], Remark)
     assert made.state is State.CONNECTING
 
