@@ -44,6 +44,8 @@ class TextDecoder(Decoder):
         ) WITHOUT ROWID;
         CREATE TRIGGER IF NOT EXISTS text_line_of_log AFTER DELETE ON log
         BEGIN DELETE FROM text_line WHERE log = old.log; END;
+        CREATE TRIGGER IF NOT EXISTS text_line_of_cleared_log AFTER UPDATE OF generation ON log WHEN new.generation = 0
+        BEGIN DELETE FROM text_line WHERE log = old.log; END;
         CREATE VIEW IF NOT EXISTS text_lines AS
         SELECT j.name AS collection, l.path, t.number, t.text
         FROM text_line t JOIN log l USING (log) JOIN job j USING (job);
