@@ -141,4 +141,4 @@ def bundle(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _little_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """When a program is gone, a shorter silence tells that nothing more comes."""
-    monkeypatch.setattr("profagent.record.made_jobs.REST_S", 0.5)
+    monkeypatch.setattr("profagent.record.beginnings.REST_S", 0.5)

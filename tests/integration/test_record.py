@@ -63,25 +63,6 @@ def test_the_summary_has_the_promised_keys(root: Path, workspace: Path) -> None:
     assert (Path(summary["mirror"]) / job.name).is_dir()
 
 
-def test_a_summary_for_people_names_session_jobs_and_places(root: Path, workspace: Path) -> None:
-    job = simulated(root, 2)
-    with running("--root", root, *FAST) as board:
-        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished")
-        ended = profagent("record", *arguments)
-    assert ended.out.startswith("session 1 of ")
-    assert "[simulated]: complete" in ended.out
-    for text in (job.name, str(workspace / "profagent.db"), str(workspace / "mirror"), "sequence-gap"):
-        assert text in ended.out
-
-
-def test_it_stops_after_a_duration(root: Path, workspace: Path) -> None:
-    sample(root, "small")
-    with running("--root", root) as board:
-        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--json")
-        ended = profagent("record", *arguments, "--for", "1.5s")
-    assert (ended.code, len(ended.document["jobs"])) == (0, 1)
-
-
 def test_until_finished_waits_for_a_first_job(root: Path, workspace: Path, tmp_path: Path) -> None:
     source = simulated(tmp_path / "source", 2)
     with running("--root", root) as board:
@@ -106,16 +87,6 @@ def test_jobs_that_have_ended_are_taken_only_with_backlog(root: Path, workspace:
             assert host.ended().code == 0
         assert query(workspace / "profagent.db", "SELECT name FROM job") == [(new.name,)]
         assert sorted(profagent("record", *arguments, "--backlog").document["jobs"]) == sorted([old.name, new.name])
-
-
-def test_a_session_ends_with_its_record_and_the_next_one_is_another(root: Path, workspace: Path) -> None:
-    simulated(root, 2)
-    with running("--root", root, *FAST) as board:
-        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished", "--json")
-        first, second = profagent("record", *arguments).document, profagent("record", *arguments).document
-    assert (first["session"], second["session"]) == (1, 2)
-    assert first["records"]["aicore"] > 0
-    assert second["records"] == {"aicore": 0, "aicpu": 0, "acl_api": 0}
 
 
 def test_new_leaves_the_unfinished_session_behind(root: Path, workspace: Path) -> None:
@@ -159,18 +130,6 @@ def test_a_signal_ends_it_while_the_board_is_away(root: Path, workspace: Path) -
         assert host.interrupt().code == 0
 
 
-def test_a_second_record_of_a_workspace_is_refused(root: Path, workspace: Path) -> None:
-    with running("--root", root) as board:
-        arguments = ("--board", board.address, "--workspace", workspace)
-        with started("record", *arguments) as host:
-            host.err.until("recording")
-            refused = profagent("record", *arguments, "--for", "5s")
-            assert refused.code == 1
-            assert "another profagent writes to the workspace" in refused.err
-            assert "--workspace" in refused.err
-            assert host.interrupt().code == 0
-
-
 def test_an_unreachable_board_is_exit_code_3(workspace: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -189,21 +148,6 @@ def test_an_unreachable_board_is_exit_code_3(workspace: Path) -> None:
 def test_what_cannot_be_right_is_exit_code_2(arguments: tuple[str, ...], workspace: Path) -> None:
     board = ("--board", "127.0.0.1:1") if arguments else ()
     assert profagent("record", *board, "--workspace", workspace, *arguments).code == 2
-
-
-def test_a_torn_record_makes_a_capture_incomplete(root: Path, workspace: Path) -> None:
-    job = sample(root, "small")
-    (log,) = (path for path in (job / "data").glob("aicore*") if path.suffix != ".done")
-    log.write_bytes(log.read_bytes()[:-100])
-    with running("--root", root, *FAST) as board:
-        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished")
-        ended = profagent("record", *arguments, "--json")
-        people = profagent("record", *arguments[:4], "--for", "0.3s")
-    assert ended.code == 4
-    assert ended.document["ledger"]["loss"] == {"torn-record": 1}
-    assert ended.document["complete"] is False
-    assert people.code == 0  # nothing is missing from what the second session itself fetched
-    assert "INCOMPLETE" in profagent("sessions", "--workspace", workspace).out
 
 
 def test_a_log_removed_before_it_was_sent_makes_a_capture_incomplete(root: Path, workspace: Path) -> None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from profagent.ingest.changes import KeptLoss
     from profagent.store.queries import Scope
 
 
@@ -27,19 +26,6 @@ def ledger_lines(ledger: Mapping[str, Mapping[str, int]]) -> list[str]:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def kept_loss_fields(loss: KeptLoss) -> dict[str, Any]:
-    """A kept loss as values for JSON, named as the columns of the view `kept_losses`."""
-    return {
-        "job": loss.job or None,
-        "reason": loss.entry.reason,
-        "detail": loss.entry.detail,
-        "lost_logs": loss.lost_logs,
-        "lost_bytes": loss.lost_bytes,
-        "from_us": loss.from_us,
-        "to_us": loss.to_us,
-    }
 
 
 def kept_loss_line(loss: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from profagent.collect.collecting import CollectOptions, collect
 from profagent.deploy.units import DEFAULT_PREFIX, Layout
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
-from profagent.record.cli import summary_lines
+from profagent.record.summary import summary_lines
 from profagent.ssh.passwords import Given, Person
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace

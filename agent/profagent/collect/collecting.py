@@ -28,7 +28,7 @@ from profagent.formats.names import is_job_name
 from profagent.importing.importing import import_job
 from profagent.importing.job_folder import own_folder, write_log
 from profagent.link.credentials import own_consumer
-from profagent.record.made_jobs import MadeJobs
+from profagent.record.beginnings import MadeJobs
 from profagent.record.record import RecordOptions, exit_code_of, record
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 

@@ -12,18 +12,18 @@ from profagent.cli import options
 from profagent.cli.provenance import ledger_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.errors import IncompleteError, UsageError
+from profagent.formats.board_files import parse_acl_json
 from profagent.importing.importing import NO_BOARD, WorkspaceImport, import_into, import_job
 from profagent.importing.job_folder import tell_unrecorded, write_log
 from profagent.link.boards_file import BoardsFile
-from profagent.record.cli import summary_lines
-from profagent.record.recording_options import read_acl_json
+from profagent.link.messages import Profiling
+from profagent.record.summary import summary_lines
 from profagent.store.database import FILE_NAME
 from profagent.store.queries import open_reader
 from profagent.store.sessions import session_summary
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
-    from profagent.link.messages import Profiling
     from profagent.store.counter_maps import CounterMaps
 
 # An import's database holds this one session.
@@ -70,6 +70,17 @@ def command(
     summary = run_until_stopped(lambda stop: import_into(wanted, stop))
     click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
     return _exit_code(summary, workspace / FILE_NAME)
+
+
+def read_acl_json(file: Path) -> Profiling:
+    """The interval that a file tells. Raises UsageError, FormatError."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {file}: {error.strerror}", hint="name the acl.json that the JOB's program was given"
+        ) from error
+    return Profiling(str(file), str(parse_acl_json(data, str(file))))
 
 
 def identity_of(board: str | None) -> str:

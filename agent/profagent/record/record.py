@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from profagent.cli.provenance import keeping_line, kept_loss_fields, kept_loss_line
+from profagent.cli.provenance import keeping_line, kept_loss_line
 from profagent.cli.running import LinkRemarks, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError, UsageError
 from profagent.ingest import reasons
@@ -18,9 +18,8 @@ from profagent.link.credentials import BY_ADDRESS, own_consumer
 from profagent.link.messages import REMOVED
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
-from profagent.record.made_jobs import RunRecording
-from profagent.record.recording import Recording
-from profagent.record.recording_options import RecordingOptions
+from profagent.record.recording import Recording, RecordingOptions, RunRecording
+from profagent.record.summary import inferences_text, not_copied_text
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.store import Store
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change, JobChanges
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobMeasure, JobStatus
-    from profagent.record.made_jobs import MadeJobs
+    from profagent.record.beginnings import MadeJobs
     from profagent.store.workspace import Workspace
 
 # Bytes gather so long before they are committed; design section 6 allows 250 ms.
@@ -207,7 +206,7 @@ class RecordView:
         match change:
             case KeptLoss() if self._kept_losses.get(change.number) != change and len(self._kept_losses) < TOLD_LOSSES:
                 self._kept_losses[change.number] = change
-                self._tell(kept_loss_line(kept_loss_fields(change)))
+                self._tell(kept_loss_line(change.fields))
             case LinkLedger(entry=Entry(grade=reasons.LOSS, reason=reasons.REMOVED_OPEN)) if job in self._seen:
                 self._tell(f"{job} was removed from the board before it had ended")
             case InferenceTimed() if change.done is not None and self._options.inferences is not None:
@@ -359,7 +358,7 @@ class BoardRecord:
             held = await self._measure(job, PATIENCE_S)
             if held is not None and held.bytes - copied >= LEAST_BYTES:
                 least = "" if held.is_all else "more than "
-                amount = f"{least}{_inferences(held.inferences)} ({held.bytes / BYTES_PER_MB:,.1f} MB)"
+                amount = f"{least}{inferences_text(held.inferences)} ({held.bytes / BYTES_PER_MB:,.1f} MB)"
                 self._tell(f"{job} holds {amount} already: copying that first. --from-now leaves it out")
 
     async def _measure(self, job: str, patience_s: float) -> JobMeasure | None:
@@ -393,12 +392,3 @@ class BoardRecord:
             self._known.add(job.name)
             self._found.put_nowait(job.name)
         return self._options.backlog or not listed or not job.has_ended or self._recording.has_begun(job.name)
-
-
-def not_copied_text(left: int | None, job: str) -> str:
-    """How many inferences of a JOB were left behind; None: not known."""
-    return f"{'some inferences' if left is None else _inferences(left)} of {job} not copied"
-
-
-def _inferences(count: int) -> str:
-    return "1 inference" if count == 1 else f"{count:,} inferences"

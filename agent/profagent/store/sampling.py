@@ -12,7 +12,7 @@ import numpy as np
 
 from profagent.formats.sampling import FROM_FILE, Figures, counts_of_loads, figures_of, gap_of, sum_of, tally_of
 from profagent.ingest import reasons
-from profagent.ingest.datalog import RING_CALLS, ring_entry
+from profagent.ingest.reasons import RING_CALLS, ring_entry
 from profagent.store.rows import LARGEST_INTEGER, RECORDS_PER_PART
 
 if TYPE_CHECKING:

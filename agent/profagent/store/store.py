@@ -17,6 +17,7 @@ from profagent.errors import SameBoardError, StoreError
 from profagent.files import disk_full, finished, is_full_database
 from profagent.formats.figure_states import CAPTURE_ENDED
 from profagent.ingest import reasons
+from profagent.ingest.decoder import schemas
 from profagent.link.messages import ENDED_STATES
 from profagent.store.counters import implausible_counters
 from profagent.store.database import fetched, fetched_of, put, transaction, writing
@@ -141,6 +142,8 @@ class Store:
     async def __aenter__(self) -> Self:
         """Open the database; StoreError when that fails."""
         self._connection = await self._opened.enter_async_context(writing(self.file, durable=self._durable))
+        for schema in schemas():
+            await self._connection.executescript(schema)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -16,10 +16,6 @@ HOUR_US = 3_600_000_000
 DELIVERED = Retention("delivered", ("nightly",))
 
 
-def test_of_a_board_that_is_as_it_should_be_nothing() -> None:
-    assert list(remarks(BOARD, "operator", NOW_US + 23 * HOUR_US)) == []
-
-
 def test_an_open_board_is_warned_of() -> None:
     [told] = remarks(replace(BOARD, insecure=True), "operator", NOW_US)
     assert "board is open (--insecure)" in told

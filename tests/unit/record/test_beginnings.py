@@ -55,17 +55,6 @@ def test_an_open_job_is_in_the_past_until_it_has_caught_up() -> None:
     assert not found.is_in_past(JOB)
 
 
-def test_from_start_nothing_is_in_the_past() -> None:
-    found = Beginnings(from_start=True)
-    found.wants(_status(), listed=True)
-    assert not found.is_in_past(JOB)
-
-
-def test_nothing_is_passed_over_while_the_link_holds(beginnings: Beginnings) -> None:
-    beginnings.note_shown(_event(5))
-    assert not beginnings.was_shown(JOB, _name(5))
-
-
 def test_after_a_lost_link_what_was_shown_is_passed_over(beginnings: Beginnings) -> None:
     beginnings.note_shown(_event(5))
     beginnings.link_is_new()
@@ -75,27 +64,6 @@ def test_after_a_lost_link_what_was_shown_is_passed_over(beginnings: Beginnings)
     assert not beginnings.was_shown(JOB, _name(5, "other"))
     beginnings.caught_up(JOB)
     assert not beginnings.was_shown(JOB, _name(5))
-
-
-def test_a_model_loaded_again_counts_from_0_again(beginnings: Beginnings) -> None:
-    for count in (0, 1, 0):
-        beginnings.note_shown(_event(count))
-    beginnings.link_is_new()
-    assert beginnings.was_shown(JOB, _name(0))
-    assert not beginnings.was_shown(JOB, _name(1))
-
-
-def test_names_are_compared_as_they_are_shown(beginnings: Beginnings) -> None:
-    beginnings.note_shown(_event(3, "caf\\xe9"))
-    beginnings.link_is_new()
-    assert beginnings.was_shown(JOB, _name(3, "caf\udce9"))
-
-
-def test_files_of_no_inference_are_never_passed_over(beginnings: Beginnings) -> None:
-    calls = parse_log_name("data/acl_api.0.m.0")
-    assert calls is not None
-    beginnings.link_is_new()
-    assert not beginnings.was_shown(JOB, calls)
 
 
 def _log(path: str) -> LogName:
@@ -115,24 +83,6 @@ def test_an_inference_that_had_begun_before_is_passed_over_whole() -> None:
     # Its other unit's log and both `.done` come when all is from now on.
     assert all(found.passes_over(JOB, _log(path)) for path in (CPU, f"{CORE}.done", f"{CPU}.done"))
     assert not found.passes_over(JOB, _name(8))
-
-
-def test_an_inference_that_had_ended_before_may_go_on_when_its_model_is_loaded_again() -> None:
-    found = Beginnings(from_start=False)
-    assert found.wants(_status(), listed=True)
-    for path in (CORE, CPU, f"{CORE}.done", f"{CPU}.done"):
-        assert found.passes_over(JOB, _log(path))
-    found.caught_up(JOB)
-    assert not found.passes_over(JOB, _log(CORE))
-
-
-def test_one_unit_that_has_ended_leaves_an_inference_begun() -> None:
-    found = Beginnings(from_start=False)
-    assert found.wants(_status(), listed=True)
-    for path in (CORE, CPU, f"{CORE}.done"):
-        assert found.passes_over(JOB, _log(path))
-    found.caught_up(JOB)
-    assert found.passes_over(JOB, _log(CPU))
 
 
 def test_what_was_passed_over_is_passed_over_when_the_link_is_back() -> None:

@@ -11,14 +11,14 @@ import pytest
 
 from profagent.errors import UnreachableError
 from profagent.formats.names import parse_log_name
-from profagent.ingest.changes import JobChanges, LogAnnounced, SimulatedKnown
+from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder
 from profagent.link.messages import JobStatus, Profiling
 from profagent.store.counter_maps import CounterMaps, simulated_map
-from profagent.watch.watch import NO_COUNTER_MAP, NO_JOB, WatchOptions, WatchView
+from profagent.watch.watch import NO_COUNTER_MAP, WatchOptions, WatchView
 from tests.encoders import aicpu_record, done_text
-from tests.unit.commands.link import JOB, board
-from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, records
+from tests.unit.record.link import JOB, board
+from tests.unit.watch.arriving_job import INFO_JSON, aicore_done, aicore_path, records
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import Change
@@ -87,28 +87,6 @@ def test_what_is_from_before_is_not_shown_and_what_follows_is() -> None:
     assert viewed.view.events.summary()["inferences"] == 1
 
 
-def test_from_start_everything_is_shown_when_it_is_there_in_the_order_of_time() -> None:
-    viewed = Viewed(from_start=True)
-    viewed.follow()
-    for picture in (2, 0, 1):
-        viewed.infer(picture)
-    assert viewed.pictures == []
-    viewed.state("open", caught_up=True)
-    assert viewed.pictures == [0, 1, 2]
-    viewed.infer(3)
-    assert viewed.pictures == [0, 1, 2, 3]
-
-
-def test_the_state_is_shown_when_a_job_has_caught_up() -> None:
-    viewed = Viewed()
-    viewed.follow()
-    viewed.changed((), "open")
-    assert viewed.shown == []
-    viewed.state("open", caught_up=True)
-    viewed.changed((), "open")
-    assert [event["state"] for event in viewed.shown] == ["open"]
-
-
 def test_what_was_shown_is_passed_over_when_the_link_is_back() -> None:
     viewed = Viewed(from_start=True)
     viewed.follow()
@@ -147,14 +125,6 @@ async def test_what_waited_for_long_is_shown_as_pending_and_again_when_it_is_kno
     assert viewed.shown_figures == ["pending", "final"]
 
 
-async def test_what_waits_and_is_from_before_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    viewed = Viewed()
-    viewed.follow()
-    viewed.begin()
-    await _mind_waiting(viewed, monkeypatch)
-    assert viewed.shown == []
-
-
 def test_what_was_due_is_shown_once_the_job_has_caught_up() -> None:
     viewed = Viewed(from_start=True)
     viewed.follow()
@@ -175,13 +145,6 @@ def test_the_missing_counter_map_is_told_with_the_first_record_that_lacks_it() -
     viewed.infer(0)
     viewed.infer(1)
     assert viewed.told.count(NO_COUNTER_MAP) == 1
-
-
-def test_waiting_for_a_program_is_told_once() -> None:
-    viewed = Viewed()
-    viewed.view.jobs_changed([])
-    viewed.view.jobs_changed([])
-    assert viewed.told == [NO_JOB]
 
 
 async def _mind_waiting(viewed: Viewed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,25 +181,3 @@ def test_a_map_that_is_not_certain_is_told_once() -> None:
     viewed.view.linked(board(simulated=True), "operator")
     assert viewed.told.count("the counter map is not certain of mac_busy: a ? marks what rests on it") == 1
     assert viewed.view.events.likely == ("mac_busy",)
-
-
-def test_after_a_new_link_what_was_invented_is_still_marked() -> None:
-    viewed = Viewed()
-    viewed.follow(listed=False)
-    viewed.changed([SimulatedKnown(None, None)])
-    # The daemon does not simulate; the JOB's own mark is held already, and does not come again.
-    viewed.view.linked(board(simulated=False), "operator")
-    viewed.state("open", caught_up=True)
-    viewed.infer()
-    assert [event["simulated"] for event in viewed.shown if event["event"] == "inference"] == [True]
-
-
-def test_while_files_are_told_again_no_sample_is_said_to_be_missing() -> None:
-    viewed = Viewed()
-    viewed.follow()
-    viewed.state("open", caught_up=True)
-    for pictures in range(5):
-        viewed.infer(pictures)
-    viewed.view.unlinked(UnreachableError("gone", hint=""), 1.0)
-    viewed.infer(10)
-    assert [event["due"] for event in viewed.shown if event["event"] == "inference"] == [None, None, 3, 4, 5, None]

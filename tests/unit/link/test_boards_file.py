@@ -67,20 +67,6 @@ def test_the_name_of_another_board_is_not_taken_unasked(file: BoardsFile) -> Non
     assert file.entries()["euler"].address == "192.0.2.9"
 
 
-def test_the_first_board_makes_the_file(tmp_path: Path) -> None:
-    file = BoardsFile(tmp_path / "new" / "boards.toml")
-    file.put(EULER)
-    assert file.entries() == {"euler": EULER}
-    assert file.path.read_text("utf-8").startswith("[boards.euler]\n")
-
-
-def test_a_link_to_the_file_stays_one(file: BoardsFile, tmp_path: Path) -> None:
-    (tmp_path / "link.toml").symlink_to(file.path)
-    BoardsFile(tmp_path / "link.toml").remove("orange")
-    assert (tmp_path / "link.toml").is_symlink()
-    assert list(file.entries()) == ["euler"]
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

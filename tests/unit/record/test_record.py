@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from profagent.cli.options import duration_s
-from profagent.errors import UnreachableError, UsageError
+from profagent.errors import UsageError
 from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
-from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, KeptLoss, LinkLedger
+from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, LinkLedger
 from profagent.link.messages import JobStatus
-from profagent.record.record import RecordOptions, RecordView, record
+from profagent.record.record import RecordOptions, RecordView
 from profagent.store.workspace import Workspace
-from tests.unit.commands.link import JOB, board
-from tests.unit.export.arriving_job import aicore_path
+from tests.unit.record.link import JOB
+from tests.unit.watch.arriving_job import aicore_path
 
 DONE = Done(file_len=256, start_us=5, end_us=9, cache_hit=1, cache_miss=1)
 
@@ -105,21 +104,6 @@ def test_a_job_that_was_removed_before_it_had_ended_is_told_and_over() -> None:
     assert viewed.told == [f"{job_name(0)} was removed from the board before it had ended"]
 
 
-def test_without_an_end_it_goes_on() -> None:
-    viewed = Viewed()
-    assert not viewed.jobs(("finished", True))
-    assert not viewed.inference(0)
-
-
-def test_so_many_inferences_end_it_each_counted_once() -> None:
-    viewed = Viewed(inferences=3)
-    assert not viewed.inference(0)
-    assert not viewed.inference(0)
-    assert not viewed.inference(1, done=None)
-    assert not viewed.inference(0, stretch=1)
-    assert viewed.inference(1)
-
-
 def test_more_inferences_than_were_asked_for_are_told() -> None:
     viewed = Viewed(inferences=2)
     for pictures in range(2):
@@ -129,33 +113,3 @@ def test_more_inferences_than_were_asked_for_are_told() -> None:
     viewed.inference(2)
     viewed.view.tell_surplus()
     assert viewed.told == ["asked for 2 inferences, got 3: what came together is kept together"]
-
-
-def test_waiting_is_told_once() -> None:
-    viewed = Viewed()
-    viewed.jobs()
-    viewed.jobs()
-    assert viewed.told == ["no open JOB yet: waiting for a program that records"]
-
-
-def test_a_loss_that_the_daemon_keeps_is_told_once_for_its_figures() -> None:
-    viewed = Viewed()
-    loss = KeptLoss(3, Entry("loss", "disk-full", "no space"), from_us=5)
-    for told in (loss, loss, replace(loss, to_us=9)):
-        viewed.view.changed([JobChanges("", "", (told,))])
-    assert len(viewed.told) == 2
-    assert "disk-full" in viewed.told[0]
-
-
-def test_links_are_told() -> None:
-    viewed = Viewed()
-    viewed.view.linked(board(simulated=True), "operator")
-    viewed.view.unlinked(UnreachableError("gone", hint="wait"), 1.25)
-    assert viewed.told == ["recording euler at euler [simulated]", "gone; retrying in 1 s"]
-
-
-async def test_being_stopped_before_the_board_was_reached_is_told(tmp_path: Path) -> None:
-    stop = asyncio.Event()
-    stop.set()
-    with pytest.raises(UnreachableError, match="stopped before"):
-        await record(RecordOptions(("127.0.0.1:1",), Workspace(tmp_path)), lambda _: None, stop)

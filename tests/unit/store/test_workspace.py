@@ -40,14 +40,6 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_an_error_of_the_writer_is_not_taken_for_a_lock(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    with pytest.raises(BlockingIOError), workspace.locked():
-        raise BlockingIOError
-    with workspace.locked():
-        pass
-
-
 def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match="cannot use the workspace"), Workspace(tmp_path / "file").locked():
@@ -59,16 +51,6 @@ def test_an_identity_that_is_no_plain_name_stays_inside(identity: str, tmp_path:
     folder = Workspace(tmp_path).board_mirror(identity)
     assert folder.parent == tmp_path / "mirror"
     assert len(folder.name) == 32
-
-
-def test_a_plain_identity_is_the_folder_s_name(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    assert workspace.board_mirror("3d1219c7-c4c5").name == "3d1219c7-c4c5"
-    assert workspace.board_mirror("a b") != workspace.board_mirror("a c")
-
-
-def test_a_job_s_mirror_is_in_its_board_s(tmp_path: Path) -> None:
-    assert Workspace(tmp_path).job_mirror("board", "JOBA").directory == tmp_path / "mirror" / "board" / "JOBA"
 
 
 def test_a_workspace_that_is_not_there_is_told_to_whoever_reads_it(tmp_path: Path) -> None:

@@ -99,32 +99,6 @@ def test_revoking_reaches_the_list_and_every_folder_to_copy(keys: Keys) -> None:
     assert {entry.certificate.name for entry in keys.entries() if entry.revoked} == {"ci"}
 
 
-@pytest.mark.parametrize("form", [str, str.upper, lambda text: text[:8], lambda text: f"{text[:2]}:{text[2:8]}"])
-def test_a_fingerprint_may_be_short_and_have_colons(keys: Keys, form: object) -> None:
-    host = keys.issue_host("ci", "viewer").certificate
-    assert keys.revoke(form(host.fingerprint)) == [host]  # type: ignore[operator]
-
-
-def test_what_cannot_be_revoked_is_said(keys: Keys) -> None:
-    for what in ("nobody", "", "ab", "lab", Credentials.read(keys.folder).authority.fingerprint):
-        with pytest.raises(UsageError, match="issued nothing"):
-            keys.revoke(what)
-    keys.issue_host("ci", "viewer")
-    keys.revoke("ci")
-    with pytest.raises(UsageError, match="revoked already"):
-        keys.revoke("ci")
-    keys.issue_host("euler", "viewer")
-    keys.issue_board("euler", ("192.168.1.20",))
-    with pytest.raises(UsageError, match="a board and a host"):
-        keys.revoke("euler")
-
-
-@pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "ä", "x" * 64, "a b"])
-def test_names_are_plain(keys: Keys, name: str) -> None:
-    with pytest.raises(UsageError, match="is no name"):
-        keys.issue_host(name, "viewer")
-
-
 def test_an_authority_whose_key_others_may_read_issues_nothing(keys: Keys) -> None:
     (keys.folder / "ca.key").chmod(0o644)
     with pytest.raises(UsageError, match="others than its owner"):

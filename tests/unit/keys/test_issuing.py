@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from profagent.errors import UsageError
 from profagent.keys.keys import Issued, issue_board, issue_host, new_ca
@@ -27,14 +26,6 @@ def read(issued: Issued) -> Certificate:
     return Certificate.read(issued.certificate, "certificate")
 
 
-def test_a_workshop_issues_and_does_nothing_else(workshop: Issued) -> None:
-    read_back = read(workshop)
-    assert (read_back.name, read_back.kind, read_back.role, read_back.issuer) == ("lab", "ca", "", "lab")
-    assert read_back.since == BIRTH
-    assert read_back.until == NOW + timedelta(days=7300)
-    assert read_back.is_issued_by(read_back)
-
-
 def test_a_board_is_known_by_the_identity_that_it_was_issued_for(workshop: Issued) -> None:
     for identity in ("0f0e0d0c-0b0a-4000-8000-000102030405", "euler / \u00e9"):
         issued = issue_board(workshop, "euler", ("192.168.1.20",), days=10, now=NOW, identity=identity)
@@ -47,18 +38,6 @@ def test_a_host_has_its_role_where_the_daemon_finds_it(workshop: Issued, role: s
     assert (host.kind, host.role) == ("host", role)
     names = host.parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.UniformResourceIdentifier) == [f"profagent:role:{role}"]
-
-
-def test_nothing_outlives_its_workshop(workshop: Issued) -> None:
-    later = NOW + timedelta(days=7000)
-    assert read(issue_host(workshop, "ci", "viewer", days=400, now=later)).until == read(workshop).until
-
-
-def test_keys_are_p_256(workshop: Issued) -> None:
-    for issued in (workshop, issue_host(workshop, "ci", "viewer", days=1, now=NOW)):
-        key = read(issued).parsed.public_key()
-        assert isinstance(key, ec.EllipticCurvePublicKey)
-        assert isinstance(key.curve, ec.SECP256R1)
 
 
 @pytest.mark.parametrize("clock", [BIRTH, NOW, NOW + timedelta(days=9)], ids=["1970", "now", "the last day"])

@@ -7,9 +7,9 @@ import pytest
 from profagent.ingest.changes import JobChanges
 from profagent.link.messages import JobStatus, Profiling
 from profagent.watch.watch import INTERVAL_ZERO, SILENCE_S, Silence
-from tests.unit.commands.link import JOB
-from tests.unit.export.arriving_job import aicore_path
+from tests.unit.record.link import JOB
 from tests.unit.store.rows import aicore
+from tests.unit.watch.arriving_job import aicore_path
 
 NONE_CAME = f"no inference has come for {SILENCE_S:.0f} s"
 
@@ -58,19 +58,6 @@ def test_where_inferences_came_before_no_interval_is_guessed(heard: Heard) -> No
     assert heard.after() is None
 
 
-def test_where_the_acl_json_tells_another_interval_it_is_not_0(heard: Heard) -> None:
-    heard.job(interval="10")
-    heard.infer(0)
-    assert heard.after() == NONE_CAME
-
-
-def test_inferences_need_no_explanation(heard: Heard) -> None:
-    heard.job()
-    for count in range(3):
-        assert heard.after(SILENCE_S - 1) is None
-        heard.infer(count)
-
-
 def test_after_a_lost_link_the_silence_begins_anew(heard: Heard) -> None:
     """And what came before is remembered."""
     heard.job()
@@ -80,9 +67,3 @@ def test_after_a_lost_link_the_silence_begins_anew(heard: Heard) -> None:
     heard.job()
     assert heard.after(SILENCE_S - 1) is None
     assert heard.after(1) == NONE_CAME
-
-
-@pytest.mark.parametrize(("state", "caught_up"), [("finished", True), ("open", False)])
-def test_silence_is_no_wonder_without_a_job_that_goes_on(heard: Heard, state: str, caught_up: bool) -> None:
-    heard.job(state, caught_up=caught_up)
-    assert heard.after(60) is None

@@ -6,8 +6,6 @@ import asyncio
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.cli.main import run
-from profagent.errors import StoreError
 from profagent.importing.importing import import_alone
 from profagent.importing.job_folder import alone_in_job, imported_database, write_log
 from profagent.ingest.local import LocalJob
@@ -51,14 +48,6 @@ def test_a_newer_file_has_it_imported_again(job: Path, changed: str) -> None:
     later = (job / "sqlite" / "profagent.db").stat().st_mtime + 5
     os.utime(job / changed, (later, later))
     assert _open(job)
-
-
-def test_our_own_files_are_not_the_job_s(job: Path) -> None:
-    _open(job)
-    write_log(job, ["show"])
-    (job / "summary").mkdir()
-    (job / "summary" / "table.csv").write_text("x", "ascii")
-    assert not _open(job)
 
 
 def test_another_counter_map_has_it_imported_again(job: Path) -> None:
@@ -101,17 +90,6 @@ async def test_who_waited_for_another_import_takes_what_it_made(job: Path) -> No
     found = (await waiting).stat()
     assert (found.st_ino, found.st_mtime_ns) == (made.st_ino, made.st_mtime_ns)
     assert told.empty(), "it has imported nothing"
-
-
-def test_imports_at_once_all_tell_the_same(job: Path) -> None:
-    command = [sys.executable, "-c", "from profagent.cli.main import main; main()"]
-    words = [["import", "-dir", str(job)], ["stats", str(job), "--json"]]
-    first = subprocess.run([*command, *words[1]], capture_output=True, check=True).stdout
-    shutil.rmtree(job / "sqlite")
-    running = [subprocess.Popen([*command, *words[i % 2]], stdout=subprocess.PIPE) for i in range(6)]
-    found = [each.communicate()[0] for each in running]
-    assert [each.returncode for each in running] == [0] * 6
-    assert set(found[1::2]) == {first}
 
 
 def test_what_a_killed_import_left_is_not_taken_and_goes(job: Path) -> None:
@@ -171,9 +149,3 @@ def test_the_log_grows_by_dated_lines(job: Path) -> None:
     lines = (job / "log" / "profagent.log").read_text("utf-8").splitlines()
     assert [line.split()[-1] for line in lines] == ["first", "second", "third"]
     assert all(line.startswith("20") and " profagent " in line for line in lines)
-
-
-def test_a_log_that_cannot_be_written_is_told(job: Path) -> None:
-    (job / "log").write_text("in the way", "ascii")
-    with pytest.raises(StoreError, match="cannot write"):
-        write_log(job, ["first"])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from profagent.errors import StoreError, UnsupportedBoardError, UsageError
-from profagent.importing import importing, job_folder
+from profagent.importing import job_folder
 from profagent.importing.importing import import_job
 from profagent.importing.job_folder import job_database
 from profagentd.simulate import SimulationOptions, write_job
@@ -38,31 +38,9 @@ def test_the_database_is_in_the_job_and_whole(job: Path) -> None:
     assert sorted(file.name for file in (job / "sqlite").iterdir()) == ["lock", "profagent.db"]
 
 
-def test_the_session_says_where_it_comes_from(job: Path) -> None:
-    database = asyncio.run(import_job(job)).database
-    rows = _rows(database, "SELECT source, address, board, ended_us IS NOT NULL, simulated FROM sessions")
-    assert rows == [("import", str(job), "import", 1, 0)]
-    assert _rows(database, "SELECT name, state FROM job") == [(job.name, "finished")]
-
-
 def test_a_job_with_logs_without_end_is_quiet(job: Path) -> None:
     next((job / "data").glob("aicore*.done")).unlink()
     assert _rows(asyncio.run(import_job(job)).database, "SELECT state FROM job") == [("quiet",)]
-
-
-def test_a_relative_path_is_recorded_whole(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(job.parent)
-    database = asyncio.run(import_job(Path(job.name))).database
-    assert _rows(database, "SELECT address FROM sessions") == [(str(job),)]
-
-
-@pytest.mark.parametrize(("of", "most"), [("RECORDS_PER_BATCH", 1), ("FILES_PER_BATCH", 3)])
-def test_small_batches_make_the_same_rows(of: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = write_job(tmp_path, SimulationOptions(layers=5), 4, loads=2)
-    rows = "SELECT ticks, start_us, layer_name FROM op_records ORDER BY 1, 2, 3"
-    at_once = _rows(asyncio.run(import_job(job)).database, rows)
-    monkeypatch.setattr(importing, of, most)
-    assert _rows(asyncio.run(import_job(job)).database, rows) == at_once
 
 
 def test_a_simulated_job_brings_its_counter_map(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from profagent.link.messages import Happened, JobStatus, Loss
-from profagent.record import made_jobs
-from profagent.record.made_jobs import MadeJobs, RunRecording
-from profagent.record.recording_options import RecordingOptions
+from profagent.record import beginnings
+from profagent.record.beginnings import MadeJobs
+from profagent.record.recording import RecordingOptions, RunRecording
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
-from tests.unit.commands.link import Sender
+from tests.unit.record.link import Sender
 
 JOB, OLD, LATER = ("JOB" + letter * 29 for letter in "ABC")
 
@@ -25,7 +25,7 @@ def status(state: str = "open", name: str = JOB, *, caught_up: bool = True, dire
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> MadeJobs:
-    monkeypatch.setattr(made_jobs, "_LOOK_S", 0.001)
+    monkeypatch.setattr(beginnings, "_LOOK_S", 0.001)
     jobs = MadeJobs("/out", {f"/out/{OLD}"})
     jobs.linked()
     jobs.begin()
@@ -37,14 +37,6 @@ def test_only_new_jobs_of_the_directory_are_the_programs(made: MadeJobs) -> None
     assert not made.wants(status(), listed=True)
     assert not made.wants(status(name=OLD), listed=False)
     assert not made.wants(status(directory="/out/deeper"), listed=False)
-
-
-async def test_a_program_waits_until_the_board_has_listed_its_jobs(made: MadeJobs) -> None:
-    waiting = asyncio.create_task(made.ready())
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    made.jobs_changed([])
-    await waiting
 
 
 async def settled(
@@ -65,22 +57,12 @@ async def test_a_finished_job_that_has_come_is_whole(made: MadeJobs) -> None:
     assert made.has_ended
 
 
-async def test_without_a_job_nothing_is_waited_for(made: MadeJobs) -> None:
-    assert await settled(made) == (True, [])
-
-
-async def test_an_open_job_is_whole_when_it_rests(made: MadeJobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made_jobs, "REST_S", 0.01)
-    made.jobs_changed([status()])
-    assert await settled(made, JOB) == (True, [])
-
-
 @pytest.mark.parametrize("jobs", [[], [status(caught_up=False)], [status("finished", caught_up=False)]])
 async def test_what_does_not_come_is_told(
     made: MadeJobs, jobs: list[JobStatus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(made_jobs, "REST_S", 0.0)
-    monkeypatch.setattr(made_jobs, "SILENCE_S", 0.02)
+    monkeypatch.setattr(beginnings, "REST_S", 0.0)
+    monkeypatch.setattr(beginnings, "SILENCE_S", 0.02)
     made.jobs_changed(jobs)
     whole, lines = await settled(made, JOB)
     assert not whole
@@ -88,22 +70,16 @@ async def test_what_does_not_come_is_told(
 
 
 async def test_a_link_that_is_away_is_waited_for(made: MadeJobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made_jobs, "SILENCE_S", 0.0)
+    monkeypatch.setattr(beginnings, "SILENCE_S", 0.0)
     made.jobs_changed([status(caught_up=False)])
     made.unlinked()
     waiting = asyncio.create_task(settled(made, JOB))
     await asyncio.sleep(0.05)
     assert not waiting.done()
-    monkeypatch.setattr(made_jobs, "SILENCE_S", 60.0)
+    monkeypatch.setattr(beginnings, "SILENCE_S", 60.0)
     made.linked()
     made.jobs_changed([status("finished")])
     assert await waiting == (True, [])
-
-
-async def test_a_stop_ends_the_wait(made: MadeJobs) -> None:
-    stop = asyncio.Event()
-    stop.set()
-    assert await settled(made, JOB, stop=stop) == (False, [])
 
 
 async def test_what_came_before_the_program_was_started_is_not_its_own_and_not_waited_for() -> None:
@@ -116,15 +92,8 @@ async def test_what_came_before_the_program_was_started_is_not_its_own_and_not_w
     assert await settled(made, JOB, OLD) == (True, [])
 
 
-async def test_what_is_made_when_the_program_is_gone_is_not_its_own(made: MadeJobs) -> None:
-    made.jobs_changed([status("finished")])
-    assert await settled(made, JOB) == (True, [])
-    assert made.wants(status(), listed=False)
-    assert not made.wants(status(name=LATER), listed=False)
-
-
 async def test_a_job_that_goes_on_growing_is_not_waited_for(made: MadeJobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made_jobs, "REST_S", 0.01)
+    monkeypatch.setattr(beginnings, "REST_S", 0.01)
     made.jobs_changed([status(caught_up=False), status("finished", LATER)])
     assert await settled(made, JOB, LATER, written=[JOB]) == (False, [])
     assert made.growing == {JOB}

@@ -17,6 +17,7 @@ from profagent.link.messages import (
     FollowedLog,
     Happened,
     Holding,
+    JobStatus,
     LogEvent,
     Loss,
     Removed,
@@ -49,6 +50,11 @@ def board(identity: str = "board-1", *, simulated: bool = False) -> Board:
     )
 
 
+def job_status(name: str = JOB) -> JobStatus:
+    """A JOB that is open."""
+    return JobStatus(1, name, f"/root/{name}", "open", caught_up=False)
+
+
 @dataclass
 class Sender:
     """Sends files of a JOB to a sink; remembers what the sink answered."""
@@ -61,7 +67,7 @@ class Sender:
     async def open(self, *, of: Board | None = None) -> None:
         """The stream begins, and the JOB is followed."""
         await self.sink.begin(of or board(), "127.0.0.1:1")
-        self.sink.know_job(self.job, f"/root/{self.job}")
+        self.sink.know_job(job_status(self.job))
 
     async def offer(self, path: str | bytes, *, snapshot: bool = False) -> tuple[FollowedLog, Holding]:
         """Announce a log; what the sink holds of it."""

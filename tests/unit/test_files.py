@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from profagent.errors import ProfagentError
-from profagent.files import make_directory, write_atomically, write_folder_atomically
+from profagent.files import write_atomically, write_folder_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,23 +44,6 @@ def test_a_target_that_is_a_folder_is_told(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
 
 
-def test_the_longest_name_a_file_system_takes_can_be_written(tmp_path: Path) -> None:
-    write_atomically(tmp_path / ("n" * 255), [b"x"])
-    assert [len(file.name) for file in tmp_path.iterdir()] == [255]
-
-
-def test_directories_are_made_with_their_parents_and_may_be_there(tmp_path: Path) -> None:
-    for _ in range(2):
-        make_directory(tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").is_dir()
-
-
-def test_a_directory_below_a_file_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("")
-    with pytest.raises(ProfagentError, match="cannot write"):
-        make_directory(tmp_path / "a" / "b")
-
-
 def test_a_folder_comes_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
     write_folder_atomically(tmp_path / "a" / "b", {"one": b"1", "more/two": b"2"})
     folder = tmp_path / "a" / "b"
@@ -77,38 +59,3 @@ def test_a_folder_that_holds_something_stays(tmp_path: Path) -> None:
     with pytest.raises(ProfagentError, match="cannot write"):
         write_folder_atomically(tmp_path / "a", {"new": b"new"})
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["a", "a/old"]
-
-
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What is synchronised and renamed, in order, by the last part of its path."""
-    seen: list[tuple[str, str]] = []
-    fsync, replace = os.fsync, Path.replace
-
-    def noted_fsync(descriptor: int) -> None:
-        seen.append(("sync", Path(f"/proc/self/fd/{descriptor}").readlink().name))
-        fsync(descriptor)
-
-    def noted_replace(path: Path, target: Path) -> Path:
-        seen.append(("rename", target.name))
-        return replace(path, target)
-
-    monkeypatch.setattr(os, "fsync", noted_fsync)
-    monkeypatch.setattr(Path, "replace", noted_replace)
-    return seen
-
-
-def test_a_durable_file_is_on_the_disk_before_its_name_and_the_name_before_the_end(
-    tmp_path: Path, steps: list[tuple[str, str]]
-) -> None:
-    write_atomically(tmp_path / "a", [b"x"], durably=True)
-    (_, temporary), rename, directory = steps
-    assert temporary.endswith(".part")
-    assert (rename, directory) == (("rename", "a"), ("sync", tmp_path.name))
-
-
-def test_a_folder_is_on_the_disk_before_its_name(tmp_path: Path, steps: list[tuple[str, str]]) -> None:
-    write_folder_atomically(tmp_path / "a", {"one": b"1", "more/two": b"2"})
-    named = steps.index(("rename", "a"))
-    assert {name for _, name in steps[:named]} >= {"one", "two", "more"}
-    assert steps[named + 1 :] == [("sync", tmp_path.name)]

@@ -6,20 +6,20 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.errors import DiskFullError, ProtocolError, UnreachableError
-from profagent.ingest.changes import LinkLedger
-from profagent.ingest.commit import Step
-from profagent.link.messages import Clocks, Completed, Happened, Loss, Retention
-from profagent.record.recording import Recording
-from profagent.record.recording_options import RecordingOptions
+from profagent.errors import UnreachableError
+from profagent.link.messages import Clocks, Retention
+from profagent.record.recording import Recording, RecordingOptions
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
-from tests.unit.commands.link import JOB, Sender, board, changes_of
-from tests.unit.export.arriving_job import aicore_done, aicore_path, records
+from tests.unit.record.link import JOB, Sender, board
+from tests.unit.watch.arriving_job import aicore_path, records
+
+if TYPE_CHECKING:
+    from profagent.ingest.changes import Step
 
 NOW_US = 1_800_000_000_000_000
 
@@ -55,24 +55,6 @@ async def keeping(root: Path, *, reached: Callable[[Step], None] | None = None, 
             yield kept
 
 
-async def test_bytes_rows_and_acknowledgements_follow_the_commit_rule(tmp_path: Path) -> None:
-    steps: list[tuple[Step, int]] = []
-    async with keeping(tmp_path, reached=lambda step: steps.append((step, len(kept.sender.acknowledged)))) as kept:
-        await kept.sender.send(aicore_path(), records(700, 1400))
-        assert (kept.job / aicore_path()).read_bytes() == records(700, 1400)
-        assert await kept.rows("SELECT ticks FROM op_records") == [(700,), (1400,)]
-    assert steps == [(Step.MIRRORED, 0), (Step.SYNCED, 0), (Step.COMMITTED, 0), (Step.ACKNOWLEDGED, 1)]
-
-
-async def test_what_is_held_is_what_was_committed(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        await kept.sender.send(aicore_path(), records(700), complete=False)
-        _, holding = await kept.sender.offer(aicore_path())
-        assert (holding.generation, holding.offset, len(holding.prefix_digest)) == (1, 256, 16)
-        _, unknown = await kept.sender.offer(aicore_path(1))
-        assert (unknown.generation, unknown.offset, unknown.skip) == (0, 0, False)
-
-
 async def test_an_unfinished_session_goes_on_and_knows_its_jobs(tmp_path: Path) -> None:
     async with keeping(tmp_path) as kept:
         await kept.sender.send(aicore_path(), records(700), complete=False)
@@ -85,58 +67,6 @@ async def test_an_unfinished_session_goes_on_and_knows_its_jobs(tmp_path: Path) 
         await kept.recording.end()
     async with keeping(tmp_path) as kept:
         assert kept.recording.session.number == 2
-
-
-async def test_a_mirror_that_lost_bytes_is_told_and_filled_again(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        await kept.sender.send(aicore_path(), records(700, 1400))
-        (kept.job / aicore_path()).write_bytes(b"")
-        _, holding = await kept.sender.offer(aicore_path())
-        assert (holding.generation, holding.offset) == (1, 0)
-        changes = changes_of(await kept.recording.change_state(JOB, "open", caught_up=False))
-        assert [change.entry.reason for change in changes if isinstance(change, LinkLedger)] == ["mirror-changed"]
-        assert await kept.rows("SELECT grade, reason FROM ledger WHERE reason LIKE 'mirror%'") == [
-            ("note", "mirror-changed")
-        ]
-
-
-async def test_a_path_that_climbs_is_a_loss_and_is_not_copied(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        _, holding = await kept.sender.offer(b"../../evil")
-        assert holding.skip
-        await kept.recording.end()
-        assert await kept.rows("SELECT grade, reason FROM ledger") == [("loss", "bad-path")]
-        assert sorted(kept.recording.mirror.parent.rglob("*")) == []
-
-
-async def test_a_copy_without_the_board_s_digest_is_refused_and_not_committed(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        await kept.sender.send(aicore_path(), records(700), complete=False)
-        log, _ = await kept.sender.offer(aicore_path())
-        wrong = Completed(log.handle, 1, 256, b"x" * 16)
-        with pytest.raises(ProtocolError, match="digest"):
-            await kept.sender.happen(Happened(JOB, log, wrong))
-        assert await kept.rows("SELECT complete FROM log") == [(0,)]
-
-
-async def test_an_ended_job_is_assessed_when_all_of_it_has_come(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        await kept.sender.send(aicore_path(), records(700), complete=False)
-        await kept.sender.send(aicore_path(1) + ".done", aicore_done(256), snapshot=True)
-        await kept.recording.change_state(JOB, "quiet", caught_up=False)
-        told = "SELECT reason FROM ledger WHERE reason <> 'no-layer' ORDER BY reason"
-        assert await kept.rows(told) == []
-        await kept.recording.change_state(JOB, "quiet", caught_up=True)
-        assert await kept.rows(told) == [("done-without-data",), ("no-done",), ("no-frequency",)]
-        assert await kept.rows("SELECT state, caught_up FROM job") == [("quiet", 1)]
-
-
-async def test_losses_on_the_way_are_in_the_ledger(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        await kept.sender.lose("removed-unread", "data/x was removed before it was read")
-        await kept.sender.remove(aicore_path(), 256, 1024)
-        told = "SELECT grade, reason, count FROM ledger WHERE grade = 'loss' ORDER BY reason"
-        assert sorted(await kept.rows(told)) == [("loss", "removed-unread", 1), ("loss", "removed-unread", 768)]
 
 
 async def test_another_board_at_the_address_is_refused(tmp_path: Path) -> None:
@@ -153,21 +83,6 @@ async def test_a_board_without_identity_is_known_by_its_address(tmp_path: Path) 
         await recording.begin(board(""), "10.0.0.7:50151")
         assert await store.query("SELECT identity FROM board") == [("address 10.0.0.7:50151",)]
         assert recording.mirror.parent == tmp_path / "mirror"
-
-
-async def test_a_name_that_no_job_has_is_refused(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        with pytest.raises(ProtocolError):
-            kept.recording.know_job("../JOB", "/root")
-
-
-async def test_the_simulated_board_s_map_is_the_session_s(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    async with Store(workspace.database) as store:
-        recording = Recording(workspace, store, RecordingOptions(lambda: NOW_US, labels={"rig": "7"}))
-        await recording.begin(board(simulated=True), "127.0.0.1:1")
-        rows = await store.query("SELECT simulated, counter_map IS NOT NULL, labels, started_us FROM sessions")
-        assert rows == [(1, 1, "rig=7", NOW_US)]
 
 
 DAY_US = 86_400_000_000
@@ -215,26 +130,6 @@ async def test_an_exchange_in_which_the_boards_clock_was_set_is_no_sample(
         await recording.begin(board(), "127.0.0.1:1")
         await recording.sample_clock(channel)  # type: ignore[arg-type]
         assert await store.query("SELECT offset_us, round_trip_us FROM clock_sample") == kept
-
-
-async def test_a_full_disk_is_told_as_such_and_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with keeping(tmp_path) as kept:
-        await kept.sender.send(aicore_path(), records(700), complete=False)
-
-        def full(*_: object) -> int:
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr("os.pwrite", full)
-        with pytest.raises(DiskFullError, match="MB are free"):
-            await kept.sender.send(aicore_path(), records(700, 1400), complete=False)
-        assert await kept.rows("SELECT offset FROM log") == [(256,)]
-
-
-async def test_a_loss_of_the_board_itself_is_in_the_ledger(tmp_path: Path) -> None:
-    async with keeping(tmp_path) as kept:
-        await kept.sender.happen(Happened("", None, Loss(0, 0, "unreadable", "a root cannot be read", 0)))
-        assert await kept.rows("SELECT job, log, grade, reason FROM ledger") == [(None, None, "loss", "unreadable")]
-        assert await kept.rows("SELECT count(*) FROM job") == [(0,)]
 
 
 class _Gone:

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from profagent.formats.figure_states import JOB_ENDED
-from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogRemoved, SegmentRecords
+from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogRemoved
 from profagent.store.counter_maps import simulated_map
-from profagent.watch.live import LiveEvents
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item
-from tests.unit.export.arriving_job import (
+from tests.unit.watch.arriving_job import (
     INFO_JSON,
     JOB,
     START_US,
@@ -68,26 +66,6 @@ def send_aicore(job: ArrivingJob, path: str = aicore_path()) -> list[dict[str, A
     return told + job.send(path + ".done", aicore_done(256))
 
 
-def test_the_part_on_the_cpu_is_waited_for_where_it_was_announced(job: ArrivingJob) -> None:
-    job.announce(aicore_path(), AICPU)
-    assert send_aicore(job) == []
-    (waiting,) = job.wait(2.1)
-    assert (waiting["figures"], waiting["why"]) == ("pending", "aicpu records have not all come yet")
-    assert (waiting["total_us"], waiting["aicpu_us"], waiting["slowest"], waiting["records"]) == (None, None, [], 1)
-    assert job.events.inferences == 0
-    assert job.wait(60) == []
-    (event,) = [event for event in send_cpu(job) if event["event"] == "inference"]
-    assert (event["figures"], event["why"], event["aicpu_us"], event["total_us"]) == ("final", None, 40.0, 140.0)
-    assert job.events.inferences == 1
-
-
-def test_an_inference_that_comes_in_time_is_never_told_as_pending(job: ArrivingJob) -> None:
-    job.announce(aicore_path(), AICPU)
-    send_aicore(job)
-    assert job.wait(1.9) == []
-    assert [event["figures"] for event in send_cpu(job) if event["event"] == "inference"] == ["final"]
-
-
 @pytest.mark.parametrize("is_sent", [True, False])
 def test_a_part_that_is_removed_before_it_came_makes_an_inference_partial(job: ArrivingJob, is_sent: bool) -> None:
     job.announce(aicore_path(), AICPU)
@@ -120,16 +98,6 @@ def test_data_before_an_announced_table_is_told_with_the_names_of_its_layers() -
     assert [layer["layer_name"] for layer in event["slowest"]] == ["conv"]
 
 
-def test_what_was_due_is_not_told_until_the_files_of_the_job_are_listed(job: ArrivingJob) -> None:
-    job.events.samples.tell(JOB, 1)
-    first, second = (event for pictures in (0, 2) for event in send_aicore(job, aicore_path(pictures)))
-    assert [(event["sampled"], event["due"]) for event in (first, second)] == [(1, None), (2, None)]
-    job.events.samples.list(JOB)
-    (third,) = send_aicore(job, aicore_path(3))
-    assert (third["sampled"], third["due"]) == (3, 4)
-    assert job.events.summary()["sampling"]["due"] == 4
-
-
 def test_a_model_loaded_again_is_another_inference(job: ArrivingJob) -> None:
     job.send(aicore_path(), records(700, 700))
     job.send(aicore_path() + ".done", aicore_done(512))
@@ -150,21 +118,6 @@ def test_a_file_made_anew_is_told_anew(job: ArrivingJob) -> None:
     assert (first["total_us"], second["total_us"]) == (100.0, 200.0)
 
 
-def test_what_never_got_a_done_is_told_when_its_job_has_ended(job: ArrivingJob) -> None:
-    job.send(aicore_path(), records(700))
-    job.send(aicore_path(1) + ".done", aicore_done(256))
-    inference, state = job.change_state("quiet")
-    assert (inference["records"], inference["total_us"], inference["start_us"]) == (1, None, None)
-    assert (inference["figures"], inference["why"]) == ("partial", f"aicore records: {JOB_ENDED}")
-    assert (state["event"], state["state"]) == ("job", "quiet")
-
-
-def test_a_state_is_told_when_it_changes(job: ArrivingJob) -> None:
-    assert [event["state"] for event in job.change_state("open")] == ["open"]
-    assert job.change_state("open") == []
-    assert [event["state"] for event in job.change_state("finished")] == ["finished"]
-
-
 def test_the_oldest_of_too_many_open_inferences_are_told_as_they_are(
     job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,14 +127,6 @@ def test_the_oldest_of_too_many_open_inferences_are_told_as_they_are(
     assert {(event["figures"], event["why"]) for event in events} == {TOO_MANY}
     late = job.send(aicore_path(), records(7)) + job.send(aicore_path() + ".done", aicore_done(512))
     assert 0 not in [event["current_pic_count"] for event in late], "its first records are forgotten"
-
-
-def test_without_a_frequency_times_are_not_known() -> None:
-    job = ArrivingJob()
-    send_aicore(job)
-    event, _ = job.change_state("finished")
-    assert (event["total_us"], event["records"], event["slowest"]) == (None, 1, [])
-    assert (event["figures"], event["why"]) == ("partial", "there is no info.json, which tells the NPU's clock")
 
 
 def test_what_is_odd_after_an_inference_was_told_is_told_by_itself(job: ArrivingJob) -> None:
@@ -214,19 +159,6 @@ def test_a_ledger_entry_belongs_to_its_inference_while_that_is_open(job: Arrivin
     assert job.events.summary()["ledger"] == {"loss": 0, "note": 1}
 
 
-def test_other_ledger_entries_are_events_told_once(job: ArrivingJob) -> None:
-    (event,) = job.send("data/core", b"foreign")
-    assert (event["event"], event["log"], event["grade"], event["reason"], event["count"]) == (
-        *("ledger", "data/core", "note", "foreign-file"),
-        1,
-    )
-    assert job.send("data/core", b"foreign still") == []
-    lost = LinkLedger(None, Entry("loss", "removed", "gone", count=40))
-    (loss,) = job.feed([lost])
-    assert (loss["log"], loss["grade"]) == (None, "loss")
-    assert job.events.summary()["ledger"] == {"loss": 40, "note": 1}
-
-
 def test_a_loss_that_the_daemon_keeps_is_told_when_it_is_new_or_goes_on(job: ArrivingJob) -> None:
     loss = KeptLoss(3, Entry("loss", "disk-full", "no space", count=2), lost_logs=2)
     grown = replace(loss, entry=replace(loss.entry, count=5), lost_logs=5)
@@ -240,14 +172,6 @@ def test_a_loss_that_the_daemon_keeps_is_told_when_it_is_new_or_goes_on(job: Arr
         ("kept_loss", None, 5),
     ]
     assert job.events.summary()["ledger"]["loss"] == 5
-
-
-def test_a_name_for_people_has_no_control_characters() -> None:
-    job = ArrivingJob()
-    job.send("info.json.0", INFO_JSON)
-    path = aicore_path(model="caf\udce9\x1b[2J")
-    (event,) = [event for event in send_aicore(job, path) if event["event"] == "inference"]
-    assert event["model"] == "caf\\xe9\\x1b[2J"
 
 
 def test_records_are_events_of_their_own() -> None:
@@ -279,14 +203,6 @@ def test_with_a_counter_map_each_layer_tells_what_bounds_it() -> None:
     (event,) = job.send(aicore_path() + ".done", aicore_done(512))
     assert [layer["bound_by"] for layer in event["slowest"]] == ["DLD", "cube"]
     assert event["likely"] == ["wld"]
-
-
-def test_without_a_counter_map_nothing_tells_what_bounds_a_layer(job: ArrivingJob) -> None:
-    job.events.likely = ("wld",)
-    job.send(aicore_path(), records(700))
-    (event,) = job.send(aicore_path() + ".done", aicore_done(256))
-    assert "bound_by" not in event["slowest"][0]
-    assert "likely" not in event
 
 
 def test_calls_are_events_and_an_unknown_begin_has_no_duration() -> None:
@@ -328,29 +244,3 @@ def test_an_inference_whose_records_never_end_is_told_as_it_is(
     events = [event for at in range(0, len(data), 256) for event in job.send(aicore_path(), data[at : at + 256])]
     (event,) = [event for event in events if event["event"] == "inference"]
     assert (event["records"], event["figures"], event["why"]) == (11, *TOO_MANY)
-
-
-def _segment(*ticks: int) -> SegmentRecords:
-    """Records of an inference that no `.done` ends."""
-    changes = ArrivingJob().decoder.append(aicore_path(), 1, 0, records(*ticks))
-    (change,) = [change for change in changes if isinstance(change, SegmentRecords)]
-    return change
-
-
-def _job_names(count: int) -> list[str]:
-    return [f"JOB{chr(65 + number)}{'B' * 28}" for number in range(count)]
-
-
-def test_open_records_of_all_jobs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.watch.live.OPEN_RECORDS", 10)
-    live = LiveEvents()
-    told = [
-        [
-            (event["job"], event["records"], event["figures"])
-            for event in live.feed(JobChanges(name, "/root", [change]), 0.0)
-        ]
-        for change in [_segment(*range(1, 5))]
-        for name in _job_names(4)
-    ]
-    first, second, *_ = _job_names(4)
-    assert told == [[], [], [(first, 4, "partial")], [(second, 4, "partial")]]

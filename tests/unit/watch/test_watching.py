@@ -6,30 +6,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import (
     ApiRecords,
     InferenceTimed,
     LinkLedger,
     LogAnnounced,
     LogJudged,
-    LogRemoved,
     Redecoded,
     SegmentRecords,
 )
-from profagent.link.messages import Acknowledgement, Chunk, FollowedLog, Happened, JobStatus
+from profagent.link.messages import Chunk, FollowedLog, Happened, JobStatus
 from profagent.record.beginnings import Beginnings
 from profagent.store.counter_maps import BUILT_IN
 from profagent.watch import watching
 from profagent.watch.watching import (
     FORGOTTEN,
     REMEMBERED_JOBS,
-    RememberedFiles,
     Watching,
 )
 from tests.encoders import api_record
-from tests.unit.commands.link import BOARD_US, JOB, Sender, board
-from tests.unit.export.arriving_job import INFO_JSON, aicore_done, aicore_path, records
+from tests.unit.record.link import BOARD_US, JOB, Sender, board, job_status
+from tests.unit.watch.arriving_job import INFO_JSON, aicore_done, aicore_path, records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,35 +49,8 @@ def _of(kind: type[Change], changes: Sequence[Change]) -> list[Change]:
     return [change for change in changes if isinstance(change, kind)]
 
 
-async def test_what_comes_is_decoded_and_acknowledged() -> None:
-    sender = await _sender()
-    await sender.send("info.json.0", INFO_JSON, snapshot=True)
-    (taken,) = _of(SegmentRecords, await sender.send(aicore_path(), records(700, 1400)))
-    assert isinstance(taken, SegmentRecords)
-    assert taken.columns["ticks"].tolist() == [700, 1400]
-    assert sender.acknowledged[-1] == Acknowledgement(2, 1, 512, complete=True)
-
-
 def _but_announced(changes: Sequence[Change]) -> list[Change]:
     return [change for change in changes if not isinstance(change, LogAnnounced)]
-
-
-async def test_logs_are_announced_before_their_bytes_come() -> None:
-    sender = await _sender()
-    await sender.offer(aicore_path(1))
-    await sender.offer(aicore_path(1) + ".done", snapshot=True)
-    changes = await sender.send(aicore_path(), records(700))
-    announced = [LogAnnounced(path) for path in (aicore_path(1), aicore_path(1) + ".done", aicore_path())]
-    assert changes[:3] == announced
-    assert _of(LogAnnounced, changes[3:]) == []
-
-
-async def test_what_is_not_wanted_is_not_announced() -> None:
-    sender = await _sender(Beginnings(from_start=False))
-    for path in (aicore_path(), b"../../etc/passwd", "data/core"):
-        await sender.offer(path)
-    changes = await sender.send("info.json.0", INFO_JSON, snapshot=True)
-    assert _of(LogAnnounced, changes) == [LogAnnounced("info.json.0")]
 
 
 async def test_a_log_is_judged_when_it_and_its_done_are_whole() -> None:
@@ -92,26 +62,11 @@ async def test_a_log_is_judged_when_it_and_its_done_are_whole() -> None:
     assert _of(LogJudged, changes) == [LogJudged(aicore_path(), 1, "")]
 
 
-async def test_nothing_is_held() -> None:
-    sender = await _sender()
-    await sender.send(aicore_path(), records(700))
-    _, holding = await sender.offer(aicore_path())
-    assert (holding.generation, holding.offset, holding.skip) == (0, 0, False)
-
-
 @pytest.mark.parametrize("path", ["data/core", b"../../etc/passwd", b"/etc/passwd", "data/cont.0.m.0.1.1.0"])
 async def test_what_is_no_use_to_a_watcher_is_not_wanted(path: str | bytes) -> None:
     sender = await _sender()
     _, holding = await sender.offer(path, snapshot=True)
     assert holding.skip
-
-
-async def test_data_from_before_is_not_wanted_but_tables_are() -> None:
-    sender = await _sender(Beginnings(from_start=False))
-    for path in (aicore_path(), aicore_path() + ".done", CALLS):
-        assert (await sender.offer(path))[1].skip
-    for path in ("info.json.0", "data/m.0.layer.info", "data/m.0.net.info", "simulated"):
-        assert not (await sender.offer(path, snapshot=True))[1].skip
 
 
 async def test_batches_at_run_time_that_come_late_are_used() -> None:
@@ -147,15 +102,6 @@ async def test_calls_that_were_shown_are_not_shown_again_after_a_lost_link() -> 
     assert _of(ApiRecords, await sender.send(CALLS, first + api_record(2, 300, 400), complete=False)) == []
 
 
-async def test_a_removed_log_is_a_loss_of_what_was_not_sent() -> None:
-    sender = await _sender()
-    announced, removed, change = await sender.remove(aicore_path(), 256, 1024)
-    assert (announced, removed) == (LogAnnounced(aicore_path()), LogRemoved(aicore_path()))
-    assert isinstance(change, LinkLedger)
-    assert (change.entry.grade, change.entry.reason, change.entry.count) == ("loss", "removed-unread", 768)
-    assert sender.acknowledged == []
-
-
 async def test_a_snapshot_that_is_not_small_is_told_and_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LARGEST_CONTENT_BYTES", 8)
     sender = await _sender()
@@ -169,7 +115,7 @@ async def test_small_files_that_come_of_several_jobs_are_bounded_together(monkey
     sender = await _sender()
     told = []
     for sender.job in (JOB, "JOB" + "O" * 29, "JOB" + "P" * 29):
-        sender.sink.know_job(sender.job, f"/root/{sender.job}")
+        sender.sink.know_job(job_status(sender.job))
         changes = await sender.send("data/m.0.layer.info", b"1234", snapshot=True, complete=False)
         told.append(_but_announced(changes))
     assert told[:2] == [[], []]
@@ -189,21 +135,6 @@ async def test_data_that_is_not_kept_any_more_is_told_and_ends_nothing(monkeypat
     assert change.entry.reason == "too-large"
 
 
-async def test_the_state_of_an_ended_job_is_told_when_all_of_it_has_come() -> None:
-    sender = await _sender()
-    assert await sender.sink.change_state(JOB, "finished", caught_up=False) == ()
-    (told,) = await sender.sink.change_state(JOB, "finished", caught_up=True)
-    assert told.state == "finished"
-    (told,) = await sender.sink.change_state(JOB, "open", caught_up=False)
-    assert told.state == "open"
-
-
-def _keep(files: RememberedFiles, path: str, data: bytes) -> None:
-    name = parse_log_name(path)
-    assert name is not None
-    files.keep(path, name, data)
-
-
 @pytest.mark.parametrize("what", ["JOBs", "bytes"])
 async def test_jobs_are_bounded_in_all_and_the_oldest_is_told(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if what == "bytes":
@@ -214,7 +145,7 @@ async def test_jobs_are_bounded_in_all_and_the_oldest_is_told(what: str, monkeyp
     told: list[Change] = []
     for number in range(REMEMBERED_JOBS):
         sender.job = f"JOB{chr(65 + number)}{'B' * 28}"
-        sender.sink.know_job(sender.job, f"/root/{sender.job}")
+        sender.sink.know_job(job_status(sender.job))
         told += _of(LinkLedger, await sender.send(aicore_path(), records(700)))
     assert told == [LinkLedger(None, FORGOTTEN)]
     # What goes on of it has no beginning here; what begins anew is shown.
