@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.board.collected import make_project
 from tests.integration.host import Ended, profagent
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.board.sshd import Sshd
 
 LEFT = {"main", "seen.json", "acl.json", "profiling", ".profagent"}

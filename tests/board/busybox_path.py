@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.board.sshd import AS_OF_A_BOARD, PATH_OF_TESTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def busybox_path(folder: Path) -> str:

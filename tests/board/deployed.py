@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.board.sshd import PATH_OF_TESTS, Sshd, public_key, running_sshd
@@ -15,6 +14,10 @@ from tests.daemon.daemon_process import CHECKOUT
 from tests.fakes.ports import own_port
 from tests.faults.proxy import Ending, FaultProxy
 from tests.integration.host import Ended, processed, profagent, started
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
 # Leads to this machine, and does not look like a loopback address.
 HOST = "0.0.0.0"

@@ -9,9 +9,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 START_S = 20.0
 POLL_S = 0.02
@@ -25,7 +28,7 @@ PATH_OF_TESTS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 AS_OF_A_BOARD = "SHLVL=2"
 
 # For a server that asks by PAM: a password, and nothing of what a system's own session needs.
-_PAM = "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n"
+_PAM = "auth required pam_unix.so nodelay\naccount required pam_permit.so\nsession required pam_permit.so\n"
 
 
 class Sshd:
@@ -69,7 +72,7 @@ def public_key(private: Path) -> str:
 
 def make_key(path: Path, passphrase: str = "", kind: str = "ed25519") -> Path:
     """A key of a person or a host."""
-    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "test", "-f", path], check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-a", "1", "-N", passphrase, "-C", "test", "-f", path], check=True)
     return path
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.board.deployed import MUTE, DeployBoard, another_version, deploy_board
 from tests.integration.board import eventually
 from tests.integration.host import started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.timeout(300)
 

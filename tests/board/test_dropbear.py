@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,8 @@ from tests.integration.board import content, simulated
 from tests.integration.host import profagent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.board.sshd import Sshd
 
 

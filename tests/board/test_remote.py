@@ -6,7 +6,6 @@ import asyncio
 import io
 import os
 import tarfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,8 @@ from tests.fakes.small_disk import small_disk
 from tests.faults.proxy import Ending, FaultProxy
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from profagent.ssh.remote import Remote
 
 MIB = 1 << 20

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +14,10 @@ from tests.board.sshd import Sshd, running_sshd
 from tests.board.tunnelled import ENDED_S, assert_gone, begun, commands, folders, know, record
 from tests.integration.board import eventually
 from tests.integration.host import profagent, started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from profagent.errors import ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.link.boards_file import BoardsFile
-from profagent.ssh.connection import connect
-from profagent.ssh.passwords import Person
+from profagent.ssh.connection import Person, connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import random
 import secrets
 import shlex
-import shutil
-import stat
-import tempfile
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.cli.remarks import retrying
 from profagent.cli.running import interrupted_by
-from profagent.deploy.board import chosen_version
+from profagent.deploy.daemon_tree import chosen_version
 from profagent.deploy.survey import survey
 from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.link.boards_file import BoardsFile
 from profagent.link.credentials import DEFAULT_PORT, KnownBoard, full_address, host_of, is_local
 from profagent.link.session import delay_s
-from profagent.ssh.connection import connect
-from profagent.ssh.passwords import Person
+from profagent.ssh.connection import Person, connect
+from profagent.ssh.remote import socket_folder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from pathlib import Path
 
     from profagent.deploy.daemon_tree import DaemonTree
     from profagent.link.credentials import Access
-    from profagent.ssh.passwords import Asker
+    from profagent.ssh.connection import Asker
     from profagent.ssh.remote import Program, Remote
 
 
@@ -164,41 +159,6 @@ async def _let_go(program: Program) -> None:
             await program.wait()
 
 
-_PREFIX = "profagent-ssh-"
-# Locked for as long as whoever made it lives.
-_LOCK = "lock"
-
-
-@contextmanager
-def socket_folder(parent: Path = Path("/tmp")) -> Iterator[Path]:  # noqa: S108 - the path of a socket must be short
-    """A directory that only this user may enter; those of this user whose owners have died are removed first."""
-    for left in parent.glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            _clear(left)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-    try:
-        # It has its name only once it is locked.
-        with (folder / f"{_LOCK}.new").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            (folder / f"{_LOCK}.new").rename(folder / _LOCK)
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _clear(folder: Path) -> None:
-    """Remove one that nobody has locked. Raises OSError where somebody has, or it is none, or another user's."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        return
-    lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder)
-    finally:
-        os.close(lock)
-
-
 # HTTP/2's first words are settings, from either side: nine bytes of a frame's head, of which one is its type.
 _SETTINGS = b"\4"
 _FRAME_TYPE, _FRAME_BYTES = 3, 9
@@ -210,8 +170,7 @@ class OverSsh:
     """Tunnels; with roots, to a temporary daemon that serves these directories of the board.
 
     It runs with the bundle's Python, without one with the board's own. `settings` are further arguments of it; where
-    `is_own`, it serves beside a daemon that listens there. `asker` is asked for what a login takes. `prefix` is where
-    `deploy` put a daemon, if that is known: the temporary one has its identity.
+    `is_own`, it serves beside a daemon that listens there. `asker` is asked for what a login takes.
     """
 
     roots: tuple[str, ...] = ()
@@ -219,7 +178,6 @@ class OverSsh:
     settings: tuple[str, ...] = ()
     is_own: bool = False
     asker: Asker = field(default_factory=Person)
-    prefix: str = ""
 
 
 @asynccontextmanager
@@ -271,7 +229,7 @@ class Tunnel:
         # Its certificate is for what hosts call it; else for what SSH does.
         self._tls_name = "" if is_local(address) else host_of(address)
         self._over = over
-        self._prefix = over.prefix or (entry.prefix if entry else "")
+        self._prefix = entry.prefix if entry else ""
         self._access = access
         self._tell = tell
         self._socket = socket

@@ -18,15 +18,14 @@ from profagent.collect.explain import LOST
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
 from profagent.link.session import delay_s
 from profagent.ssh.connection import connect
-from profagent.ssh.failures import connected
-from profagent.ssh.remote import Ran
+from profagent.ssh.remote import Ran, connected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from types import TracebackType
 
     from profagent.collect.look import Place
-    from profagent.ssh.passwords import Asker
+    from profagent.ssh.connection import Asker
     from profagent.ssh.remote import Program, Remote
 
 T = TypeVar("T")

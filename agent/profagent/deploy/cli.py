@@ -12,9 +12,9 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
 from profagent.cli.table import printable
-from profagent.deploy.board import PYTHONS
+from profagent.deploy.board import DEFAULT_LISTEN, Asked
+from profagent.deploy.daemon_tree import PYTHONS
 from profagent.deploy.deploying import Deployed, DeployOptions, deploy, remove, roll_back
-from profagent.deploy.settings import DEFAULT_LISTEN, Asked
 from profagent.deploy.units import DEFAULT_PREFIX, INITS, Layout
 from profagent.errors import UsageError
 from profagent.link.credentials import default_keys

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from profagent import __version__
-from profagent.boards.reaching import via
+from profagent.boards.cli import via
 from profagent.cli.main import VERBS, LazyGroup, group, run
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError, UsageError
 from tests.integration.host import ENVIRONMENT

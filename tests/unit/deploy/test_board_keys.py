@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from profagent.deploy.deploying import board_keys
+from profagent.deploy.board import board_keys
 from profagent.errors import UsageError
 from profagent.keys.keys import Keys
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.wheels import BoardPython, fetch_wheels
+from profagent.deploy.daemon_tree import BoardPython, fetch_wheels
 from profagent.errors import ProfagentError
 
 BOARD = BoardPython("aarch64", "/usr/bin/python3", (3, 11), (2, 35))

@@ -7,17 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from profagent.deploy.board import (
-    board_name,
-    check_room,
-    choose_init,
-    choose_python,
-    fact_lines,
-    is_deployed,
-)
-from profagent.deploy.survey import BoardFacts, read_survey
+from profagent.deploy.board import board_name, check_room, choose_init, is_deployed
+from profagent.deploy.daemon_tree import BoardPython, choose_python
+from profagent.deploy.survey import BoardFacts, fact_lines, read_survey
 from profagent.deploy.units import Layout, service
-from profagent.deploy.wheels import BoardPython
 from profagent.errors import ProfagentError, UsageError
 from tests.unit.deploy.test_survey import EULER as SAID
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from profagent.deploy.settings import Asked, BoardSettings, board_settings
+from profagent.deploy.board import Asked, BoardSettings, board_settings
 from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, UsageError
 from profagentd.config import examine

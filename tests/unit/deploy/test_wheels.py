@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.wheels import REQUIREMENTS, TOMLI, BoardPython, download_arguments, read_probe
+from profagent.deploy.daemon_tree import REQUIREMENTS, TOMLI, BoardPython, download_arguments, read_probe
 from profagent.errors import ProfagentError
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))["project"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.nightly import run
+from profagent.nightly.night import Board, Nightly, Record
 from profagent.nightly.run import Ended, NightRun
-from profagent.nightly.settings import Board, Nightly, Record
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -51,12 +51,6 @@ async def test_it_is_tried_no_more_often_than_is_said(answers: list[Ended], tmp_
     answers += [AWAY, AWAY]
     (outcome,) = await night("127.0.0.1:1", [], tmp_path, attempts=2).boards(asyncio.Event())
     assert (outcome.attempts, outcome.is_away) == (2, True)
-
-
-async def test_a_name_that_nobody_knows_is_told_at_once(answers: list[Ended], tmp_path: Path) -> None:
-    (outcome,) = await night("no-such-board.invalid", [], tmp_path).boards(asyncio.Event())
-    assert (outcome.attempts, outcome.is_away, outcome.verdict.word) == (0, False, "failed")
-    assert "no name of `profagent boards`" in outcome.problems[0]
 
 
 async def test_a_night_that_was_stopped_begins_no_board(answers: list[Ended], tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from profagent.nightly.night import Board, Collect, Record
 from profagent.nightly.run import Captured, capture_call, captured
-from profagent.nightly.settings import Board, Collect, Record
 
 FOLDER, WORKSPACE = Path("/nightly"), Path("/ws")
 COMMON = ["--board", "lab1", "--workspace", "/ws", "--json", "--label", "place=lab", "--label", "nightly=now"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from profagent.nightly.night import Board, Nightly, Record
 from profagent.nightly.run import PastBoard, compared, measure
-from profagent.nightly.settings import Board, Nightly, Record
 from profagent.store.workspace import Workspace
 from tests.unit.store.database import START_US, DatabaseBuilder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import UsageError
-from profagent.nightly.settings import EXAMPLE, read_settings
+from profagent.nightly.night import EXAMPLE, read_settings
 
 BOARD = '[[boards]]\nname = "lab1"\n'
 RECORD = BOARD + 'record = { for = "10m" }\n'

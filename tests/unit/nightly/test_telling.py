@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.nightly.cli import tell_night
-from profagent.nightly.settings import Tell
-from profagent.nightly.verdict import Night
+from profagent.nightly.night import Night, Tell
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.nightly.verdict import (
+from profagent.nightly.night import (
     Compared,
     Night,
     Outcome,
