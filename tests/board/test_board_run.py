@@ -41,7 +41,7 @@ class Board:
         (directory / "bin").mkdir(parents=True)
         self.directory = directory
         self.friend = friend
-        self.place = Place.of(str(directory), "bin/main")
+        self.place = Place(str(directory), "bin/main")
         self.acl = directory / "acl.json"
         self.shown = {False: b"", True: b""}
         self.told: list[str] = []

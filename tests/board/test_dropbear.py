@@ -42,6 +42,7 @@ def test_a_temporary_daemon_serves_and_leaves_nothing(
     assert not folders(root)
 
 
+@pytest.mark.long
 def test_a_daemon_is_deployed_and_removed(sshd: Sshd, cache: Path, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind((HOST, 0))

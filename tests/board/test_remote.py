@@ -19,7 +19,7 @@ from tests.fakes.small_disk import small_disk
 from tests.faults.proxy import Ending, FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from profagent.ssh.remote import Remote
 
@@ -43,7 +43,7 @@ def archive(**files: bytes) -> bytes:
     return made.getvalue()
 
 
-async def pieces(data: bytes) -> AsyncIterator[bytes]:
+def pieces(data: bytes) -> Iterator[bytes]:
     for start in range(0, len(data), 64 << 10):
         yield data[start : start + (64 << 10)]
 

@@ -124,9 +124,8 @@ def test_a_temporary_daemon_serves_one_command(
 @pytest.mark.parametrize(
     "how",
     [
-        signal.SIGINT,
         signal.SIGKILL,
-        *(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGTERM, signal.SIGHUP)),
+        *(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)),
     ],
 )
 def test_nothing_is_left_when_the_command_ends(
@@ -155,6 +154,7 @@ def test_nothing_is_left_when_the_link_drops(
     assert eventually(lambda: not folders(root), ENDED_S)
 
 
+@pytest.mark.long
 def test_nothing_is_left_when_the_link_drops_in_mid_upload(
     temporary: tuple[str | Path, ...], root: Path, friend: Sshd, variables: dict[str, str]
 ) -> None:

@@ -75,19 +75,24 @@ async def temporary_daemon(
                 f"bringing a daemon to {remote.host}: {tree.size_bytes / 1e6:.0f} MB, for as long as this command runs"
             )
             # Whoever unpacks late, when the directory is removed already, must not make it again.
-            await remote.unpack(_pieces(tree), f"{folder}/tree", must_exist=True)
+            await remote.unpack(tree.tar(), f"{folder}/tree", must_exist=True)
             program.stdin.write(b"go\n")
             async with asyncio.timeout(_START_S):
                 line = await _expect(program, _SERVING, remote.host)
-            async with _held(program) as ended:
-                yield line.rpartition(_SERVING)[2].decode(), ended
+            async with program.kept_awake(_SPEAK_S):
+                ended = asyncio.create_task(_last_words(program))
+                try:
+                    yield line.rpartition(_SERVING)[2].decode(), ended
+                finally:
+                    ended.cancel()
+                    await asyncio.wait([ended])
         finally:
             await _let_go(program)
 
 
 async def _tree(remote: Remote, folder: str, bundle: Path | None) -> DaemonTree:
     """What is brought there. Raises ProfagentError where it would not run, or has no room."""
-    facts = await survey(remote, Layout.of(folder))
+    facts = await survey(remote, Layout(folder))
     tree = await chosen_version(facts, "bundled" if bundle else "system", bundle, None)
     if facts.free_bytes is not None and facts.free_bytes < tree.size_bytes:
         raise ProfagentError(
@@ -104,11 +109,6 @@ def _arguments(folder: str, roots: Sequence[str], settings: Sequence[str]) -> st
     return shlex.join([*fixed, "--log-level", "warning", *chosen, *settings])
 
 
-async def _pieces(tree: DaemonTree) -> AsyncIterator[bytes]:
-    for piece in tree.tar():
-        yield piece
-
-
 async def _expect(program: Program, wanted: bytes, host: str) -> bytes:
     """The next line, which has to hold something; else what was complained of is raised."""
     line = await program.read_line()
@@ -121,26 +121,6 @@ async def _expect(program: Program, wanted: bytes, host: str) -> bytes:
         f"the temporary daemon on {host} does not start: {reason}",
         hint="check --root, and that /tmp of the board has room and lets programs be run",
     )
-
-
-@asynccontextmanager
-async def _held(program: Program) -> AsyncIterator[asyncio.Task[str]]:
-    """Speak to it now and then; the task ends when the program does."""
-    speaking = asyncio.create_task(_speak(program))
-    ended = asyncio.create_task(_last_words(program))
-    try:
-        yield ended
-    finally:
-        for task in (speaking, ended):
-            task.cancel()
-        await asyncio.wait([speaking, ended])
-
-
-async def _speak(program: Program) -> None:
-    while True:
-        await asyncio.sleep(_SPEAK_S)
-        with suppress(OSError):
-            program.stdin.write(b"\n")
 
 
 async def _last_words(program: Program) -> str:
@@ -302,7 +282,7 @@ class Tunnel:
         """The identity that was deployed to another prefix than the usual one, as an argument of the daemon."""
         if not self._prefix:
             return ()
-        written = (await remote.run(f"cat {Layout.of(self._prefix).board_id}")).text.strip()
+        written = (await remote.run(f"cat {Layout(self._prefix).board_id}")).text.strip()
         return ("--identity", written) if written else ()
 
     async def _tls(self, remote: Remote) -> str:

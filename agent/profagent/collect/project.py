@@ -19,7 +19,7 @@ from profagent.errors import UsageError
 from profagent.formats.names import is_job_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from profagent.ssh.remote import Remote
 
@@ -82,7 +82,7 @@ async def upload_project(
             ' rmdir "./$name" 2>/dev/null || :; else rm -f "./$name"; fi; done',
             _lines(remove),
         )
-        tar = _pieces(_tar(project, send))
+        tar = _tar(project, send)
         await remote.unpack(tar, directory, lambda sent: on_progress(min(sent, size), size))
         await _remember(remote, directory, wanted)
     return Uploaded(send, remove, size, len(wanted))
@@ -206,13 +206,6 @@ async def _remember(remote: Remote, directory: str, names: Iterable[str]) -> Non
 
 def _lines(names: Iterable[str]) -> bytes:
     return "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
-
-
-async def _pieces(tar: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Read on a thread: the files of a project may be large."""
-    done = object()
-    while isinstance(piece := await asyncio.to_thread(next, tar, done), bytes):
-        yield piece
 
 
 _LABEL_DIGITS = 16

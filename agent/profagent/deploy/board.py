@@ -14,7 +14,7 @@ from tomlkit.exceptions import TOMLKitError
 from profagent.deploy.survey import survey
 from profagent.deploy.units import INITS, Service, check_owner, installed_init, named_roots, owned_init, service
 from profagent.errors import ProfagentError, UsageError
-from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys
+from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
 from profagent.link.boards_file import BoardEntry, BoardsFile, check_same
 from profagent.link.credentials import CA, REVOKED, Certificate, host_of, is_local, own_consumer
 
@@ -347,11 +347,3 @@ def _fitting(keys: Keys, pem: bytes, host: str, identity: str) -> Certificate | 
         return None
     is_its = host in found.addresses and found.identity in ("", identity)
     return found if is_its and keys.takes(found) else None
-
-
-def content(path: Path) -> bytes:
-    """A file of this host. Raises UsageError."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint="check its owner and mode") from error

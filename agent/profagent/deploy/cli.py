@@ -97,7 +97,7 @@ def command(
     python = chosen.pop("python") or "auto"
     if python == "bundled" and chosen["wheelhouse"]:
         raise UsageError("--wheelhouse does not go with --python bundled", hint="the bundle has its own: leave it out")
-    wanted = DeployOptions(target, Layout.of(prefix), asked, python=python, keys=keys or default_keys(), **chosen)
+    wanted = DeployOptions(target, Layout(prefix), asked, python=python, keys=keys or default_keys(), **chosen)
     show = tell if as_json else _show
     if is_removal:
         was_there = run_to_the_end(lambda: remove(wanted, show))

@@ -14,14 +14,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profagent.deploy.board import Asked, board_keys, check_room, check_version, content, is_deployed, looked_at
+from profagent.deploy.board import Asked, board_keys, check_room, check_version, is_deployed, looked_at
 from profagent.deploy.daemon_tree import chosen_version
 from profagent.deploy.setup import LOST_S
 from profagent.deploy.survey import fact_lines
 from profagent.deploy.units import Layout, back_request, install_request, installed_init, named_roots, removal_request
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.files import finished
-from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys
+from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from profagent.link.channel import connected
 from profagent.link.credentials import CA, Access, Certificate, KnownBoard, default_keys
@@ -127,19 +127,8 @@ async def _asked(
     command = f"python={tree}/bin/python; [ -x $python ] || python={system}; exec $python -I -B {layout.setup}"
     async with remote.stream(command) as program:
         program.stdin.write(json.dumps(request).encode() + b"\n")
-        beating = asyncio.create_task(_beat(program))
-        try:
+        async with program.kept_awake(_BEAT_S):
             yield program
-        finally:
-            beating.cancel()
-            await asyncio.wait([beating])
-
-
-async def _beat(program: Program) -> None:
-    while True:
-        await asyncio.sleep(_BEAT_S)
-        with suppress(OSError):
-            program.stdin.write(b"\n")
 
 
 async def _said(program: Program, facts: BoardFacts) -> Mapping[str, Any]:
@@ -208,7 +197,7 @@ class DeployOptions:
     """What was asked for; `name` may be empty, and is then the board's host name."""
 
     target: str
-    layout: Layout = field(default_factory=Layout.of)
+    layout: Layout = field(default_factory=Layout)
     asked: Asked = field(default_factory=Asked)
     init: str = "auto"
     name: str = ""
@@ -333,11 +322,7 @@ async def _brought(remote: Remote, layout: Layout, version: DaemonTree, tell: Ca
     tell(f"bringing {version.name}: {version.size_bytes / 1e6:.0f} MB")
     part = f"{layout.versions}/{version.name}.{secrets.token_hex(4)}.part"
 
-    async def pieces() -> AsyncIterator[bytes]:
-        for piece in version.tar():
-            yield piece
-
-    await remote.unpack(pieces(), part)
+    await remote.unpack(version.tar(), part)
     return part
 
 

@@ -169,6 +169,23 @@ class Program:
             stdout, stderr = await _conversed(self, pieces)
         return Ran(stdout, stderr, await self.wait())
 
+    @asynccontextmanager
+    async def kept_awake(self, each_s: float) -> AsyncIterator[None]:
+        """Send an empty line now and then, by which the program knows that this host is there."""
+
+        async def speak() -> None:
+            while True:
+                with suppress(OSError):
+                    self.stdin.write(b"\n")
+                await asyncio.sleep(each_s)
+
+        speaking = asyncio.create_task(speak())
+        try:
+            yield
+        finally:
+            speaking.cancel()
+            await asyncio.wait([speaking])
+
     async def end(self) -> None:
         """Tell it the end of its input, and give it a while to heed that."""
         with suppress(OSError):
@@ -212,7 +229,7 @@ class Remote:
 
     async def unpack(
         self,
-        tar_stream: AsyncIterator[bytes],
+        tar_stream: Iterator[bytes],
         directory: str,
         on_progress: Callable[[int], None] = lambda _: None,
         *,
@@ -226,8 +243,9 @@ class Remote:
         make = "" if must_exist else f"mkdir -p {where} && "
 
         async def counted() -> AsyncIterator[bytes]:
-            sent = 0
-            async for piece in tar_stream:
+            sent, done = 0, object()
+            # On a thread: files may be large.
+            while isinstance(piece := await asyncio.to_thread(next, tar_stream, done), bytes):
                 yield piece
                 sent += len(piece)
                 on_progress(sent)

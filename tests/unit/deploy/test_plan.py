@@ -14,7 +14,7 @@ from profagent.deploy.units import Layout, service
 from profagent.errors import ProfagentError, UsageError
 from tests.unit.deploy.test_survey import EULER as SAID
 
-USUAL = Layout.of()
+USUAL = Layout()
 EULER = read_survey(SAID)
 AIFLY = replace(
     EULER,
@@ -106,7 +106,7 @@ def test_the_service_of_another_prefix_is_none_of_this_one(init: str) -> None:
     files = {path: text for path, (text, _) in service(init, USUAL, (), deletes=False).files.items()}
     facts = replace(AIFLY, files=files)
     assert is_deployed(facts, USUAL)
-    assert not is_deployed(facts, Layout.of("/data"))
+    assert not is_deployed(facts, Layout("/data"))
 
 
 @pytest.mark.parametrize("ahead_s", [-2, 0, 1])

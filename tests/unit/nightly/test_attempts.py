@@ -3,18 +3,103 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from profagent.nightly import run
-from profagent.nightly.night import Board, Nightly, Record
-from profagent.nightly.run import Ended, NightRun
+from profagent.nightly import run as child_command
+from profagent.nightly.night import Board, Collect, Nightly, Record
+from profagent.nightly.run import Captured, Ended, NightRun, capture_call, captured, run_command
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+LIMIT_S = 60.0
+SAYS_MUCH = """
+import sys
+sys.stderr.write("x" * 3_000 + "\\nprofagent: last\\n  its hint")
+print('{"session": 1}')
+sys.exit(3)
+"""
+UNTIL_INTERRUPTED = """
+import json, os, signal, sys
+has_terminal = os.getsid(0) == os.getsid(os.getppid())
+signal.signal(signal.SIGINT, lambda *_: sys.exit(print(json.dumps({"has_terminal": has_terminal}))))
+print("up", file=sys.stderr, flush=True)
+signal.pause()
+"""
+
+
+async def ran(program: str, stop: asyncio.Event, tell: Callable[[str], None], patch: pytest.MonkeyPatch) -> Ended:
+    patch.setattr(child_command, "PROGRAM", (sys.executable, "-c", program))
+    return await run_command((), LIMIT_S, stop, tell)
+
+
+async def test_what_a_command_says_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    ended = await ran(SAYS_MUCH, asyncio.Event(), lines.append, monkeypatch)
+    assert ended == Ended(3, {"session": 1}, "last")
+    assert lines[0] == "x" * 3_000
+    assert lines[-2:] == ["profagent: last", "  its hint"]
+
+
+async def test_one_that_is_told_to_stop_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told once: a terminal's Ctrl-C does not reach it."""
+    stop = asyncio.Event()
+    ended = await ran(UNTIL_INTERRUPTED, stop, lambda _: stop.set(), monkeypatch)
+    assert ended == Ended(0, {"has_terminal": False}, "up", is_stopped=True)
+
+
+FOLDER, WORKSPACE = Path("/nightly"), Path("/ws")
+COMMON = ["--board", "lab1", "--workspace", "/ws", "--json", "--label", "place=lab", "--label", "nightly=now"]
+
+
+def test_record() -> None:
+    board = Board("lab1", record=Record("10m", until_finished=True, more=["--backlog"]), labels={"place": "lab"})
+    ends = ["--for", "10m", "--until-finished", "--backlog"]
+    assert capture_call(board, FOLDER, WORKSPACE, "now") == ["record", "--new", *COMMON, *ends]
+    named = ["--counter-map", "/nightly/maps/b2.toml"]
+    assert capture_call(board, FOLDER, WORKSPACE, "now", "maps/b2.toml") == ["record", "--new", *COMMON, *named, *ends]
+
+
+def test_collect() -> None:
+    program = Collect("out/main", "project", "src/acl.json", 1, ["a b", "-x"], ["--all"])
+    board = Board("lab1", collect=program, labels={"place": "lab"})
+    assert capture_call(board, FOLDER, WORKSPACE, "now") == [
+        *["collect", "-m", "out/main", *COMMON, "--output", "/ws/nightly/jobs", "--project", "/nightly/project"],
+        *["--acl-json", "src/acl.json", "--interval", "1", "--all", "--", "a b", "-x"],
+    ]
+
+
+def test_what_came_of_it() -> None:
+    assert captured(0, {"session": 3}, "") == Captured(3)
+    assert captured(3, None, "cannot reach it") == Captured(None, "cannot reach it", is_away=True)
+    assert captured(4, {"session": 3}, "") == Captured(3, "data is missing", is_incomplete=True)
+    assert captured(1, None, "the disk is full") == Captured(None, "the disk is full")
+    assert captured(1, None, "") == Captured(None, "the capture ended with exit code 1 and no session")
+
+
+def test_what_came_of_a_program() -> None:
+    assert captured(0, {"session": {"session": 3}, "causes": []}, "") == Captured(3)
+    crashed = {"session": {"session": 3}, "causes": [{"text": "it was ended by SIGSEGV"}, {"text": "its tail is lost"}]}
+    assert captured(139, crashed, "") == Captured(3, "it was ended by SIGSEGV; its tail is lost")
+    assert captured(7, {"session": {"session": 3}, "causes": []}, "") == Captured(
+        3, "the program ended with exit code 7"
+    )
+    assert captured(1, {"session": None, "causes": []}, "nothing came") == Captured(None, "nothing came")
+    own = {"session": {"session": 3}, "causes": [], "status": 4}
+    assert captured(4, own, "") == Captured(3, "the program ended with exit code 4")
+    assert not captured(3, {"session": None, "causes": [], "status": 3}, "").is_away
+    restarted = {"session": {"session": 3}, "causes": [{"text": "nobody knows"}], "status": None}
+    assert captured(1, restarted, "") == Captured(3, "nobody knows", is_lost=True)
+    lost = {"session": {"session": 3}, "causes": [], "status": 0}
+    assert captured(4, lost, "") == Captured(3, "data is missing", is_incomplete=True)
+
 
 AWAY = Ended(3, None, "cannot reach it")
 FAILED = Ended(1, None, "it crashed")
