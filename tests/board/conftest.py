@@ -22,8 +22,7 @@ from tests.board.bare import debian_tree
 from tests.board.bench import Bench
 from tests.board.booted import Booted, booted
 from tests.board.bundling import bundled
-from tests.board.busybox_path import login_settings
-from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
+from tests.board.sshd import PATH_OF_TESTS, Sshd, login_settings, running_sshd
 from tests.integration.board import running
 
 if TYPE_CHECKING:

@@ -154,17 +154,3 @@ def another_version(folder: Path, main: str = "") -> dict[str, str]:
     if main:
         (folder / "profagentd" / "main.py").write_text(main)
     return {"PYTHONPATH": os.pathsep.join([str(folder), *(str(CHECKOUT / root) for root in ROOTS)])}
-
-
-def busybox(folder: Path, **scripts: str) -> Path:
-    """A directory with what BusyBox has, and other programs, as shell scripts."""
-    folder.mkdir()
-    program = shutil.which("busybox")
-    assert program, "the tests need busybox: apt-get install busybox"
-    for name in subprocess.run([program, "--list"], check=True, capture_output=True, text=True).stdout.split():
-        (folder / name).symlink_to(program)
-    for name, script in scripts.items():
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-        (folder / name).chmod(0o755)
-    return folder

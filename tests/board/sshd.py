@@ -16,6 +16,55 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+
+class Nobody:
+    """Nobody is there to answer."""
+
+    async def confirm(self, question: str) -> bool | None:
+        return None
+
+    async def secret(self, prompt: str) -> str | None:
+        return None
+
+
+class Ready:
+    """Gives one secret, and yes; keeps what was asked."""
+
+    def __init__(self, secret: str | None = None) -> None:
+        self.asked: list[str] = []
+        self._secret = secret
+
+    async def confirm(self, question: str) -> bool | None:
+        self.asked.append(question)
+        return True
+
+    async def secret(self, prompt: str) -> str | None:
+        self.asked.append(prompt)
+        return self._secret
+
+
+def busybox(folder: Path, **scripts: str) -> Path:
+    """A directory with what BusyBox has, and other programs, as shell scripts."""
+    folder.mkdir()
+    program = shutil.which("busybox")
+    assert program, "the tests need busybox: apt-get install busybox"
+    for name in subprocess.run([program, "--list"], check=True, capture_output=True, text=True).stdout.split():
+        (folder / name).symlink_to(program)
+    for name, script in scripts.items():
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def login_settings(folder: Path, programs: str) -> str:
+    """Settings for sshd: `gnu` (with the tests' Python) or `busybox`, and a home and a TMPDIR of its own."""
+    path = busybox(folder / "bin") if programs == "busybox" else PATH_OF_TESTS
+    for name in ("home", "tmp"):
+        (folder / name).mkdir()
+    return f'SetEnv {AS_OF_A_BOARD} "PATH={path}" "HOME={folder / "home"}" "TMPDIR={folder / "tmp"}"'
+
+
 START_S = 20.0
 POLL_S = 0.02
 TRIES = 5

@@ -16,7 +16,7 @@ from profagent.collect.board_run import BoardRun, PatientSsh, RunEnd
 from profagent.collect.explain import LOST
 from profagent.collect.look import Place
 from profagent.errors import ProfagentError
-from tests.board.askers import Nobody
+from tests.board.sshd import Nobody
 from tests.integration.board import eventually
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.deploy.daemon_tree import DaemonTree, pack, unpack
-from tests.board.deployed import DeployBoard, busybox, deploy_board
+from tests.board.deployed import DeployBoard, deploy_board
+from tests.board.sshd import busybox
 from tests.integration.board import content, simulated
 
 if TYPE_CHECKING:

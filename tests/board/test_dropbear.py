@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.board.deployed import HOST, DeployBoard, busybox
+from tests.board.deployed import HOST, DeployBoard
 from tests.board.dropbear import Dropbear
+from tests.board.sshd import busybox
 from tests.board.tunnelled import folders, know, record
 from tests.integration.board import content, simulated
 from tests.integration.host import profagent

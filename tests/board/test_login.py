@@ -9,8 +9,7 @@ import pytest
 
 from profagent.errors import RefusedError, UnreachableError, UsageError
 from profagent.ssh.connection import Given, connect
-from tests.board.askers import Nobody, Ready
-from tests.board.sshd import Sshd, make_key, public_key, running_sshd
+from tests.board.sshd import Nobody, Ready, Sshd, make_key, public_key, running_sshd
 from tests.board.terminal import at_terminal, login_command, without_terminal
 from tests.integration.board import eventually
 

@@ -9,7 +9,7 @@ import pytest
 
 from profagent.collect.project import Uploaded, upload_project
 from profagent.ssh.connection import connect
-from tests.board.askers import Nobody
+from tests.board.sshd import Nobody
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,7 @@ import pytest
 
 from profagent.errors import ProfagentError, UnreachableError
 from profagent.ssh.connection import connect
-from tests.board.askers import Nobody
-from tests.board.sshd import Sshd, public_key
+from tests.board.sshd import Nobody, Sshd, public_key
 from tests.fakes.small_disk import small_disk
 from tests.faults.proxy import Ending, FaultProxy
 

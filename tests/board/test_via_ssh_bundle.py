@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.board.deployed import busybox
-from tests.board.sshd import Sshd, running_sshd
+from tests.board.sshd import Sshd, busybox, running_sshd
 from tests.board.tunnelled import ENDED_S, assert_gone, begun, commands, folders, know, record
 from tests.integration.board import eventually
 from tests.integration.host import profagent, started

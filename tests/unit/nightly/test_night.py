@@ -5,17 +5,35 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import UsageError
+from profagent.nightly.cli import tell_night
 from profagent.nightly.night import (
     EXAMPLE,
     Compared,
     Night,
     Outcome,
     Slower,
+    Tell,
     Verdict,
     junit_cases,
     read_settings,
     report_lines,
 )
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        Tell(webhook="http://lab:http/x"),
+        Tell(webhook="http://a lab/"),
+        Tell(webhook="http://"),
+        Tell(command=["/none/such"]),
+        Tell(command=["a\0b"]),
+    ],
+)
+def test_whom_nobody_can_tell_is_a_remark(to: Tell) -> None:
+    (remark,) = tell_night(Night("now", []), to)
+    assert "was not told: " in remark
+
 
 BOARD = '[[boards]]\nname = "lab1"\n'
 RECORD = BOARD + 'record = { for = "10m" }\n'
