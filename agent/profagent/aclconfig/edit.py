@@ -20,8 +20,7 @@ from profagent.files import write_atomically
 from profagent.formats.board_files import load_acl_json
 from profagent.formats.sampling import INTERVAL_MAX
 from profagent.link.boards_file import BoardsFile
-from profagent.ssh.connection import connect
-from profagent.ssh.passwords import Person
+from profagent.ssh.connection import Person, connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

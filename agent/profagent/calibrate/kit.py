@@ -33,7 +33,7 @@ from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.formats import model_info
 from profagent.formats.model_info import TAG_BYTES, iter_items
-from profagent.formats.names import LogKind, LogName, display_text, is_job_name, parse_log_name
+from profagent.formats.names import SIMULATED_MARKER, LogKind, LogName, display_text, is_job_name, parse_log_name
 from profagent.ingest.local import list_job
 
 if TYPE_CHECKING:
@@ -185,7 +185,6 @@ MANIFEST = "manifest.json"
 FIRST_INFERENCES = 20
 # Of all files together, before they are packed; an issue tracker takes about as much.
 MOST_BYTES = 20 << 20
-SIMULATED_MARKER = "simulated"
 _OF_MODELS = (LogKind.INFO_JSON, *_INFO)
 _COLUMNS = (Column("name in the archive"), Column("bytes"))
 

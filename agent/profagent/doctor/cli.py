@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from profagent.boards.reaching import via
+from profagent.boards.cli import via
 from profagent.boards.tunnel import reached
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell

@@ -9,11 +9,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from profagent.calibrate.kit import SIMULATED_MARKER
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done, parse_info_json
 from profagent.formats.model_info import LayerTable, parse_layer_info, parse_net_info
-from profagent.formats.names import DEVICE_INFO, LogKind, LogName, parse_log_name
+from profagent.formats.names import DEVICE_INFO, DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogName, parse_log_name
 from profagent.formats.sampling import step_of
 from profagent.ingest import reasons
 from profagent.ingest.changes import (
@@ -30,7 +29,6 @@ from profagent.ingest.changes import (
 from profagent.ingest.datalog import assess, orphan_done
 from profagent.ingest.decoder import Decoder, small_file
 from profagent.ingest.states import LogStates, layer_info_path
-from profagent.store.writer import DONE_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

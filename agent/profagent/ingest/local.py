@@ -15,12 +15,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profagent.calibrate.kit import SIMULATED_MARKER
 from profagent.errors import FormatError, UnsupportedBoardError, UsageError
 from profagent.files import content, required
 from profagent.formats.board_files import is_whole_done, looks_like_hi3519, parse_done, parse_info_json
 from profagent.formats.model_info import parse_layer_info
-from profagent.formats.names import DEVICE_INFO, LogKind, LogName, is_job_name, parse_log_name, path_beside
+from profagent.formats.names import (
+    DEVICE_INFO,
+    DONE_SUFFIX,
+    SIMULATED_MARKER,
+    LogKind,
+    LogName,
+    is_job_name,
+    parse_log_name,
+    path_beside,
+)
 from profagent.formats.records import AICORE_DTYPE, Splitter, view_records
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger
@@ -28,7 +36,6 @@ from profagent.ingest.decoder import decoder_of, small_file
 from profagent.ingest.mirror import DIGEST_BYTES
 from profagent.ingest.states import Joins, layer_info_path
 from profagent.link.messages import JOB_SOURCE, Chunk, Completed, FollowedLog, Happened, Holding, Loss, Started
-from profagent.store.writer import DONE_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

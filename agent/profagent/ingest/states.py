@@ -13,12 +13,11 @@ from profagent.formats.board_files import parse_done
 from profagent.formats.join import LayerJoin
 from profagent.formats.lru import Lru
 from profagent.formats.model_info import parse_layer_info, parse_net_info
-from profagent.formats.names import LogKind, LogName, parse_log_name
+from profagent.formats.names import DONE_SUFFIX, LogKind, LogName, parse_log_name
 from profagent.formats.records import AICORE_DTYPE, AicoreFile, AicoreRecords, read_together
 from profagent.ingest.changes import InferenceTimed, LogJudged, Redecoded, SegmentRecords
 from profagent.ingest.datalog import DataLog
 from profagent.ingest.decoder import small_file
-from profagent.store.writer import DONE_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator

@@ -28,9 +28,8 @@ from profagent.diff.conditions import parse_condition
 from profagent.diff.report import junit_xml
 from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
+from profagent.nightly.night import Night, example, junit_cases, read_settings, report_lines
 from profagent.nightly.run import NightRun, PastBoard, measure, past_boards
-from profagent.nightly.settings import example, read_settings
-from profagent.nightly.verdict import Night, junit_cases, report_lines
 from profagent.sessions.clearing import Rules, chosen_sessions, clear
 from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace
@@ -38,7 +37,7 @@ from profagent.store.workspace import Workspace, default_workspace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from profagent.nightly.settings import Nightly, Tell
+    from profagent.nightly.night import Nightly, Tell
 
 
 Manager = Literal["user", "system"]

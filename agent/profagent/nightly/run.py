@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,10 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profagent.cli.options import duration_s
 from profagent.diff.conditions import parse_condition
 from profagent.diff.diff import DiffOptions, Operand, diff
-from profagent.errors import ProfagentError, UsageError
-from profagent.link.boards_file import BoardsFile
-from profagent.link.credentials import full_address, host_of
-from profagent.nightly.verdict import Compared, Outcome, Slower, Verdict
+from profagent.errors import ProfagentError
+from profagent.nightly.night import Compared, Outcome, Slower, Verdict
 from profagent.sessions.baseline import baseline_session
 from profagent.sessions.clearing import COLLECTED
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from profagent.nightly.settings import Board, Nightly
+    from profagent.nightly.night import Board, Nightly
     from profagent.store.workspace import Workspace
 
 PROGRAM = (sys.executable, "-c", "from profagent.cli.main import main; main()")
@@ -185,27 +182,6 @@ def captured(code: int, document: Mapping[str, Any] | None, said: str) -> Captur
     return Captured(session)
 
 
-def check_name(board: Board) -> None:
-    """Raises UsageError for a board that nobody knows: no attempt would reach it."""
-    if board.name in BoardsFile().entries():
-        return
-    if board.collect is not None:
-        from profagent.ssh.connection import login_host  # noqa: PLC0415 - asyncssh takes time to import
-
-        host = login_host(board.name)
-    else:
-        address = full_address(board.name)
-        host = "" if address.startswith("unix:") else host_of(address)
-    try:
-        if host:
-            socket.getaddrinfo(host, None)
-    except OSError as error:
-        raise UsageError(
-            f"{board.name} is no name of `profagent boards`, and does not resolve: {error.strerror}",
-            hint="`profagent boards add NAME HOST` gives it one",
-        ) from error
-
-
 @dataclass(frozen=True, slots=True)
 class NightRun:
     """A night: its settings, the folder that they stand in, and boards of earlier nights, newest first."""
@@ -239,10 +215,6 @@ class NightRun:
 
     async def _captured(self, board: Board, outcome: Outcome, stop: asyncio.Event) -> Captured:
         """Attempts until one reaches the board, which is not restarted meanwhile, or its time is over."""
-        try:
-            await asyncio.to_thread(check_name, board)
-        except UsageError as error:
-            return Captured(None, str(error))
         now = asyncio.get_running_loop().time
         deadline = now() + duration_s(self.settings.time_limit)
         wait_s = duration_s(self.settings.wait)

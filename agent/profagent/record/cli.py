@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 import msgspec
 
-from profagent.boards.reaching import run_on_boards, via
+from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.options import duration_s
 from profagent.cli.running import tell

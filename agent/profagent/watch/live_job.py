@@ -6,7 +6,6 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from profagent.calibrate.kit import SIMULATED_MARKER
 from profagent.formats.countermap import ratios_of
 from profagent.formats.figure_states import (
     JOB_ENDED,
@@ -22,7 +21,7 @@ from profagent.formats.figure_states import (
     state_of,
 )
 from profagent.formats.lru import Lru
-from profagent.formats.names import DEVICE_INFO, LogKind, parse_log_name
+from profagent.formats.names import DEVICE_INFO, SIMULATED_MARKER, LogKind, parse_log_name
 from profagent.formats.records import ticks_to_us
 from profagent.ingest.changes import (
     FrequencyKnown,

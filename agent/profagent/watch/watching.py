@@ -7,10 +7,9 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from profagent.calibrate.kit import SIMULATED_MARKER
 from profagent.errors import FormatError, StoreError, UnsupportedBoardError
 from profagent.formats.lru import Lru
-from profagent.formats.names import LogKind, parse_log_name
+from profagent.formats.names import SIMULATED_MARKER, LogKind, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of

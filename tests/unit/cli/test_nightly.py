@@ -10,7 +10,7 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.nightly.cli import NAMES, units
-from profagent.nightly.settings import EXAMPLE, read_settings
+from profagent.nightly.night import EXAMPLE, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

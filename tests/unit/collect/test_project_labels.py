@@ -6,7 +6,7 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-from profagent.collect.collecting import project_labels
+from profagent.collect.project import project_labels
 from profagent.store.sessions import labels_of
 
 

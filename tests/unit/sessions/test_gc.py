@@ -14,7 +14,7 @@ from profagent.cli.main import run
 from profagent.cli.options import age_us, size_bytes
 from profagent.errors import UsageError
 from profagent.nightly.cli import cleared_after_night
-from profagent.nightly.settings import Nightly, Retention
+from profagent.nightly.night import Nightly, Retention
 from profagent.sessions import clearing
 from profagent.sessions.baseline import set_baseline
 from profagent.sessions.clearing import Rules
