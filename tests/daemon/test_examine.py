@@ -17,7 +17,6 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd import examine as facts
 from profagentd.examine import ACL_BYTES, KEEP_S, Examiner, root_facts
 from tests.daemon.board_files import BOOTED_S, UMAP_SAMPLE, add_process, make_board, write
 from tests.daemon.clocks import FakeClock
@@ -139,17 +138,6 @@ def test_what_may_not_be_read_is_told_with_its_reason() -> None:
         assert found.error == "Permission denied"
 
 
-def test_a_process_that_hides_is_told() -> None:
-    with public_directory() as shown:
-        make_board(shown)
-        hidden = add_process(shown, 7)
-        (hidden / "fd").chmod(0)
-        with without_privileges():
-            found = facts.processes(shown).processes
-        (hidden / "fd").chmod(0o755)
-    assert (found.count, found.are_all_seen) == (0, False)
-
-
 def test_a_root_that_hangs_is_told_and_the_rest_is_there(board: Path, tmp_path: Path) -> None:
     make_job(tmp_path / "output")
     with (
@@ -202,20 +190,6 @@ async def test_a_source_that_hangs_holds_up_no_other_and_is_asked_again_when_it_
     while not found.npu.has_device:
         clock.now += KEEP_S
         found = await examiner.examine()
-
-
-async def test_a_source_that_cannot_be_read_says_why() -> None:
-    def fail() -> wire.Examination:
-        raise PermissionError(13, "Permission denied")
-
-    def nonsense() -> wire.Examination:
-        return wire.Examination(inotify=wire.InotifyFacts(watches=int(b"many")))
-
-    examiner = Sources(FakeClock(), {"closed": fail, "odd": nonsense, "fast": free(5)}, PATIENCE_S)
-    found = await examiner.examine()
-    assert found.daemon.uid == 5
-    assert [each.source for each in found.unknown] == ["closed", "odd"]
-    assert found.unknown[0].why == "Permission denied"
 
 
 async def test_the_board_is_looked_at_no_more_often_than_is_said() -> None:

@@ -18,21 +18,22 @@ from profagentd.retention.policy import (
     UNSEEN_REST_S,
     Deletion,
     JobFacts,
-    Part,
     Policy,
     Retain,
     Stored,
     is_over,
-    part_of,
     plan,
 )
 from profagentd.retention.reaper import Look, check, remove, remove_directories
 from profagentd.sources.files import Fingerprint, Place, fingerprint
+from profagentd.sources.job import JobSource
+from profagentd.sources.source import Part
 from profagentd.sources.state import JobState
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job
 
 JOBS_FOLDER = Path(__file__).parents[1] / "data" / "jobs"
 JOB = Place(b"/root", b"JOB")
+SOURCE = JobSource()
 DELIVERED = Policy(Retain.DELIVERED, ("a",))
 ROOM = Policy(Retain.MIN_FREE, ("a",), min_free_bytes=1)
 ROOM_AT_ANY_PRICE = dataclasses.replace(ROOM, delete_undelivered=True)
@@ -163,7 +164,7 @@ def place_of(job: Path) -> Place:
 
 
 def looked(job: Path, *, delivered: bool = False, undelivered: bool = False, now_ns: int = LONG_AFTER_NS) -> JobFacts:
-    look = Look(place_of(job), lambda *_: delivered, now_ns, with_undelivered=undelivered)
+    look = Look(place_of(job), SOURCE, lambda *_: delivered, now_ns, with_undelivered=undelivered)
     return look.facts(is_over=True)
 
 
@@ -186,7 +187,7 @@ def found(facts: JobFacts) -> dict[bytes, tuple[Part, int]]:
     ],
 )
 def test_the_runtimes_files_are_known_by_name_and_place(path: bytes, part: Part | None) -> None:
-    assert part_of(path) is part
+    assert SOURCE.part(path) is part
 
 
 @pytest.mark.parametrize("folder", ["runtime-api", "runtime-json", "runtime-reload", "runtime-misc", "runtime-edge"])
@@ -215,14 +216,6 @@ def test_what_nobody_has_may_go_when_its_done_parses(job: Path) -> None:
     assert DATA not in found(looked(job, undelivered=True))
 
 
-def test_an_empty_log_without_a_done_goes_with_the_tables_and_a_done_alone(job: Path) -> None:
-    (job / os.fsdecode(DATA)).unlink()
-    (job / "data" / "acl_api.0.raw.name.0").touch()
-    facts = found(looked(job, delivered=True))
-    assert facts[b"data/acl_api.0.raw.name.0"] == (Part.TABLE, 1)
-    assert facts[DONE] == (Part.WORK, 1)
-
-
 @pytest.mark.parametrize("foreign", ["data/notes.txt", "op_summary.csv", "data/deep/x", "sqlite/x", "data/link", "f"])
 def test_foreign_files_stay_and_are_seen(job: Path, foreign: str) -> None:
     (job / foreign).parent.mkdir(exist_ok=True)
@@ -235,18 +228,6 @@ def test_foreign_files_stay_and_are_seen(job: Path, foreign: str) -> None:
     facts = looked(job, delivered=True)
     assert not facts.is_all
     assert set(found(facts)) == {b"info.json.0", DATA}
-
-
-def test_of_very_many_the_oldest_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reaper, "LOGS_LIMIT", 2)
-    job = make_job(tmp_path)
-    for number in range(4):
-        file = job / "data" / f"cont.0.m.0.1.1.{number}"
-        file.write_bytes(b"x")
-        os.utime(file, (1000 - number, 1000 - number))
-    facts = looked(job, delivered=True)
-    assert sorted(found(facts)) == [b"data/cont.0.m.0.1.1.2", b"data/cont.0.m.0.1.1.3"]
-    assert not facts.is_all
 
 
 # Deleting

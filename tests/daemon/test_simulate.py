@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagentd.errors import DaemonError
-from profagentd.simulate import SimulationOptions, SimulationReport, encode, simulate, write_job
-from profagentd.simulate.draw import Drawing, kept
-from profagentd.simulate.encode import MAP_FILE, load_counters
+from profagentd.simulate import draw as encode
+from profagentd.simulate.draw import MAP_FILE, Drawing, kept, load_counters
 from profagentd.simulate.network import (
     AICORE,
     AICPU,
@@ -27,11 +26,17 @@ from profagentd.simulate.network import (
     resized,
 )
 from profagentd.simulate.npu import LOAD_US, JobWriter, LoadedModel, Npu, Sampling
-from profagentd.simulate.run import add_simulation_arguments, options_from
+from profagentd.simulate.run import (
+    SimulationOptions,
+    SimulationReport,
+    add_simulation_arguments,
+    options_from,
+    simulate,
+    write_job,
+)
 from tests.daemon.simulated_job import (
     BATCHED,
     THREE_SEGMENTS,
-    FileEvents,
     TurnedClock,
     aicore,
     api,
@@ -103,11 +108,6 @@ def test_more_run_time_batches_than_a_done_can_hold_are_refused(tmp_path: Path) 
     assert "16 pictures" in caught.value.hint
 
 
-def test_an_inference_of_too_many_records_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DaemonError, match="too large"):
-        Npu(SimulationOptions(layers=10_000, pictures=6, root=tmp_path))
-
-
 # One model in a JOB
 
 
@@ -127,21 +127,6 @@ class Loaded:
 
     def names(self) -> set[str]:
         return {path.name for path in self.data.iterdir()}
-
-
-def test_a_sampled_inference_writes_calls_then_segments_then_their_done(tmp_path: Path) -> None:
-    loaded = Loaded(tmp_path, THREE_SEGMENTS)
-    events = FileEvents(loaded.data)
-    assert loaded.model.execute(loaded.draw, 10_000)
-    aicore_log, aicpu_log = "aicore.0.three.3.0.1.1.0", "aicpu.0.three.3.0.1.1.0"
-    assert [name for name, what in events.read() if what == "closed"] == [
-        "acl_api.0.three.0",
-        aicore_log,
-        aicpu_log,
-        aicore_log,
-        f"{aicore_log}.done",
-        f"{aicpu_log}.done",
-    ]
 
 
 def test_run_time_batches_are_named_in_the_done_and_counted_in_pictures(tmp_path: Path) -> None:
@@ -196,12 +181,6 @@ def test_sampled_inferences_of_sixteen(interval: int, sampled: list[int]) -> Non
     assert [number for number in range(16) if sampling.takes_next()] == sampled
 
 
-def test_the_simulated_writer_is_busy_after_each_tenth_sample() -> None:
-    sampling = Sampling(2, 5)
-    taken = [number for number in range(50) if sampling.takes_next()]
-    assert taken == [*range(0, 20, 2), *range(23, 42, 2), 46, 48]
-
-
 # What the hardware leaves
 
 
@@ -217,13 +196,6 @@ def test_the_filter_drops_what_the_real_library_dropped() -> None:
     assert filtered([0, 5, 4, 14, 25, 24, 24, 25, 26, 27, 28, 38, 49, 48]) == [0, 5, 14, 24, 24, 25, 26, 27, 28, 38, 48]
     assert filtered([10, 11]) == [10, 11]
     assert filtered([11, 12]) == []
-
-
-def test_the_filter_drops_records_without_ticks_and_goes_on_from_the_last_kept() -> None:
-    records = [(number, 0 if number in (1, 2) else 9, b"") for number in range(4)]
-    assert [sequence for sequence, _, _ in kept(records)] == [0, 3]
-    too_many = [(number, 0 if 0 < number <= 10 else 9, b"") for number in range(14)]
-    assert [sequence for sequence, _, _ in kept(too_many)] == [0]
 
 
 def test_batches_run_on_through_one_sequence_and_a_batch_layer_takes_its_pictures_time(tmp_path: Path) -> None:
@@ -326,14 +298,6 @@ def test_a_wrong_file_is_told_by_file_and_key(tmp_path: Path, old: str, new: str
     assert "docs/reference/simulated-board.md" in caught.value.hint
 
 
-def test_a_model_that_is_neither_built_in_nor_a_file_is_told_with_the_names(tmp_path: Path) -> None:
-    with pytest.raises(DaemonError) as caught:
-        load_network("yolov99")
-    assert "yolov5s" in caught.value.hint
-    with pytest.raises(DaemonError, match=str(tmp_path)):
-        load_network(str(tmp_path))
-
-
 def parsed(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_simulation_arguments(parser)
@@ -430,10 +394,3 @@ async def test_cancelled_at_any_step_the_job_is_finished(tmp_path: Path, sleeps:
     files = contents(only_job(tmp_path))
     assert api(files[API_LOG])[-1][0] == 1
     assert done(files[f"{API_LOG}.done"])["file_len"] == str(len(files[API_LOG]))
-
-
-async def test_a_root_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DaemonError) as caught:
-        await simulate(SimulationOptions(for_s=1.0, root=tmp_path / "absent"), TurnedClock())
-    assert str(tmp_path / "absent") in str(caught.value)
-    assert "--root" in caught.value.hint

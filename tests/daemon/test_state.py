@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagentd.follow.registry import FINISHED_AFTER_S, NPU_LOOK_S, JobStateTracker
+from profagentd.follow.registry import NPU_LOOK_S, JobStateTracker
 from profagentd.sources.state import JobState
 
 QUIET_S = 60.0
@@ -19,18 +19,6 @@ def activity() -> JobStateTracker:
 def state(activity: JobStateTracker) -> JobState:
     """Its state now; a property read twice looks the same to a type checker."""
     return activity.state
-
-
-def test_a_job_that_has_just_changed_is_open(activity: JobStateTracker) -> None:
-    assert state(activity) is JobState.OPEN
-    assert not activity.wants_survey
-
-
-def test_a_job_at_rest_wants_a_survey(activity: JobStateTracker) -> None:
-    activity.see(100.0 + FINISHED_AFTER_S - 0.01)
-    assert not activity.wants_survey
-    activity.see(100.0 + FINISHED_AFTER_S)
-    assert activity.wants_survey
 
 
 def test_it_is_finished_when_all_is_complete(activity: JobStateTracker) -> None:
@@ -66,12 +54,6 @@ def test_it_is_quiet_after_its_time(activity: JobStateTracker) -> None:
     assert activity.is_settled
 
 
-def test_a_quiet_job_that_is_complete_is_finished(activity: JobStateTracker) -> None:
-    activity.see(100.0 + QUIET_S)
-    activity.survey(complete=True, begun=160.0)
-    assert state(activity) is JobState.FINISHED
-
-
 def test_rest_that_nobody_saw_does_not_count(activity: JobStateTracker) -> None:
     activity.survey(complete=True, begun=100.0)
     assert state(activity) is JobState.OPEN
@@ -88,12 +70,6 @@ def test_a_change_makes_it_open_again(activity: JobStateTracker, complete: bool)
     assert activity.wants_survey
 
 
-def test_an_old_change_told_late_changes_nothing_back(activity: JobStateTracker) -> None:
-    activity.change(90.0)
-    activity.see(102.0)
-    assert activity.wants_survey
-
-
 def test_a_program_with_the_npu_open_keeps_it_from_being_quiet(activity: JobStateTracker) -> None:
     activity.see(100.0 + QUIET_S)
     assert activity.wants_npu(160.0)
@@ -103,19 +79,6 @@ def test_a_program_with_the_npu_open_keeps_it_from_being_quiet(activity: JobStat
     assert activity.wants_npu(160.0 + NPU_LOOK_S)
     activity.npu(is_open=False, at=165.0)
     assert state(activity) is JobState.QUIET
-
-
-def test_a_program_with_the_npu_open_does_not_keep_it_from_being_finished(activity: JobStateTracker) -> None:
-    activity.see(100.0 + QUIET_S)
-    activity.npu(is_open=True, at=160.0)
-    activity.survey(complete=True, begun=160.0)
-    assert state(activity) is JobState.FINISHED
-    assert not activity.wants_npu(999.0)
-
-
-def test_who_has_the_npu_open_is_not_asked_while_it_does_not_matter(activity: JobStateTracker) -> None:
-    activity.see(130.0)
-    assert not activity.wants_npu(130.0)
 
 
 def test_a_removed_job_stays_removed(activity: JobStateTracker) -> None:

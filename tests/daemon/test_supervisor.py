@@ -32,12 +32,6 @@ async def failing() -> None:
     raise KeyError("it")
 
 
-async def test_the_first_that_returns_ends_the_others() -> None:
-    other = Work()
-    await until_first(returning(), other.run())
-    assert other.ended
-
-
 async def test_the_first_that_fails_ends_the_others_and_is_raised() -> None:
     other = Work()
     with pytest.raises(KeyError):

@@ -9,7 +9,6 @@ import pytest
 
 from profagentd.sources.files import OpenJob, Place
 from profagentd.sources.job import JobSource, group_of
-from profagentd.sources.source import LogKind
 from profagentd.sources.walk import Page, Walk, look
 from tests.daemon.daemon_process import make_job
 from tests.daemon.privileges import public_directory, without_privileges
@@ -107,32 +106,6 @@ def test_a_look_brings_what_must_be_announced_before(job: Path) -> None:
     assert paths([look(place(job), JOB, [core + b".done"], told={core, b"info.json.0"})]) == [cpu, core + b".done"]
 
 
-def test_a_done_comes_right_after_its_data(job: Path) -> None:
-    fill(job, 30)
-    (job / "data" / "aicpu.0.m.3.0.1.1.9.done").write_bytes(b"")
-    found = paths(pages(Walk(place(job), JOB), 1000))
-    data = [path for path in found if path.startswith(b"data/aicore") and not path.endswith(b".done")]
-    assert len(data) == 30
-    assert all(found[found.index(path) + 1] == path + b".done" for path in data)
-    assert found.count(b"data/aicpu.0.m.3.0.1.1.9.done") == 1
-
-
-def test_what_explains_the_data_comes_before_it(job: Path) -> None:
-    fill(job, 30)
-    for name in ("m.0.net.info", "m.0.layer.info", "notes"):
-        (job / "data" / name).write_bytes(b"x")
-    first = paths(pages(Walk(place(job), JOB), 5))[:4]
-    assert set(first) == {b"info.json.0", b"data/m.0.net.info", b"data/m.0.layer.info", b"data/notes"}
-
-
-def test_a_sighting_has_kind_size_and_time(job: Path) -> None:
-    path = job / "data" / "aicore.0.m.3.0.1.1.0"
-    path.write_bytes(b"abc")
-    os.utime(path, ns=(5_000_000, 5_000_000))
-    (found,) = look(place(job), JOB, [b"data/aicore.0.m.3.0.1.1.0"], None).logs
-    assert (found.kind, found.size, found.changed_wall_us) == (LogKind.DATA, 3, 5_000)
-
-
 def test_what_is_no_file_wants_look_and_the_data_directory_is_not(job: Path) -> None:
     (job / "deeper").mkdir()
     (job / "data" / "deeper").mkdir()
@@ -140,19 +113,6 @@ def test_what_is_no_file_wants_look_and_the_data_directory_is_not(job: Path) -> 
     (job / "data" / "link").symlink_to("/etc/passwd")
     (page,) = pages(Walk(place(job), JOB), 100)
     assert sorted(page.odd) == [b"data/data", b"data/deeper", b"data/link", b"deeper"]
-
-
-def test_a_link_in_the_place_of_the_data_directory_wants_look(job: Path) -> None:
-    (job / "data").rmdir()
-    (job / "data").symlink_to("/etc")
-    (page,) = pages(Walk(place(job), JOB), 100)
-    assert page.odd == [b"data"]
-    assert [each.path for each in page.logs] == [b"info.json.0"]
-
-
-def test_a_job_without_data_yet_is_walked(job: Path) -> None:
-    (job / "data").rmdir()
-    assert paths(pages(Walk(place(job), JOB), 100)) == [b"info.json.0"]
 
 
 def test_of_a_job_that_is_gone_nothing_is_known(job: Path) -> None:

@@ -19,13 +19,12 @@ from profagentd.follow.session import PAGE_ENTRIES, FollowSession
 from profagentd.loop import US_PER_S, NoAnswerError, in_time, moment, until_first
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
     from typing import Callable
 
     from profagentd.access import Caller
-    from profagentd.follow.log import Event, FileEvent, Log
+    from profagentd.follow.log import Event, Log
     from profagentd.follow.reading import ReadTask, Step
-    from profagentd.follow.registry import Job
     from profagentd.follow.server import Servicer
     from profagentd.sources.files import Fingerprint, Place
 
@@ -50,7 +49,7 @@ STOPPING = "the daemon is stopping"
 
 
 class ClientStream:
-    """The talk with one client, who is told a little of everything due in each turn; a listener of the board."""
+    """The talk with one client, who is told a little of everything due in each turn."""
 
     def __init__(
         self,
@@ -91,28 +90,6 @@ class ClientStream:
         self._is_closing, self._reason = True, reason
         self._wake.set()
 
-    # What the board tells
-
-    def job_changed_state(self, job: Job) -> None:
-        """The JOB is new or has another state."""
-        self._session.job_changed_state(job)
-        self._wake.set()
-
-    def names_changed(self, job: Job, touches: Mapping[bytes, FileEvent]) -> None:
-        """These names of the JOB may have changed."""
-        self._session.names_changed(job, touches)
-        self._wake.set()
-
-    def names_removed(self, job: Job) -> None:
-        """Names of the JOB may be gone."""
-        self._session.names_removed(job)
-        self._wake.set()
-
-    def anything_changed(self, job: Job) -> None:
-        """Any name of the JOB may have changed."""
-        self._session.anything_changed(job)
-        self._wake.set()
-
     def _lose(self) -> None:
         self._has_new_losses = True
         self._wake.set()
@@ -130,13 +107,13 @@ class ClientStream:
             self._session.job_changed_state(job)
         if self._caller.role is Role.OPERATOR:
             self._take = self._site.retention.taker(opened.consumer)
-        self._site.board.add_listener(self)
+        self._site.board.add_listener(self._session, self._wake.set)
         self._site.retention.losses.add_listener(self._lose)
         try:
             await until_first(self._read(), self._speak())
         finally:
             self._site.retention.losses.remove_listener(self._lose)
-            self._site.board.remove_listener(self)
+            self._site.board.remove_listener(self._session)
             _LOGGER.info("%s left", opened.consumer)
 
     async def _open(self) -> wire.Open:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from profagentd.retention.losses import KeptLoss, Space
     from profagentd.retention.policy import Policy
     from profagentd.sources.acl_json import Profiling
-    from profagentd.sources.walk import Measure
 
 PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR = 0
@@ -133,11 +132,6 @@ def kept_losses(losses: Iterable[KeptLoss], session: FollowSession) -> Iterator[
     events = [wire.Event(loss=_kept_loss(loss, session.job_handle(loss.job))) for loss in losses]
     for start in range(0, len(events), PAGE_ENTRIES):
         yield wire.ServerMessage(batch=wire.Batch(events=events[start : start + PAGE_ENTRIES]))
-
-
-def job_measure(measure: Measure) -> wire.JobMeasure:
-    """How much a JOB holds."""
-    return wire.JobMeasure(**measure._asdict())
 
 
 def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention | None:

@@ -19,7 +19,7 @@ from profagentd.follow.log import (
     unread_loss,
 )
 from profagentd.follow.table import CHUNK_BYTES, PIECE_BYTES
-from profagentd.sources.files import Gone, JobGone, NotAFile, OpenJob, Unreadable, fingerprint
+from profagentd.sources.files import Gone, JobGone, NotAFile, OpenJob, Unreadable, fingerprint, meaning_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +133,7 @@ def _removed(log: Log) -> Step:
     gone = Removed(log.handle, generation, sent, log.size)
     if log.size > sent or not log.grows or not log.news.is_loss:
         return Step((gone,))
-    return Step((unread_loss(log.job, log.path, read_bytes=0 if log.news & FileEvent.MADE else log.sent), gone))
+    return Step((unread_loss(log.job, log.path, read_bytes=0 if log.news.is_made else log.sent), gone))
 
 
 class _Look:
@@ -157,10 +157,14 @@ class _Look:
             log.news = FileEvent.HINT
             return self._finish(is_whole=False)
         log.news = FileEvent.HINT
-        with self._files.open(log.path) as file:
-            self._descriptor = file.descriptor
-            self._seen = fingerprint(file.status)
+        self._descriptor, status = self._files.open(log.path)
+        self._seen = fingerprint(status)
+        try:
             return self._read()
+        except OSError as error:
+            raise meaning_of(error) from error
+        finally:
+            os.close(self._descriptor)
 
     def _read(self) -> Step:
         """Compare, then send, then see whether it is complete."""

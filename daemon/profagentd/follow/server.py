@@ -168,7 +168,7 @@ class Servicer(BoardServicer):
             _LOGGER.info("%s is not measured: its root does not answer", request.name)
         if job is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such JOB")
-        return messages.job_measure(found)
+        return wire.JobMeasure(**found._asdict())
 
     async def Follow(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes
         self, request_iterator: AsyncIterator[wire.ClientMessage], context: Any

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from profagentd.follow.log import Log
-    from profagentd.follow.registry import Job
+    from profagentd.follow.registry import Job, Touches
     from profagentd.follow.table import Quota
     from profagentd.loop import Moment
     from profagentd.sources.files import Fingerprint, Place
@@ -214,31 +214,23 @@ class FollowSession:
             self._losses += following.end()
             self._touch_all(following, FileEvent.DELETED)
 
-    def names_changed(self, job: Job, touches: Mapping[bytes, FileEvent]) -> None:
+    def names_changed(self, job: Job, touches: Touches) -> None:
         """These names of the JOB may have changed."""
         following = self._followed(job)
-        if following:
-            for path, event in touches.items():
-                ended = job.source.ended_by(path)
-                if ended is not None and not event.is_removal:
-                    self._touch(following, ended, FileEvent.HINT)
-                self._touch(following, path, event)
-            self._settle_again(following)
-
-    def names_removed(self, job: Job) -> None:
-        """Names of the JOB may be gone."""
-        following = self._followed(job)
-        if following:
-            self._touch_all(following, FileEvent.HINT)
-
-    def anything_changed(self, job: Job) -> None:
-        """Any name of the JOB may have changed."""
-        following = self._followed(job)
-        if following:
+        if following is None:
+            return
+        if touches is None:
             following.look_everywhere()
             for log in self.table.of_job(following.handle):
                 log.doubted = True
+        if not touches:
             self._touch_all(following, FileEvent.HINT)
+        for path, event in (touches or {}).items():
+            ended = job.source.ended_by(path)
+            if ended is not None and not event.is_removal:
+                self._touch(following, ended, FileEvent.HINT)
+            self._touch(following, path, event)
+        if touches != {}:
             self._settle_again(following)
 
     # What the client says

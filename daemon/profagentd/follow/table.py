@@ -130,8 +130,9 @@ class LogTable:
 
     def touch(self, log: Log, event: FileEvent) -> None:
         """Something was seen to happen to its file."""
-        log.news |= event
-        log.doubted |= bool(event & FileEvent.MADE)
+        if event is not FileEvent.HINT:
+            log.news |= event
+            log.doubted |= event.is_made
         if log.state is not ASKED:
             self.queue(log)
 

@@ -15,10 +15,9 @@ from profagentd.follow.inotify import InotifyWatcher
 from profagentd.follow.log import FileEvent
 from profagentd.follow.session import NAMES_LIMIT
 from profagentd.loop import Clock, on_disk, until_first
-from profagentd.sources import source_of
 from profagentd.sources.acl_json import find_profiling
 from profagentd.sources.files import Place, is_remote, open_directory
-from profagentd.sources.walk import Found, find_jobs, job_times
+from profagentd.sources.walk import Found, directories_of, find_jobs, job_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
@@ -139,8 +138,7 @@ class JobScan:
     """The directories of a JOB."""
 
     def __init__(self, place: Place) -> None:
-        source = source_of(place.name)
-        directories = source.directories if source else (b"",)
+        directories = directories_of(place)
         self._scans = [DirectoryScan(place, each, () if each else directories) for each in directories]
 
     def scan(self) -> Scanned:
@@ -215,11 +213,11 @@ class ScanRounds:
         if scanned.is_all or scanned.touches or scanned.names_changed:
             self._changed[place] = begun
         if scanned.is_all:
-            self._board.unsure(place)
+            self._board.changed(place, None)
         elif scanned.touches:
             self._board.changed(place, scanned.touches)
         if scanned.names_changed:
-            self._board.names_removed(place)
+            self._board.changed(place, {})
         self._board.seen(place, begun)
         return scanned.cpu_s
 
@@ -271,7 +269,7 @@ class Watch:
     def look_everywhere(self) -> None:
         """Anything may have changed."""
         for place in self._jobs.values():
-            self._board.unsure(place)
+            self._board.changed(place, None)
         for root in self._wanted:
             self.look_in(Place(root, b""))
 

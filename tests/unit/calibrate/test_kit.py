@@ -13,7 +13,7 @@ from profagent.calibrate.kit import FIRST_INFERENCES, MANIFEST, choose, gather
 from profagent.cli.main import run
 from profagent.doctor.facts import job_facts
 from profagent.formats.names import parse_log_name
-from profagentd.simulate import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions, write_job
 from tests.integration.board import SAMPLES
 
 LAYERS = 60
