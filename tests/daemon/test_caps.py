@@ -18,7 +18,7 @@ from profagentd.follow import messages, server, session, table
 from tests.daemon.daemon_process import Daemon, make_job, running
 from tests.daemon.wire_client import Client, message, open_message
 from tests.daemon.wire_client import following as connected
-from tests.fakes.misbehaving import FOLLOW, OPTIONS, from_address
+from tests.fakes.misbehaving import FOLLOW, OPTIONS
 
 if TYPE_CHECKING:
     from profagent_wire.v1.board_pb2_grpc import BoardAsyncStub
@@ -96,17 +96,6 @@ async def test_a_client_has_eight_streams_and_no_more(daemon: Daemon) -> None:
         clients[0].call.cancel()
         while not await is_welcomed(await opened(daemon.address, stack)):
             pass  # the daemon has not seen yet that one is over
-
-
-async def test_there_are_sixty_four_streams_in_all_whoever_has_them(daemon: Daemon) -> None:
-    async with AsyncExitStack() as stack:
-        for number in range(server.STREAMS // server.STREAMS_OF_A_CLIENT):
-            address = await stack.enter_async_context(from_address(f"127.0.3.{number + 1}", daemon.address))
-            for _ in range(server.STREAMS_OF_A_CLIENT):
-                client = await opened(address, stack)
-                await client.until(lambda client=client: client.welcome is not None)  # type: ignore[misc]
-        code, text = await refusal(await called(daemon.address, stack))
-        assert (code, text) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "64 streams are open already")
 
 
 async def test_a_clients_message_is_of_256_kib_and_no_more(daemon: Daemon) -> None:

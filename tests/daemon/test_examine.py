@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import threading
@@ -190,17 +189,3 @@ async def test_a_source_that_hangs_holds_up_no_other_and_is_asked_again_when_it_
     while not found.npu.has_device:
         clock.now += KEEP_S
         found = await examiner.examine()
-
-
-async def test_the_board_is_looked_at_no_more_often_than_is_said() -> None:
-    looks: list[int] = []
-
-    def look() -> wire.Examination:
-        looks.append(1)
-        return wire.Examination(daemon=wire.DaemonFacts(uid=len(looks)))
-
-    clock = FakeClock()
-    examiner = Sources(clock, {"daemon": look}, PATIENCE_S)
-    assert [found.daemon.uid for found in await asyncio.gather(*(examiner.examine() for _ in range(5)))] == [1] * 5
-    clock.now += KEEP_S
-    assert (await examiner.examine()).daemon.uid == 2

@@ -106,10 +106,3 @@ def test_a_job_is_as_old_as_its_directory_and_as_new_as_its_newest_name(tmp_path
     os.utime(job / "data", ns=(9_000_000, 9_000_000))
     os.utime(job, ns=(5_000_000, 5_000_000))
     assert job_times(Place(os.fsencode(tmp_path), os.fsencode(job.name))) == (5_000, 9_000)
-
-
-def test_a_job_that_is_dated_before_1970_is_of_1970(tmp_path: Path) -> None:
-    job = make_job(tmp_path)
-    for directory in (job / "data", job):
-        os.utime(directory, ns=(-5_000_000, -5_000_000))
-    assert job_times(Place(os.fsencode(tmp_path), os.fsencode(job.name))) == (0, 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.job import api_model, done_length, ended_by, group_of, is_table, kind_of, tables_of
+from profagentd.sources.job import done_length, ended_by, group_of, is_table, kind_of, tables_of
 from profagentd.sources.source import LogKind
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"
@@ -79,20 +79,6 @@ def test_every_done_of_the_runtime_parses() -> None:
         data = ended_by(done.name.encode("utf-8", "surrogateescape"))
         assert data is not None
         assert done_length(data, done.read_bytes()) is not None, done
-
-
-@pytest.mark.parametrize(
-    ("path", "model"),
-    [
-        (b"data/acl_api.0.a.b.3", b"a.b.3"),
-        (b"data/AclModule.0.m.0", b"m.0"),
-        (b"data/acl_api.0..1", b".1"),
-        (b"data/acl_api.0.m.0.done", None),
-        (AICORE, None),
-    ],
-)
-def test_an_acl_api_log_names_its_model(path: bytes, model: bytes | None) -> None:
-    assert api_model(path) == model
 
 
 @pytest.mark.parametrize(

@@ -109,14 +109,6 @@ async def test_a_simulated_board_is_served_and_marked(tmp_path: Path) -> None:
     assert jobs_in(tmp_path) == 1
 
 
-def test_a_simulated_board_without_a_root_leaves_nothing_behind() -> None:
-    with running("--simulate", "--rate", "5") as daemon:
-        (root,) = describe(daemon.address).roots
-        assert Path(root).is_dir()
-        assert daemon.stop() == 0
-    assert not Path(root).exists()
-
-
 def test_settings_that_are_fine_are_called_so(tmp_path: Path) -> None:
     config = tmp_path / "daemon.toml"
     config.write_text(f"roots = ['{tmp_path}']\n")

@@ -56,14 +56,6 @@ def test_each_word_is_a_datagram(
     assert heard(systemd) == ["READY=1\nSTATUS=serving", "WATCHDOG=1"]
 
 
-@pytest.mark.parametrize("address", ["", "/gone/notify"])
-def test_without_systemd_nothing_is_said(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOTIFY_SOCKET", address)
-    notifier = Notifier()
-    notifier.tell("READY=1")
-    notifier.close()
-
-
 @pytest.mark.parametrize("is_stuck", [False, True])
 async def test_a_sign_of_life_is_one_of_the_loop_and_of_its_threads(
     is_stuck: bool, systemd: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

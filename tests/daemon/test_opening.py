@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,23 +39,11 @@ def read(files: OpenJob, path: bytes) -> bytes:
         os.close(descriptor)
 
 
-def open_descriptors() -> int:
-    gc.collect()  # what earlier tests left may go at any moment
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_files_of_both_directories_are_read(files: OpenJob, job: Path) -> None:
     (job / os.fsdecode(NAME)).write_bytes(b"abc")
     assert read(files, NAME) == b"abc"
     assert read(files, b"info.json.0").startswith(b"{")
     assert files.status(NAME).st_size == 3
-
-
-def test_a_missing_file_is_gone(files: OpenJob) -> None:
-    with pytest.raises(Gone):
-        read(files, NAME)
-    with pytest.raises(Gone):
-        files.status(NAME)
 
 
 def test_a_link_is_no_file(files: OpenJob, job: Path) -> None:
@@ -101,12 +88,3 @@ def test_a_done_counts_when_it_parses(files: OpenJob, job: Path, text: bytes | N
     if text is not None:
         (job / os.fsdecode(NAME + b".done")).write_bytes(text)
     assert files.told_length(JobSource(), NAME) == length
-
-
-def test_a_place_knows_what_is_below_it() -> None:
-    root, app = Place(b"/r", b""), Place(b"/r", b"app")
-    assert app.is_below(root)
-    assert app.is_below(app)
-    assert not root.is_below(app)
-    assert not Place(b"/r", b"apple").is_below(app)
-    assert not Place(b"/other", b"app").is_below(app)

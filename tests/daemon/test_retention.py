@@ -6,7 +6,6 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -81,16 +80,6 @@ def test_tables_go_last_with_all_the_rest(other: Stored | None, over: bool, whol
     names = gone(DELIVERED, stored(b"t", part=Part.TABLE), *([other] if other else []), over=over, whole=whole)
     assert (b"t" in names) == goes
     assert not goes or names[-1] == b"t"
-
-
-def test_room_is_made_by_the_oldest_that_are_delivered() -> None:
-    logs = stored(b"new", age=1), stored(b"old", age=9), stored(b"other", age=99, delivered=False)
-    assert gone(ROOM, *logs, short=0) == []
-    assert gone(ROOM, *logs, short=4096) == [b"old"]
-    assert gone(ROOM, *logs, short=4097) == [b"old", b"new"]
-    assert gone(ROOM, *logs, short=10**9) == [b"old", b"new"]
-    assert Policy(Retain.MIN_FREE, min_free_bytes=5).wanted_bytes(1000) == 5
-    assert Policy(Retain.MIN_FREE, min_free_share=0.1).wanted_bytes(1000) == 100
 
 
 def test_others_go_after_them_when_that_is_allowed_and_are_losses() -> None:
@@ -294,14 +283,3 @@ def test_nothing_is_deleted_on_a_file_system_of_others(
     with pytest.raises(OSError, match="network file system"):
         remove_directories(place_of(job))
     assert content(job) == before
-
-
-@pytest.mark.parametrize("linked", ["job", "data"])
-def test_a_link_in_place_of_a_directory_leads_nowhere(job: Path, tmp_path: Path, linked: str) -> None:
-    log = seen(job, DATA)
-    directory = job if linked == "job" else job / "data"
-    directory.rename(tmp_path / "elsewhere")
-    directory.symlink_to(tmp_path / "elsewhere")
-    with suppress(NotADirectoryError):
-        assert remove(place_of(job), [log]) == set()
-    assert list(tmp_path.glob("elsewhere/**/aicore*0"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ import pytest
 
 from profagentd.errors import DaemonError
 from profagentd.simulate import draw as encode
-from profagentd.simulate.draw import MAP_FILE, Drawing, kept, load_counters
+from profagentd.simulate.draw import MAP_FILE, Drawing, load_counters
 from profagentd.simulate.network import (
     AICORE,
     AICPU,
@@ -129,14 +128,6 @@ class Loaded:
         return {path.name for path in self.data.iterdir()}
 
 
-def test_run_time_batches_are_named_in_the_done_and_counted_in_pictures(tmp_path: Path) -> None:
-    loaded = Loaded(tmp_path, BATCHED, pictures=3)
-    loaded.model.execute(loaded.draw, 10_000)
-    loaded.model.execute(loaded.draw, 20_000)
-    assert loaded.read("aicore.0.batched.3.0.2.3.0.done").endswith(b"\nonline_batch_num:2,1")
-    assert done(loaded.read("aicore.0.batched.3.0.2.3.3.done"))["file_len"] == str(14 * 256)
-
-
 def test_calls_are_flushed_at_the_next_sample_and_at_the_unload(tmp_path: Path) -> None:
     loaded = Loaded(tmp_path, THREE_SEGMENTS)
     loaded.model.execute(loaded.draw, 10_000)
@@ -150,19 +141,6 @@ def test_calls_are_flushed_at_the_next_sample_and_at_the_unload(tmp_path: Path) 
     assert all(outer[1] < inner[1] < inner[2] < outer[2] for inner, outer in (calls[1:3], calls[3:5]))
     assert {call[3:] for call in calls} == {(77, 77)}
     assert loaded.read("acl_api.0.three.0.done") == (b"file_len:192\nstart_time:1000\nend_time:30900\npid:77\ntid:77\n")
-
-
-@pytest.mark.parametrize(("inferences", "kept"), [(509, 510), (510, 511), (600, 511)])
-def test_calls_between_two_flushes_beyond_the_ring_are_gone(tmp_path: Path, inferences: int, kept: int) -> None:
-    loaded = Loaded(tmp_path, BATCHED, interval=0)
-    for number in range(inferences):
-        assert loaded.model.execute(loaded.draw, 10_000 * (number + 1)) == (number == 0)
-    loaded.model.unload(9_000_000, 9_000_900)
-    calls = api(loaded.read("acl_api.0.batched.0"))
-    assert [call[0] for call in calls[:2]] == [0, 2]
-    assert len(calls) == 1 + kept
-    assert calls[1][1] == 10_000 * (inferences - kept + 2)
-    assert done(loaded.read("acl_api.0.batched.0.done"))["file_len"] == str(32 * (1 + kept))
 
 
 @pytest.mark.parametrize(
@@ -186,16 +164,6 @@ def test_sampled_inferences_of_sixteen(interval: int, sampled: list[int]) -> Non
 
 def drawing(model: str, pictures: int = 1, seed: int = 0, *, gaps: bool = True) -> Drawing:
     return Drawing(load_network(model), pictures, load_counters(), Random(seed), chosen_facts(()), gaps=gaps)
-
-
-def filtered(sequences: list[int], ticks: int = 5) -> list[int]:
-    return [sequence for sequence, _, _ in kept((sequence, ticks, b"") for sequence in sequences)]
-
-
-def test_the_filter_drops_what_the_real_library_dropped() -> None:
-    assert filtered([0, 5, 4, 14, 25, 24, 24, 25, 26, 27, 28, 38, 49, 48]) == [0, 5, 14, 24, 24, 25, 26, 27, 28, 38, 48]
-    assert filtered([10, 11]) == [10, 11]
-    assert filtered([11, 12]) == []
 
 
 def test_batches_run_on_through_one_sequence_and_a_batch_layer_takes_its_pictures_time(tmp_path: Path) -> None:
@@ -254,17 +222,6 @@ def names(network: Network) -> list[list[str]]:
 def test_layers_cuts_from_the_end_or_repeats_in_the_last_segment(layers: int, expected: list[list[str]]) -> None:
     assert names(resized(FIVE_RUNS, layers)) == expected
     assert sum(len(s.runs) for s in resized(FIVE_RUNS, layers).segments if s.unit == AICORE) == layers
-
-
-def test_a_users_file_is_read_whole(tmp_path: Path) -> None:
-    network = load_network(write_network(tmp_path / "three.toml", THREE_SEGMENTS))
-    assert (network.name, network.batch_num, network.online_batch) == ("three", 1, False)
-    first = network.segments[0].runs[0]
-    assert first.layers == (Layer("conv", "Convolution"), Layer("relu", "Relu"), Layer("split", "Split", 2))
-    assert (first.time_us, first.is_batch) == (100.0, False)
-    assert first.counters["mac_ppen"] == 0.25
-    assert first.counters["ddr_read_bytes"] == 640.0
-    assert set(network.segments[0].runs[1].counters.values()) == {0.0}
 
 
 @pytest.mark.parametrize(
@@ -352,19 +309,6 @@ async def test_it_runs_for_the_time_at_the_rate_and_unloads(tmp_path: Path) -> N
     assert begins == pytest.approx([began_us + 50_000 * number for number in range(40)], abs=2)
     assert clock.now == pytest.approx(52.0)
     assert int(done(files[f"{API_LOG}.done"])["end_time"]) >= began_us + 2_000_000
-
-
-async def test_a_rate_that_cannot_be_kept_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    clock = TurnedClock()
-    with caplog.at_level(logging.WARNING):
-        report = await simulate(SimulationOptions(rate=5_000.0, for_s=0.5, root=tmp_path), clock)
-    assert 100 < report.inferences < 300
-    assert report.late > 90
-    assert "the rate was not kept" in str(report)
-    assert [record.message for record in caplog.records] == ["the simulated board cannot keep 5000 inferences a second"]
-    calls = executes(contents(only_job(tmp_path)))
-    assert all(earlier[2] <= later[1] + 1 for earlier, later in zip(calls, calls[1:]))
-    assert clock.now < 50.6
 
 
 async def cancelled(options: SimulationOptions, clock: Clock) -> None:

@@ -28,15 +28,6 @@ def test_it_is_finished_when_all_is_complete(activity: JobStateTracker) -> None:
     assert activity.is_settled
 
 
-def test_it_stays_open_when_not_all_is_complete_and_is_surveyed_once(activity: JobStateTracker) -> None:
-    activity.see(102.0)
-    activity.survey(complete=False, begun=102.0)
-    activity.see(150.0)
-    assert state(activity) is JobState.OPEN
-    assert not activity.wants_survey
-    assert not activity.is_settled
-
-
 def test_a_survey_that_began_before_a_change_says_nothing(activity: JobStateTracker) -> None:
     activity.see(102.0)
     activity.change(102.5)
@@ -52,11 +43,6 @@ def test_it_is_quiet_after_its_time(activity: JobStateTracker) -> None:
     assert not activity.is_settled  # a survey may still find it finished
     activity.survey(complete=False, begun=160.0)
     assert activity.is_settled
-
-
-def test_rest_that_nobody_saw_does_not_count(activity: JobStateTracker) -> None:
-    activity.survey(complete=True, begun=100.0)
-    assert state(activity) is JobState.OPEN
 
 
 @pytest.mark.parametrize("complete", [True, False])

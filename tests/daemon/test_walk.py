@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.files import OpenJob, Place
-from profagentd.sources.job import JobSource, group_of
+from profagentd.sources.files import Place
+from profagentd.sources.job import JobSource
 from profagentd.sources.walk import Page, Walk, look
 from tests.daemon.daemon_process import make_job
 from tests.daemon.privileges import public_directory, without_privileges
-from tests.daemon.test_opening import open_descriptors
 
 JOB = JobSource()
 
@@ -51,39 +50,6 @@ def test_every_file_comes_once(job: Path, limit: int) -> None:
     found = pages(Walk(place(job), JOB), limit)
     assert sorted(paths(found)) == sorted(expected)
     assert all(len(page.logs) <= limit + 3 for page in found)
-
-
-@pytest.mark.parametrize("limit", [1, 1000])
-def test_the_files_of_an_inference_come_together_and_data_first(job: Path, limit: int) -> None:
-    names = [f"{unit}.0.m.3.0.1.1.{number}" for number in range(8) for unit in ("aicore", "aicpu")]
-    for name in (*names, *(f"{name}.done" for name in names[:-2])):
-        (job / "data" / name).write_bytes(b"")
-    found = [page for page in pages(Walk(place(job), JOB), limit) if page.logs[-1:] and b"aic" in page.logs[-1].path]
-    groups = [[path for path in paths([page]) if b"aic" in path] for page in found]
-    for path in (path for group in groups for path in group if path.endswith(b".done")):
-        (group,) = (group for group in groups if path in group)
-        assert group.index(path) > max(map(group.index, group_of(path)[:2]))
-    assert sum(map(len, groups)) == len(names) * 2 - 2
-
-
-@pytest.mark.parametrize("looks", range(8))
-def test_data_that_is_made_before_its_done_while_both_are_looked_at_comes_first(
-    job: Path, monkeypatch: pytest.MonkeyPatch, looks: int
-) -> None:
-    core, cpu = (f"data/{unit}.0.m.3.0.1.1.0" for unit in ("aicore", "aicpu"))
-    coming = [core, cpu, f"{core}.done"]
-    status = OpenJob.status
-
-    def made_before(files: OpenJob, path: bytes) -> os.stat_result:
-        while coming and len(seen) >= looks:
-            (job / coming.pop(0)).write_bytes(b"")
-        seen.append(path)
-        return status(files, path)
-
-    seen: list[bytes] = []
-    monkeypatch.setattr(OpenJob, "status", made_before)
-    found = [path.decode() for path in paths([look(place(job), JOB, [f"{core}.done".encode()])]) if b"aic" in path]
-    assert f"{core}.done" not in found or found == [core, cpu, f"{core}.done"]
 
 
 def test_tables_that_are_made_behind_the_walks_back_come_before_their_data(job: Path) -> None:
@@ -132,13 +98,3 @@ def test_a_job_that_may_not_be_read_says_so() -> None:
         job.chmod(0o700)
     assert page.unreadable == "Permission denied"
     assert page.is_last
-
-
-def test_a_walk_that_is_given_up_leaves_nothing_open(job: Path) -> None:
-    fill(job, 10)
-    before = open_descriptors()
-    walk = Walk(place(job), JOB)
-    walk.page(2)
-    assert open_descriptors() > before
-    del walk
-    assert open_descriptors() == before

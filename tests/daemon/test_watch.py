@@ -110,18 +110,6 @@ async def test_jobs_that_come_change_and_go_are_told(tmp_path: Path, scan: bool)
         assert len(told.gone_jobs) == 1
 
 
-@pytest.mark.parametrize("scan", [False, True], ids=["inotify", "scan"])
-async def test_a_tree_that_is_moved_in_brings_its_jobs(tmp_path: Path, scan: bool) -> None:
-    job = make_job(tmp_path / "outside" / "app")
-    (tmp_path / "root").mkdir()
-    told = Told()
-    async with watching(told, tmp_path / "root", scan=scan):
-        (tmp_path / "outside" / "app").rename(tmp_path / "root" / "app")
-        await until(lambda: told.paths == {b"app/" + job.name.encode()})
-        (tmp_path / "root" / "app").rename(tmp_path / "outside" / "app")
-        await until(lambda: told.paths == set())
-
-
 async def test_a_root_that_is_missing_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     told = Told()
     with caplog.at_level(logging.INFO):
@@ -194,11 +182,3 @@ async def test_when_watches_run_out_the_rest_is_looked_at(tmp_path: Path, monkey
         assert set(told.jobs.values()) == {True}
         (job / "data" / "a").write_bytes(b"x")
         await until(lambda: b"data/a" in told.touches)
-
-
-async def test_after_lost_notices_every_job_is_doubted(tmp_path: Path) -> None:
-    make_job(tmp_path)
-    told = Told()
-    async with watching(told, tmp_path) as watch:
-        watch.look_everywhere()
-        assert told.doubts == list(told.jobs)

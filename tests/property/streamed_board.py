@@ -163,10 +163,11 @@ class StreamedBoard:
         return [wire.ServerMessage(released=wire.Released(handles=stream.table.take_released(PAGE_ENTRIES)))]
 
     def _statuses(self, stream: FollowSession) -> list[wire.ServerMessage]:
+        due = stream.take_statuses()
         said = list(messages.batches(stream.take_losses(), PIECE_BYTES))
-        if stream.has_removed_jobs:
+        if any(following.is_over for following in due):
             said += self._released(stream)
-        return said + [messages.job_status(each) for each in stream.take_statuses()]
+        return said + [messages.job_status(each) for each in due]
 
     def _announced(self, stream: FollowSession) -> list[wire.ServerMessage]:
         names, page = self._looking or (None, None)

@@ -12,6 +12,7 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagentd.errors import Fault, Refusal
 from profagentd.follow.log import DIGEST_BYTES, Chunk, Completed, Event, Loss, Removed, Started
 from profagentd.follow.session import PAGE_ENTRIES
+from profagentd.follow.table import CHUNK_BYTES
 from profagentd.loop import US_PER_S
 from profagentd.retention.policy import Retain
 
@@ -109,7 +110,7 @@ def _rss_bytes() -> int:
         return 0
 
 
-def batches(events: Iterable[Event], largest_bytes: int) -> Iterator[wire.ServerMessage]:
+def batches(events: Iterable[Event], largest_bytes: int = CHUNK_BYTES) -> Iterator[wire.ServerMessage]:
     """The events in order, in messages with so many bytes of logs at most, or one chunk."""
     message, size, count = wire.ServerMessage(), 0, 0
     add = message.batch.events.add
