@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -107,13 +106,3 @@ async def test_what_is_told_again_and_what_is_gone_does_not_pile_up(
     assert (await restarted(tmp_path)).has(PLACE, DATA, SEEN)
     await tracker.drop(PLACE)
     assert not records(file)
-
-
-async def test_where_nothing_can_be_kept_it_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / DIRECTORY_NAME).write_bytes(b"")
-    with caplog.at_level(logging.WARNING):
-        tracker = await delivered(tmp_path, "a", "b")
-        tracker.delivered("a", PLACE, DATA, OTHER)
-        await tracker.keep()
-    assert tracker.has(PLACE, DONE, SEEN)
-    assert [record.getMessage().endswith("are known in memory only") for record in caplog.records] == [True]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from profagentd.config import DaemonConfig, examine, lie_together
-from profagentd.retention.policy import Policy
 
 TLS = {"tls_cert": "c.pem", "tls_key": "c.key", "tls_ca": "ca.pem"}
 
@@ -28,24 +27,11 @@ def mistakes(path: Path | None, settings: dict[str, object], *, needs_root: bool
     return [str(each) for each in examine(path, settings, needs_root=needs_root).mistakes]
 
 
-def test_without_anything_the_defaults_hold() -> None:
-    assert configured(None, {"listen": None}) == DaemonConfig((), "127.0.0.1:50151", 60.0, 4, False, "info")
-    assert configured(None, {}).policy == Policy()
-
-
 def test_every_key_can_stand_in_the_file_and_arguments_win(tmp_path: Path) -> None:
     text = "roots = ['/a', '/b']\nlisten = '[::1]:0'\nquiet_after_s = 5\ndepth = 2\nscan = true\nlog_level = 'debug'\n"
     path = written(tmp_path, text)
     assert configured(path, {}) == DaemonConfig(("/a", "/b"), "[::1]:0", 5, 2, True, "debug")
     assert configured(path, {"depth": 3, "roots": None}).depth == 3
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("200MB", 200_000_000), ("1.5GB", 1_500_000_000), ("64kB", 64_000), ("7B", 7), ("1TB", 10**12)]
-)
-def test_sizes_are_decimal(text: str, size: int) -> None:
-    policy = configured(None, {"retain": "min_free", "min_free": text, "retain_for": ["a"]}).policy
-    assert (policy.min_free_bytes, policy.min_free_share) == (size, 0.0)
 
 
 @pytest.mark.parametrize(

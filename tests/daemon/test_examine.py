@@ -16,11 +16,10 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd.examine import ACL_BYTES, KEEP_S, Examiner, root_facts
+from profagentd.examine import ACL_BYTES, KEEP_S, Examiner
 from tests.daemon.board_files import BOOTED_S, UMAP_SAMPLE, add_process, make_board, write
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import Daemon, environment, make_job, serving
-from tests.daemon.privileges import public_directory, without_privileges
 from tests.fakes.hung_mount import hung_mount
 
 PATIENCE_S = 60.0
@@ -122,19 +121,6 @@ def test_acl_json_comes_from_where_the_daemon_is_told(board: Path, tmp_path: Pat
     assert set(found) == {"one.json", "two.json"}
     assert found["one.json"].output == wire.OUTPUT_STATE_MISSING
     assert (len(found["two.json"].data), found["two.json"].size) == (ACL_BYTES, ACL_BYTES + 5)
-
-
-def test_what_may_not_be_read_is_told_with_its_reason() -> None:
-    with public_directory() as root:
-        (root / "closed").mkdir(mode=0o700)
-        with without_privileges():
-            (found,) = root_facts(Path("/"), str(root).encode(), 4, (), 0).roots
-        assert [(each.path, each.error) for each in found.unreadable] == [(str(root / "closed"), "Permission denied")]
-        (root / "closed").chmod(0o755)
-        root.chmod(0o700)
-        with without_privileges():
-            (found,) = root_facts(Path("/"), str(root).encode(), 4, (), 0).roots
-        assert found.error == "Permission denied"
 
 
 def test_a_root_that_hangs_is_told_and_the_rest_is_there(board: Path, tmp_path: Path) -> None:

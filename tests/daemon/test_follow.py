@@ -12,7 +12,7 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow import table
-from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, job_name, make_job, running
+from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, make_job, running
 from tests.daemon.own_daemon import own_daemon
 from tests.daemon.wire_client import Client, following
 
@@ -95,15 +95,6 @@ async def test_a_log_is_complete_when_its_done_parses(client: Client, tmp_path: 
     await client.until(holds(client, job))
 
 
-async def test_a_done_may_come_before_its_data(client: Client, tmp_path: Path) -> None:
-    job = make_job(tmp_path)
-    (job / "data" / f"{NAME}.done").write_bytes(AICORE_DONE % 768)
-    await client.until(holds(client, job))
-    (job / "data" / NAME).write_bytes(RECORD * 2)
-    await client.until(lambda: client.has(NAME) and client.copy(NAME).is_complete)
-    assert len(client.copy(NAME).data) == 512
-
-
 async def test_a_complete_log_may_grow_again(client: Client, tmp_path: Path) -> None:
     job = make_job(tmp_path)
     for load in (1, 2):
@@ -144,13 +135,6 @@ async def test_a_rewritten_snapshot_is_sent_again_whole(client: Client, tmp_path
         )
         assert client.copy(info.name).generation == generation
     assert client.copy(info.name).kind == wire.LOG_KIND_SNAPSHOT
-
-
-async def test_a_snapshot_of_many_chunks_is_copied(client: Client, tmp_path: Path) -> None:
-    job = make_job(tmp_path)
-    (job / "core").write_bytes(os.urandom(1_500_000))
-    await client.until(holds(client, job))
-    await client.until(lambda: client.copies[(job.name, b"core")].is_complete)
 
 
 @pytest.mark.parametrize("size", [100, 256 * 3], ids=["smaller", "equal"])
@@ -289,30 +273,6 @@ async def test_a_job_moved_within_a_root_is_followed_at_its_new_place(client: Cl
     (moved / "data" / NAME).write_bytes(RECORD)
     await client.until(lambda: client.jobs[job.name].directory == str(moved))
     await client.until(holds(client, moved))
-
-
-async def test_two_directories_of_one_name_are_not_mixed(client: Client, tmp_path: Path) -> None:
-    first = make_job(tmp_path / "a")
-    await client.until(holds(client, first))
-    second = make_job(tmp_path / "b")
-    (second / "data" / NAME).write_bytes(RECORD)
-    (first / "data" / "mine").write_bytes(b"1")
-    await client.until(holds(client, first))
-    assert client.jobs[job_name()].directory == str(first)
-
-
-async def test_a_removed_log_that_was_never_seen_is_a_loss(tmp_path: Path) -> None:
-    job = make_job(tmp_path)
-    async with own_daemon(tmp_path) as (address, _), following(address) as client:
-        await client.start()
-        await client.until(holds(client, job))
-        (job / "data" / NAME).write_bytes(RECORD)
-        (job / "data" / NAME).unlink()
-        await client.until(lambda: bool(client.losses) or client.has(NAME))
-        if client.losses:
-            assert client.losses[0].reason == "removed-unread"
-        else:
-            await client.until(lambda: client.copy(NAME).is_removed)
 
 
 @pytest.mark.parametrize("late", [b"", RECORD], ids=["whole", "written to"])

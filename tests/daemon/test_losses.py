@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,18 +66,6 @@ async def test_the_newest_are_kept_over_a_restart(tmp_path: Path) -> None:
     assert len(after.since(0)) == LOSSES_LIMIT
     assert after.since(0)[0].job == "JOB5"
     assert (await loaded(tmp_path / "missing")).since(0) == []
-
-
-async def test_where_nothing_can_be_written_they_are_in_memory_which_is_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").touch()
-    with caplog.at_level(logging.WARNING):
-        losses = await saved(tmp_path / "file", 2)
-        losses.begin(FULL, "JOB", 5)
-        await losses.save()
-    assert len(losses.since(0)) == 3
-    assert ["in memory only" in record.message for record in caplog.records] == [True]
 
 
 def space(free: int, superuser_free: int | None = None, *, total: int = 10**9, inodes: bool = True) -> Space:

@@ -24,7 +24,7 @@ from profagentd.simulate.network import (
     load_network,
     resized,
 )
-from profagentd.simulate.npu import LOAD_US, JobWriter, LoadedModel, Npu, Sampling
+from profagentd.simulate.npu import JobWriter, LoadedModel, Npu, Sampling
 from profagentd.simulate.run import (
     SimulationOptions,
     SimulationReport,
@@ -86,16 +86,6 @@ def test_the_same_seed_writes_the_same_job_byte_for_byte(tmp_path: Path) -> None
     assert first.name == second.name != other.name
     assert contents(first) == contents(second)
     assert contents(first)["data/aicore.0.yolov5s.3.0.1.1.0"] != contents(other)["data/aicore.0.yolov5s.3.0.1.1.0"]
-
-
-def test_a_load_makes_the_job_with_its_clock_and_the_mark_of_simulation(tmp_path: Path) -> None:
-    npu = Npu(SimulationOptions(root=tmp_path, layers=7, rate=2.5, interval=3, seed=4))
-    assert npu.load(1_000) == 1_000 + LOAD_US
-    files = contents(only_job(tmp_path))
-    assert files["info.json.0"] == b'{"DeviceInfo": [{"aic_frequency": "700"}]}'
-    assert files["simulated"].decode() == (
-        "made by profagentd --simulate --model yolov5s --layers 7 --rate 2.5 --interval 3 --pictures 1 --seed 4\n"
-    )
 
 
 def test_more_run_time_batches_than_a_done_can_hold_are_refused(tmp_path: Path) -> None:

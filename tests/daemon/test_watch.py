@@ -89,15 +89,6 @@ def path_of(job: Path, root: Path) -> bytes:
 
 
 @pytest.mark.parametrize("scan", [False, True], ids=["inotify", "scan"])
-async def test_jobs_that_are_there_are_found_before_it_is_ready(tmp_path: Path, scan: bool) -> None:
-    jobs = [make_job(tmp_path / below, number) for number, below in enumerate(["", "a", "a/b/c"])]
-    told = Told()
-    async with watching(told, tmp_path, scan=scan):
-        assert told.paths == {path_of(job, tmp_path) for job in jobs}
-        assert set(told.jobs.values()) == {scan}
-
-
-@pytest.mark.parametrize("scan", [False, True], ids=["inotify", "scan"])
 async def test_jobs_that_come_change_and_go_are_told(tmp_path: Path, scan: bool) -> None:
     told = Told()
     async with watching(told, tmp_path, scan=scan):

@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable, Optional, Protocol
 
 from profagentd.loop import Clock, NoAnswerError, in_time, moment
@@ -132,33 +133,26 @@ class JobListener(Protocol):
         """These names of the JOB may have changed."""
 
 
+@dataclass(eq=False)
 class Job:
     """A JOB directory, or another source's collection."""
 
-    def __init__(
-        self,
-        place: Place,
-        made_wall_us: int,
-        changed_wall_us: int,
-        activity: JobStateTracker,
-        *,
-        is_scanned: bool,
-        profiling: Profiling | None = None,
-    ) -> None:
-        source = source_of(place.name)
+    place: Place
+    made_wall_us: int
+    changed_wall_us: int
+    activity: JobStateTracker
+    is_scanned: bool  # its changes are found by looking, in no order
+    profiling: Profiling | None = None  # what its program was told, where that is known
+    next_survey: float = float("-inf")  # monotonic
+
+    def __post_init__(self) -> None:
+        source = source_of(self.place.name)
         assert source is not None, "only a source's collections are found"
         self.source = source
-        self.place = place
-        self.name = place.name.decode("utf-8", "backslashreplace")
-        self.made_wall_us = made_wall_us
+        self.name = self.place.name.decode("utf-8", "backslashreplace")
         # By the clock that dated it: a board may wake in 1970 and have its clock set while the program runs.
-        self.made_since_boot_us = since_boot_us(made_wall_us)
-        self.changed_wall_us = changed_wall_us
-        self.activity = activity
-        self.is_scanned = is_scanned  # its changes are found by looking, in no order
-        self.profiling = profiling  # what its program was told, where that is known
-        self.state = activity.state  # as it was last told
-        self.next_survey = float("-inf")  # monotonic
+        self.made_since_boot_us = since_boot_us(self.made_wall_us)
+        self.state = self.activity.state  # as it was last told
 
 
 class JobRegistry:
@@ -217,14 +211,7 @@ class JobRegistry:
         now = moment(self._clock)
         activity = JobStateTracker(now.seen(changed_wall_us), self.quiet_after_s)
         activity.see(now.monotonic)
-        job = self._jobs[place] = Job(
-            place,
-            made_wall_us,
-            changed_wall_us,
-            activity,
-            is_scanned=is_scanned,
-            profiling=profiling,
-        )
+        job = self._jobs[place] = Job(place, made_wall_us, changed_wall_us, activity, is_scanned, profiling)
         self._strangers.add(job)
         self._knows_all.clear()
         self._unsettle(job)

@@ -134,24 +134,17 @@ class DirectoryScan:
         return found
 
 
-class JobScan:
-    """The directories of a JOB."""
-
-    def __init__(self, place: Place) -> None:
-        directories = directories_of(place)
-        self._scans = [DirectoryScan(place, each, () if each else directories) for each in directories]
-
-    def scan(self) -> Scanned:
-        """Paths inside the JOB that changed since the last call. OSError when the JOB cannot be read."""
-        begun_s = time.thread_time()
-        all_of_it = Scanned({})
-        for each in self._scans:
-            scanned = each.scan()
-            all_of_it.touches.update(scanned.touches)
-            all_of_it.is_all |= scanned.is_all
-            all_of_it.names_changed |= scanned.names_changed
-        all_of_it.cpu_s = time.thread_time() - begun_s
-        return all_of_it
+def scan_job(scans: Sequence[DirectoryScan]) -> Scanned:
+    """Paths inside a JOB that changed since the last call. OSError when the JOB cannot be read."""
+    begun_s = time.thread_time()
+    all_of_it = Scanned({})
+    for each in scans:
+        scanned = each.scan()
+        all_of_it.touches.update(scanned.touches)
+        all_of_it.is_all |= scanned.is_all
+        all_of_it.names_changed |= scanned.names_changed
+    all_of_it.cpu_s = time.thread_time() - begun_s
+    return all_of_it
 
 
 class ScanRounds:
@@ -162,18 +155,19 @@ class ScanRounds:
         self._sharers = sharers
         self._clock = clock
         self._board = board
-        self._scans: dict[Place, JobScan] = {}
+        self._scans: dict[Place, list[DirectoryScan]] = {}
         self._changed: dict[Place, float] = {}
         self._resting_turn = 0
         self._wake = asyncio.Event()
 
     async def add(self, place: Place) -> None:
         """Look at this JOB from now on."""
-        scan = JobScan(place)
+        directories = directories_of(place)
+        scans = [DirectoryScan(place, each, () if each else directories) for each in directories]
         # Where this fails, the first look that succeeds will tell of everything.
         with suppress(OSError):
-            await on_disk(place.root, scan.scan)
-        self._scans[place] = scan
+            await on_disk(place.root, scan_job, scans)
+        self._scans[place] = scans
         self._changed[place] = self._clock.monotonic()
         self._wake.set()
 
@@ -205,7 +199,7 @@ class ScanRounds:
     async def _look(self, place: Place) -> float:
         begun = self._clock.monotonic()
         try:
-            scanned = await on_disk(place.root, self._scans[place].scan)
+            scanned = await on_disk(place.root, scan_job, self._scans[place])
         except OSError:
             return 0.0  # it is gone, which the search will tell, or cannot be read, which its clients are told
         if place not in self._scans:
