@@ -116,18 +116,6 @@ async def test_what_is_against_the_rules_ends_the_stream(
     assert word in text
 
 
-async def test_a_job_that_is_not_selected_costs_only_its_status(client: Client, job: Path) -> None:
-    client.follows = lambda _: False
-    await client.start()
-    await client.until(lambda: client.is_listed)
-    (job / "data" / "more").write_bytes(b"x")
-    client.is_mute = True
-    await client.call.done_writing()
-    assert await client.until_ended() is grpc.StatusCode.OK
-    assert list(client.jobs) == [job.name]
-    assert client.copies == {}
-
-
 async def test_unfollowing_releases_and_following_again_announces_anew(client: Client, job: Path) -> None:
     client.acknowledges = False
     await client.start()
@@ -225,15 +213,6 @@ async def test_an_acknowledgement_beyond_what_was_sent_ends_the_stream(
     acknowledgement.handle = handle
     code, _ = await refused(client, message(acknowledge=wire.Acknowledge(logs=[acknowledgement])))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
-
-
-async def test_a_late_acknowledgement_of_a_released_log_is_fine(client: Client, job: Path) -> None:
-    await client.start()
-    await client.until(lambda: client.has(NAME) and client.open_logs == 0)
-    late = [wire.Acknowledgement(handle=handle, generation=9, offset=9) for handle in client.released]
-    await client.say(message(acknowledge=wire.Acknowledge(logs=late)))
-    (job / "data" / "later").write_bytes(b"x")
-    await client.until(lambda: client.has("later"))
 
 
 async def test_the_server_gives_signs_of_life(job: Path, tmp_path: Path) -> None:

@@ -41,8 +41,3 @@ def test_a_deployed_identity_comes_first(board: Path) -> None:
     identity = identify(filesystem=board)
     assert identity.identity == "5f0c8f5e-1111-4222-8333-444444444444"
     assert identity.source is IdentitySource.DEPLOYED
-
-
-def test_a_configured_identity_is_a_deployed_one(board: Path) -> None:
-    identity = identify("5c21f0de", board)
-    assert (identity.identity, identity.source) == ("5c21f0de", IdentitySource.DEPLOYED)

@@ -55,12 +55,6 @@ def test_jobs_are_found_down_to_the_depth(tmp_path: Path, below: str) -> None:
     assert found(root(tmp_path)) == {path(job, tmp_path)}
 
 
-def test_a_job_below_the_depth_is_not_looked_for(tmp_path: Path) -> None:
-    make_job(tmp_path / "a/b/c/d")
-    assert found(root(tmp_path)) == set()
-    assert len(found(root(tmp_path), 5)) == 1
-
-
 def test_a_job_in_a_job_is_none(tmp_path: Path) -> None:
     job = make_job(tmp_path, 1)
     make_job(job / "data", 2)
@@ -90,15 +84,6 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_found() -> None:
             result = find_jobs(root(directory), DEPTH)
         assert [each.path for each in result.unreadable] == [b"closed"]
         assert [each.path for each in result.jobs] == [path(job, directory)]
-
-
-def test_a_job_that_may_not_be_read_is_found_all_the_same() -> None:
-    with public_directory() as directory:
-        job = make_job(directory)
-        job.chmod(0)
-        with without_privileges():
-            assert found(root(directory)) == {path(job, directory)}
-        job.chmod(0o700)
 
 
 def test_a_job_is_as_old_as_its_directory_and_as_new_as_its_newest_name(tmp_path: Path) -> None:

@@ -52,13 +52,6 @@ def gone(policy: Policy, *logs: Stored, over: bool = True, whole: bool = True, s
     return [path for each in deletions for path, _ in each.stored.files]
 
 
-def test_keep_deletes_nothing_and_nobodys_delivery_counts() -> None:
-    assert not Policy(retain_for=("a",)).counts("a")
-    assert gone(Policy(), stored(), short=10**9) == []
-    assert (DELIVERED.counts("a"), DELIVERED.counts("b")) == (True, False)
-    assert dataclasses.replace(ROOM_AT_ANY_PRICE, retain_for=()).counts("whoever")
-
-
 def test_what_is_delivered_goes_and_calls_when_the_job_is_over() -> None:
     logs = stored(b"d"), stored(b"u", delivered=False), stored(b"c", part=Part.CALLS)
     assert gone(DELIVERED, *logs, over=False) == [b"d"]
