@@ -44,9 +44,8 @@ _TOO_MANY = (errno.ENOSPC, errno.EMFILE, errno.ENOMEM)
 
 _HEADER = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
-# The first event after a rest goes on after this; while more come, they are gathered for longer; many for longest.
-FIRST_S, GATHER_S, GATHER_MANY_S = 0.01, 0.075, 0.15
-MANY_EVENTS = 12
+# The first event after a rest goes on after this; while more arrive, they are gathered for longer.
+FIRST_S, GATHER_S = 0.01, 0.075
 # Directories that are watched only because JOBs may appear in them, at most.
 PARENTS_LIMIT = 4096
 
@@ -127,14 +126,14 @@ class InotifyWatcher:
             self._timer.cancel()
         os.close(self._descriptor)
 
-    def catch_up(self) -> int:
-        """Take events that are there and not taken yet; how many there were."""
+    def catch_up(self) -> bool:
+        """Take events that are there and not taken yet; whether there were any."""
         events: list[InotifyEvent] = []
         with suppress(BlockingIOError):
             while True:
                 events += parse_events(os.read(self._descriptor, _READ_BYTES))
         self._take(events)
-        return len(events)
+        return bool(events)
 
     def watch_parents(self, places: Iterable[Place]) -> bool:
         """Watch directories in which JOBs may appear; whether some were not watched before.
@@ -169,9 +168,8 @@ class InotifyWatcher:
 
     def _gather(self) -> None:
         """Take what has gathered; where that is nothing, the kernel is to wake the loop for the next."""
-        if events := self.catch_up():
-            delay_s = GATHER_MANY_S if events >= MANY_EVENTS else GATHER_S
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._gather)
+        if self.catch_up():
+            self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._gather)
         else:
             self.start()
 
