@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-# How often the status and a sign of life are told at most; the unit's watchdog waits for longer.
-STATUS_S = 2.0
+# How often the status is told where systemd watches over no sign of life; else that is told twice in its time.
+STATUS_S = 30.0
 # Threads for reading files and directories.
 THREADS = 4
 # Where the daemon keeps what it must not forget.
@@ -82,10 +82,11 @@ class Notifier:
 
     async def keep_telling(self, clock: Clock, status: Callable[[], str]) -> None:
         """Tell the status, and that the loop and its threads work, until cancelled."""
+        watchdog_us = int(os.environ.get("WATCHDOG_USEC") or 2 * STATUS_S * US_PER_S)
         while self._socket:
             await asyncio.to_thread(os.getpid)  # any work
             self.tell("WATCHDOG=1", f"STATUS={status()}")
-            await clock.sleep(STATUS_S)
+            await clock.sleep(watchdog_us / US_PER_S / 2)
         await asyncio.Event().wait()
 
 

@@ -21,7 +21,7 @@ import json, os, random, signal, sys, time
 sys.path[:0] = [{daemon!r}]
 from pathlib import Path
 from profagentd.simulate.npu import Npu
-from profagentd.simulate import SimulationOptions
+from profagentd.simulate.run import SimulationOptions
 
 count, pause_s, then = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
 text = Path("acl.json").read_text()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from profagent.export.export import SummaryOptions, export_summary, export_timeline
 from profagent.importing.importing import import_job
-from profagentd.simulate import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions, write_job
 
 GOLDEN = Path(__file__).parent / "exports"
 SAMPLES = Path(__file__).parents[1] / "data" / "jobs"

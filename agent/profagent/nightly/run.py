@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profagent.cli.options import duration_s
 from profagent.diff.conditions import parse_condition
 from profagent.diff.diff import DiffOptions, Operand, diff
-from profagent.errors import ProfagentError
+from profagent.errors import UNKNOWN_NAME, ProfagentError
 from profagent.nightly.night import Compared, Outcome, Slower, Verdict
 from profagent.sessions.baseline import baseline_session
 from profagent.sessions.clearing import COLLECTED
@@ -166,7 +166,8 @@ def capture_call(board: Board, folder: Path, workspace: Path, run: str, counter_
 def captured(code: int, document: Mapping[str, Any] | None, said: str) -> Captured:
     """Read what a capture ended with: its exit code, its JSON (None: none), and the last that it said."""
     if code == UNREACHABLE and document is None:
-        return Captured(None, said or "the board cannot be reached", is_away=True)
+        # A name that nobody knows is a mistake in the settings: to try it again is of no use.
+        return Captured(None, said or "the board cannot be reached", is_away=UNKNOWN_NAME not in said)
     # `record` prints a session's summary, `collect` has one in its document.
     found = None if document is None else document["session"]
     session = found["session"] if isinstance(found, dict) else found

@@ -8,9 +8,9 @@ import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagentd.sources import source_of
 from profagentd.sources.files import (
     Gone,
     JobGone,
@@ -21,12 +21,28 @@ from profagentd.sources.files import (
     list_directory,
     open_directory,
 )
+from profagentd.sources.job import JobSource
 from profagentd.sources.source import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from profagentd.sources.source import LogKind, Source
+
+SOURCES: list[Source] = [JobSource()]
+
+
+@lru_cache(256)
+def source_of(name: bytes) -> Source | None:
+    """The source whose collection a directory of this name is."""
+    return next((source for source in SOURCES if source.is_collection(name)), None)
+
+
+def directories_of(place: Place) -> tuple[bytes, ...]:
+    """Where the logs of the collection at `place` lie, inside it."""
+    source = source_of(place.name)
+    return source.directories if source else (b"",)
+
 
 # Trees that are large and never hold a program's output.
 _SKIPPED_NAMES = frozenset((b"node_modules", b"__pycache__", b"lost+found"))
@@ -69,8 +85,7 @@ def job_times(place: Place) -> tuple[int, int]:
 
     The making is the last name that came to its own directory: the runtime makes all at once (format page 1).
     """
-    source = source_of(place.name)
-    times = [_mtime_us(place.below(name)) for name in (source.directories if source else (b"",))]
+    times = [_mtime_us(place.below(name)) for name in directories_of(place)]
     return times[0], max(times)
 
 

@@ -10,7 +10,7 @@ from profagent.calibrate.kit import Anonymous
 from profagent.calibrate.vendor_table import parse_vendor_table
 from profagent.formats.model_info import parse_layer_info, parse_net_info
 from profagent.formats.names import parse_log_name
-from profagentd.simulate import encode
+from profagentd.simulate import draw as encode
 from profagentd.simulate.network import AICORE, Layer, Network, Run, Segment
 from tests.encoders import bytes_item, net_items
 

@@ -12,7 +12,7 @@ import pytest
 from profagent.cli.main import run
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.store.counter_maps import read_map, simulated_map
-from profagentd.simulate import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions, write_job
 
 LAYERS = 90
 

@@ -19,7 +19,7 @@ from profagent.sessions import clearing
 from profagent.sessions.baseline import set_baseline
 from profagent.sessions.clearing import Rules
 from profagent.store.workspace import Workspace
-from profagentd.simulate import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions, write_job
 from tests.fakes.dumps import check
 
 if TYPE_CHECKING:

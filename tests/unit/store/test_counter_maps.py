@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.store.counter_maps import CounterMaps, read_map, simulated_map
-from profagentd.simulate.encode import load_counters
+from profagentd.simulate.draw import load_counters
 
 SIMULATED = (Path(__file__).parents[3] / "agent/profagent/formats/maps/simulated.toml").read_text("utf-8")
 
