@@ -14,8 +14,9 @@ from profagent.store.sampling import sampling_of
 from profagent.store.sessions import kept_losses_of
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import aiosqlite
 
     from profagent.ingest.changes import KeptLoss
     from profagent.store.queries import Scope
@@ -95,7 +96,7 @@ UNVERIFIED = (
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
-def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any]:
+async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[str, Any]:
     """The session, its JOB, how well that was sampled, what is missing, and what is not verified, as values for JSON.
 
     Kept losses are all of the session: what the board lost while nobody listened may concern any of its JOBs.
@@ -104,7 +105,7 @@ def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
     # Both grades are there, so that an empty `loss` says that nothing is missing.
     ledger: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
-    for row in ledger_of(connection, scope):
+    for row in await ledger_of(connection, scope):
         ledger[row.grade][row.reason] = row.occurrences
     return {
         "profagent": __version__,
@@ -121,11 +122,11 @@ def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any
         "counter_map": session.counter_map,
         "counter_map_digest": session.counter_map_digest,
         "likely_counters": likely,
-        "sampling": sampling_of(connection, session.session, job.job),
+        "sampling": await sampling_of(connection, session.session, job.job),
         "ledger": ledger,
-        "kept_losses": kept_losses_of(connection, session.session),
-        "implausible": implausible_of(connection, session.session, job.job),
-        "not_final": [each._asdict() for each in unknown_figures(connection, scope)],
+        "kept_losses": await kept_losses_of(connection, session.session),
+        "implausible": await implausible_of(connection, session.session, job.job),
+        "not_final": [each._asdict() for each in await unknown_figures(connection, scope)],
         "pmu": _pmu_remark(session.counter_map, likely),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
     }

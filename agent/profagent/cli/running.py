@@ -9,8 +9,9 @@ import shutil
 import signal
 import sys
 from contextlib import asynccontextmanager
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
@@ -18,7 +19,7 @@ from profagent.cli.table import printable
 from profagent.errors import UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 
 
 @asynccontextmanager
@@ -42,6 +43,7 @@ async def interrupted_by(stop: asyncio.Event, before: str) -> AsyncIterator[None
         watching.cancel()
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Standard output and standard error.
@@ -125,6 +127,16 @@ def run_to_the_end(work: Callable[[], Awaitable[T]]) -> T:
             stopping.cancel()
 
     return run_until_stopped(interruptible)
+
+
+def asynchronous(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """A command from a coroutine function, which is run to its end."""
+
+    @wraps(command)
+    def run(*arguments: P.args, **named: P.kwargs) -> T:
+        return run_to_the_end(lambda: command(*arguments, **named))
+
+    return run
 
 
 def terminal_columns() -> int:

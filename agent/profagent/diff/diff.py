@@ -13,7 +13,8 @@ from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit, read
 from profagent.errors import UsageError
 from profagent.stats.gathering import UNITS, Figures
 from profagent.stats.stats import records_of
-from profagent.store.queries import Scope, find_session, jobs_of, open_readers
+from profagent.store.database import readings
+from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.series import READERS, call_series
 
 if TYPE_CHECKING:
@@ -137,9 +138,9 @@ def _facts(run: Run) -> dict[str, list[str]]:
     }
 
 
-def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
+async def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
     """Compare two runs. Raises UsageError where there is nothing to compare, and StoreError."""
-    one, other = (_read(operand, options.skip) for operand in (base, new))
+    one, other = await _read(base, options.skip), await _read(new, options.skip)
     remarks = []
     if bool(base.tables) != bool(new.tables):
         one, other = (replace(run, models=[on_unit(model, UNITS[0]) for model in run.models]) for run in (one, other))
@@ -178,15 +179,15 @@ def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
     return Outcome(condition, failing, untold)
 
 
-def _read(operand: Operand, skip: int | None) -> Run:
+async def _read(operand: Operand, skip: int | None) -> Run:
     if operand.database is None:
         models, provenance = read_exported(operand.tables, skip)
         return Run(operand.called, joined_runs(models), {}, provenance)
-    with open_readers(operand.database, READERS) as readers:
+    async with readings(operand.database, READERS) as readers:
         connection = readers[0]
-        session = find_session(connection, operand.session)
-        scopes = [Scope(session, job) for job in jobs_of(connection, session.session, operand.job)]
-        provenance = [provenance_of(connection, scope) for scope in scopes]
+        session = await find_session(connection, operand.session)
+        scopes = [Scope(session, job) for job in await jobs_of(connection, session.session, operand.job)]
+        provenance = [await provenance_of(connection, scope) for scope in scopes]
         for scope in scopes:
             if not scope.job.frequency_mhz:
                 raise UsageError(
@@ -194,11 +195,11 @@ def _read(operand: Operand, skip: int | None) -> Run:
                     hint="it has no info.json: compare another run, or look at `profagent stats`, which tells ticks",
                 )
         models = joined_runs(
-            run for scope in scopes for run in model_runs(records_of(readers, scope, in_us=True), skip)
+            [run for scope in scopes for run in model_runs(await records_of(readers, scope, in_us=True), skip)]
         )
         calls: dict[str, list[NDArray[np.float64]]] = {}
         for scope in scopes:
-            for (name, _), durations, _ in call_series(connection, scope):
+            for (name, _), durations, _ in await call_series(connection, scope):
                 calls.setdefault(name, []).append(durations)
     joined = {name: np.concatenate(parts) for name, parts in calls.items()}
     return Run(operand.called, models, joined, provenance)

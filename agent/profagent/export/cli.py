@@ -9,7 +9,7 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import ledger_lines, not_final_lines
-from profagent.cli.running import tell
+from profagent.cli.running import asynchronous, tell
 from profagent.export.export import NO_CHOICE, SummaryOptions, export_summary, export_timeline
 from profagent.importing.job_folder import (
     choice_options,
@@ -44,7 +44,8 @@ def command() -> None:
 @target_options
 @choice_options
 @options.as_json
-def timeline(
+@asynchronous
+async def timeline(
     *,
     directory: Path | None,
     session: int | None,
@@ -59,8 +60,8 @@ def timeline(
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100
     """
-    target = find_target(directory, session, job, workspace, maps)
-    exported = export_timeline(
+    target = await find_target(directory, session, job, workspace, maps)
+    exported = await export_timeline(
         target.database,
         target.output("timeline"),
         session=target.session,
@@ -69,7 +70,7 @@ def timeline(
     )
     _report(target, exported, as_json=as_json)
     _tell_if_absent(exported, "task_time", inference)
-    return _unrecorded(target, exported)
+    return await _unrecorded(target, exported)
 
 
 @command.command("summary")
@@ -78,7 +79,8 @@ def timeline(
 @click.option("--format", "sheet_format", type=click.Choice(["csv", "json"]), default="csv", show_default=True)
 @click.option("--aggregate", is_flag=True, help="One table over all inferences of a model, not one for each.")
 @options.as_json
-def summary(  # noqa: PLR0913 - one parameter an option
+@asynchronous
+async def summary(  # noqa: PLR0913 - one parameter an option
     *,
     directory: Path | None,
     session: int | None,
@@ -95,14 +97,14 @@ def summary(  # noqa: PLR0913 - one parameter an option
 
     Example: profagent export summary -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --format csv
     """
-    target = find_target(directory, session, job, workspace, maps)
+    target = await find_target(directory, session, job, workspace, maps)
     chosen = SummaryOptions(sheet_format, chosen_inferences(last, inference, NO_CHOICE), aggregate)
-    exported = export_summary(
+    exported = await export_summary(
         target.database, target.output("summary"), session=target.session, job=target.job, options=chosen
     )
     _report(target, exported, as_json=as_json)
     _tell_if_absent(exported, "op_", inference)
-    return _unrecorded(target, exported)
+    return await _unrecorded(target, exported)
 
 
 def _tell_if_absent(exported: Sequence[Exported], prefix: str, inference: int | None) -> None:
@@ -111,10 +113,10 @@ def _tell_if_absent(exported: Sequence[Exported], prefix: str, inference: int | 
         tell(f"no inference has the picture count {inference}")
 
 
-def _unrecorded(target: Target, exported: Sequence[Exported]) -> int:
+async def _unrecorded(target: Target, exported: Sequence[Exported]) -> int:
     """Say why a JOB has no files; the exit code."""
     is_without = any(not job.files for job in exported)
-    return tell_unrecorded(target.database, target.session, target.job) if is_without else 0
+    return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
 
 
 def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> None:

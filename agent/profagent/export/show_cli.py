@@ -9,7 +9,7 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import provenance_lines, provenance_of
-from profagent.cli.running import terminal_columns
+from profagent.cli.running import asynchronous, terminal_columns
 from profagent.cli.table import (
     ACL_STATISTIC,
     FREQUENCY,
@@ -33,13 +33,15 @@ from profagent.importing.job_folder import (
     write_log,
 )
 from profagent.store.clearing import require_records
-from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of, open_reader
+from profagent.store.database import reading
+from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
 from profagent.store.selection import Choice, Selection
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    import aiosqlite
 
     from profagent.store.counter_maps import CounterMaps
     from profagent.store.selection import InferenceRow
@@ -70,17 +72,20 @@ class Shown(NamedTuple):
     tables: list[ShownTable]
 
 
-def show(
+async def show(
     database: Path, *, session: int | None = None, job: str | None = None, choice: Choice = LAST_INFERENCE
 ) -> list[Shown]:
     """The tables of each of the session's JOBs, or of one; of layers for the chosen inferences (each model's last).
 
     `session` None is the newest one. Raises UsageError and StoreError.
     """
-    with open_reader(database) as connection:
-        found = find_session(connection, session)
-        require_records(connection, found.session)
-        return [_show_job(connection, Scope(found, row), choice) for row in jobs_of(connection, found.session, job)]
+    async with reading(database) as connection:
+        found = await find_session(connection, session)
+        await require_records(connection, found.session)
+        return [
+            await _show_job(connection, Scope(found, row), choice)
+            for row in await jobs_of(connection, found.session, job)
+        ]
 
 
 def shown_as_document(shown: Shown) -> dict[str, Any]:
@@ -108,21 +113,21 @@ def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
     yield shown.provenance["pmu"]
 
 
-def _show_job(connection: sqlite3.Connection, scope: Scope, choice: Choice) -> Shown:
+async def _show_job(connection: aiosqlite.Connection, scope: Scope, choice: Choice) -> Shown:
     """All op_summary tables stand before those of op_statistic, calls and the frequency."""
-    selection, logs = Selection(connection, scope, choice), call_logs(connection, scope)
-    found = list(inference_tables(connection, scope, selection))
+    selection, logs = await Selection.of(connection, scope, choice), await call_logs(connection, scope)
+    found = [each async for each in inference_tables(connection, scope, selection)]
     tables = [ShownTable("AA core metric", _about(each.inference), OP_SUMMARY, each.op_summary) for each in found]
     tables += [ShownTable("Op statistic", _about(each.inference), OP_STATISTIC, each.op_statistic) for each in found]
     for log in logs:
         about: dict[str, Cell] = {"model": log.model_name, "model id": log.model_id, "device": log.device_id}
-        rows = acl_statistic_rows(calls(connection, scope, log.log))
+        rows = await acl_statistic_rows(calls(connection, scope, log.log))
         tables.append(ShownTable("Acl statistic", about, ACL_STATISTIC, rows))
     devices = sorted({each.inference.device_id for each in found} | {log.device_id for log in logs})
     frequency = [(device, scope.job.frequency_mhz) for device in devices]
     tables.append(ShownTable("Frequency", {}, FREQUENCY, frequency))
-    known = count_inferences(connection, scope)
-    return Shown(provenance_of(connection, scope), known, len(found), [table for table in tables if table.rows])
+    known = await count_inferences(connection, scope)
+    return Shown(await provenance_of(connection, scope), known, len(found), [table for table in tables if table.rows])
 
 
 def _about(inference: InferenceRow) -> dict[str, Cell]:
@@ -142,7 +147,8 @@ def _about(inference: InferenceRow) -> dict[str, Cell]:
 @target_options
 @choice_options
 @options.as_json
-def command(
+@asynchronous
+async def command(
     *,
     directory: Path | None,
     session: int | None,
@@ -159,15 +165,15 @@ def command(
 
     Example: profagent show -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 1
     """
-    target = find_target(directory, session, job, workspace, maps)
+    target = await find_target(directory, session, job, workspace, maps)
     choice = chosen_inferences(last, inference, LAST_INFERENCE)
-    found = show(target.database, session=target.session, job=target.job, choice=choice)
+    found = await show(target.database, session=target.session, job=target.job, choice=choice)
     if directory is not None:
-        export_timeline(target.database, target.output("timeline"), job=target.job)
+        await export_timeline(target.database, target.output("timeline"), job=target.job)
         write_log(directory, ["show"])
     if as_json:
         click.echo(msgspec.json.encode([shown_as_document(each) for each in found]))
     else:
         click.echo("\n".join(line for each in found for line in shown_as_text(each, terminal_columns())))
     is_without = any(not each.known_inferences for each in found)
-    return tell_unrecorded(target.database, target.session, target.job) if is_without else 0
+    return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0

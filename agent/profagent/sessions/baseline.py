@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -10,11 +9,12 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.running import asynchronous
 from profagent.cli.table import Column, printable, table_lines
 from profagent.errors import UsageError
 from profagent.sessions.cli import SESSION_COLUMNS, session_cells
-from profagent.store.database import transaction, writing
-from profagent.store.queries import find_session, open_reader
+from profagent.store.database import fetched, reading, transaction, writing
+from profagent.store.queries import find_session
 from profagent.store.sessions import all_sessions
 from profagent.store.workspace import Workspace
 
@@ -25,34 +25,29 @@ LABEL = "baseline"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
-def set_baseline(workspace: Workspace, name: str, session: int) -> None:
+async def set_baseline(workspace: Workspace, name: str, session: int) -> None:
     """Give a session a name, which no other has then. Raises UsageError, StoreError."""
     if not _NAME.fullmatch(name):
         hint = "write 1 to 64 of A-Z a-z 0-9 . _ -, no . or - at the beginning"
         raise UsageError(f"{name!r} is no name of a baseline", hint=hint)
-    with open_reader(workspace.readable_database()) as connection:
-        find_session(connection, session)
-    asyncio.run(_write_label(workspace.database, name, session))
-
-
-async def _write_label(database: Path, name: str, session: int) -> None:
-    async with writing(database) as connection, transaction(connection):
+    async with reading(workspace.readable_database()) as connection:
+        await find_session(connection, session)
+    async with writing(workspace.database) as connection, transaction(connection):
         await connection.execute("DELETE FROM session_label WHERE key = ? AND value = ?", (LABEL, name))
         await connection.execute("INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)", (session, LABEL, name))
 
 
-def baselines(workspace: Workspace) -> dict[str, int]:
+async def baselines(workspace: Workspace) -> dict[str, int]:
     """Each name's session. Raises StoreError."""
-    with open_reader(workspace.readable_database()) as connection:
-        return dict(
-            connection.execute("SELECT value, session FROM session_label WHERE key = ? ORDER BY session", (LABEL,))
-        )
+    async with reading(workspace.readable_database()) as connection:
+        query = "SELECT value, session FROM session_label WHERE key = ? ORDER BY session"
+        return dict(await fetched(connection, query, (LABEL,)))
 
 
-def baseline_session(workspace: Workspace, name: str) -> int:
+async def baseline_session(workspace: Workspace, name: str) -> int:
     """The session of that name. Raises UsageError, StoreError."""
     try:
-        return baselines(workspace)[name]
+        return (await baselines(workspace))[name]
     except KeyError as error:
         raise UsageError(
             f"there is no baseline {name!r} in {workspace.root}",
@@ -72,27 +67,29 @@ def command() -> None:
 @click.argument("name")
 @click.argument("session", type=int)
 @options.workspace
-def set_(*, name: str, session: int, workspace: Path | None) -> None:
+@asynchronous
+async def set_(*, name: str, session: int, workspace: Path | None) -> None:
     """Give a session a name: it is its label `baseline`. A session that had it before has it no more.
 
     Example: profagent baseline set release-1.2 14
     """
     chosen = Workspace.at(workspace)
-    set_baseline(chosen, name, session)
+    await set_baseline(chosen, name, session)
     click.echo(f"baseline {name} is session {session} of {chosen.root}")
 
 
 @command.command("list")
 @options.workspace
 @options.as_json
-def list_(*, workspace: Path | None, as_json: bool) -> None:
+@asynchronous
+async def list_(*, workspace: Path | None, as_json: bool) -> None:
     """List the baselines of a workspace with their sessions.
 
     Example: profagent baseline list
     """
     chosen = Workspace.at(workspace)
-    with open_reader(chosen.readable_database()) as connection:
-        found = [each for each in all_sessions(connection) if LABEL in each["labels_by_key"]]
+    async with reading(chosen.readable_database()) as connection:
+        found = [each for each in await all_sessions(connection) if LABEL in each["labels_by_key"]]
     if as_json:
         click.echo(msgspec.json.encode([{"name": each["labels_by_key"][LABEL], **each} for each in found]))
         return

@@ -11,9 +11,9 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import keeping_line, kept_loss_line, share_text
-from profagent.cli.running import terminal_columns
+from profagent.cli.running import asynchronous, terminal_columns
 from profagent.cli.table import Cell, Column, fitted_lines, printable
-from profagent.store.queries import open_reader
+from profagent.store.database import reading
 from profagent.store.sessions import all_sessions, fits
 from profagent.store.workspace import Workspace
 
@@ -35,14 +35,15 @@ SESSION_COLUMNS = tuple(Column(title) for title in TITLES)
 @options.workspace
 @options.where
 @options.as_json
-def command(*, workspace: Path | None, where: list[Condition], as_json: bool) -> None:
+@asynchronous
+async def command(*, workspace: Path | None, where: list[Condition], as_json: bool) -> None:
     """List the sessions of a workspace, oldest first.
 
     Example: profagent sessions --where label=build=1234
     """
     chosen = Workspace.at(workspace)
-    with open_reader(chosen.readable_database()) as connection:
-        sessions = [session for session in all_sessions(connection) if fits(session, where)]
+    async with reading(chosen.readable_database()) as connection:
+        sessions = [session for session in await all_sessions(connection) if fits(session, where)]
     if as_json:
         click.echo(msgspec.json.encode(sessions))
         return

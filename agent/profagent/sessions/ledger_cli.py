@@ -8,10 +8,12 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.running import asynchronous
 from profagent.cli.table import printable
 from profagent.importing.job_folder import named_target
 from profagent.ingest.reasons import REASONS
-from profagent.store.queries import ledger_entries, open_reader
+from profagent.store.database import reading
+from profagent.store.queries import ledger_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +32,8 @@ SHOWN_ENTRIES = 10
 @click.option("--all", "is_all", is_flag=True, help=f"List every entry, not {SHOWN_ENTRIES} of a reason.")
 @options.counter_map
 @options.as_json
-def command(
+@asynchronous
+async def command(
     *,
     target: str,
     workspace: Path | None,
@@ -44,9 +47,9 @@ def command(
 
     Example: profagent ledger 1 --grade loss
     """
-    found = named_target(target, job, workspace, maps)
-    with open_reader(found.database) as connection:
-        entries = [_explained(each) for each in ledger_entries(connection, found.session, found.job)]
+    found = await named_target(target, job, workspace, maps)
+    async with reading(found.database) as connection:
+        entries = [_explained(each) for each in await ledger_entries(connection, found.session, found.job)]
     entries = [each for each in entries if grade in {None, each["grade"]}]
     if as_json:
         click.echo(msgspec.json.encode(entries))

@@ -13,7 +13,6 @@ from profagent.store.database import fetched, put
 from profagent.store.rows import RECORDS_PER_PART
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     import aiosqlite
@@ -56,15 +55,16 @@ class JobMirrored(NamedTuple):
     name: str
 
 
-def held_sessions(connection: sqlite3.Connection) -> list[HeldSession]:
+async def held_sessions(connection: aiosqlite.Connection) -> list[HeldSession]:
     """The sessions that have not been cleared, oldest first."""
-    sizes = dict(connection.execute("SELECT job, sum(offset) FROM log GROUP BY job").fetchall())
+    sizes: dict[int, int] = dict(await fetched(connection, "SELECT job, sum(offset) FROM log GROUP BY job"))
     jobs: dict[int, set[int]] = {}
-    for session, job in connection.execute(_FETCHED):
+    for session, job in await fetched(connection, _FETCHED):
         jobs.setdefault(session, set()).add(job)
-    rows = connection.execute(
+    rows = await fetched(
+        connection,
         "SELECT session, identity, started_us, ended_us IS NOT NULL FROM session JOIN board USING (board)"
-        " WHERE session NOT IN (SELECT session FROM cleared_session) ORDER BY started_us, session"
+        " WHERE session NOT IN (SELECT session FROM cleared_session) ORDER BY started_us, session",
     )
     return [
         HeldSession(session, board, started_us, bool(is_over), frozenset(held), sum(sizes.get(job, 0) for job in held))
@@ -95,15 +95,14 @@ async def cleared_jobs(connection: aiosqlite.Connection) -> list[JobMirrored]:
     return list(map(JobMirrored._make, rows))
 
 
-def is_cleared(connection: sqlite3.Connection, session: int) -> bool:
+async def is_cleared(connection: aiosqlite.Connection, session: int) -> bool:
     """Whether the session's records were deleted."""
-    row = connection.execute("SELECT 1 FROM cleared_session WHERE session = ?", (session,)).fetchone()
-    return row is not None
+    return bool(await fetched(connection, "SELECT 1 FROM cleared_session WHERE session = ?", (session,)))
 
 
-def require_records(connection: sqlite3.Connection, session: int) -> None:
+async def require_records(connection: aiosqlite.Connection, session: int) -> None:
     """Raise UsageError when the session's records were deleted."""
-    if is_cleared(connection, session):
+    if await is_cleared(connection, session):
         raise UsageError(
             f"session {session} has its figures only: `profagent gc` deleted its records",
             hint=f"`profagent stats {session}` tells them; name another session for everything else",
@@ -169,20 +168,23 @@ async def write_figures(
     await put(connection, "INSERT INTO figure_left_out VALUES (?, ?, ?, ?)", [(session, *row) for row in left_out])
 
 
-def figures_of_session(connection: sqlite3.Connection, session: int, by: str) -> StoredFigures | None:
+async def figures_of_session(connection: aiosqlite.Connection, session: int, by: str) -> StoredFigures | None:
     """The figures that were kept; None where none were."""
-    rows = connection.execute(
+    rows = await fetched(
+        connection,
         f"SELECT unit, {_ROW} FROM figure WHERE session = ? AND by = ? ORDER BY place",  # noqa: S608 - constants
         (session, by),
-    ).fetchall()
+    )
     if not rows:
         return None
     return StoredFigures(by, rows[0][0], [StoredRow(tuple(json.loads(key)), *others) for _, key, *others in rows])
 
 
-def left_out_of(connection: sqlite3.Connection, session: int) -> list[tuple[str, int, int]]:
+async def left_out_of(connection: aiosqlite.Connection, session: int) -> list[tuple[str, int, int]]:
     """Each model, its inferences, and how many of them the figures leave out."""
-    rows = connection.execute(
-        "SELECT model, inferences, left_out FROM figure_left_out WHERE session = ? ORDER BY model", (session,)
+    rows = await fetched(
+        connection,
+        "SELECT model, inferences, left_out FROM figure_left_out WHERE session = ? ORDER BY model",
+        (session,),
     )
     return [tuple(row) for row in rows]

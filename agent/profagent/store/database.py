@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, suppress
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,9 @@ BUSY_TIMEOUT_MS = 10_000
 CACHE_KIB = 32_768
 # SQLite's own limit of variables in a statement is above.
 VARIABLES_PER_QUERY = 10_000
+ROWS_PER_PAGE = 5_000
+# A writer commits a few times a second; readers begin within some milliseconds.
+MOST_BEGINNINGS = 100
 
 Row = tuple[Any, ...]
 
@@ -54,6 +57,31 @@ async def writing(file: Path, *, durable: bool = True) -> AsyncIterator[aiosqlit
 
 
 @asynccontextmanager
+async def reading(file: Path) -> AsyncIterator[aiosqlite.Connection]:
+    """A read-only connection that sees one state of the database all along.
+
+    Raises StoreError when the file cannot be opened or read, or has another schema version.
+    """
+    async with readings(file, 1) as (connection,):
+        yield connection
+
+
+@asynccontextmanager
+async def readings(file: Path, count: int) -> AsyncIterator[list[aiosqlite.Connection]]:
+    """Read-only connections that see one and the same state, to be used side by side. Errors as `reading`."""
+    connections: list[aiosqlite.Connection] = []
+    try:
+        connections = await _begun(file, count)
+        (version,) = await fetched_one(connections[0], "PRAGMA user_version")
+        check_version(version, file)
+        yield connections
+    except sqlite3.Error as error:
+        raise _unreadable(file, error) from error
+    finally:
+        await _close(connections)
+
+
+@asynccontextmanager
 async def transaction(connection: aiosqlite.Connection) -> AsyncIterator[None]:
     """What is written within is there as a whole when it ends, and nothing of it on any error."""
     await connection.execute("BEGIN IMMEDIATE")
@@ -72,6 +100,28 @@ async def fetched(connection: aiosqlite.Connection, sql: str, parameters: Iterab
     return [*await connection.execute_fetchall(sql, parameters)]  # type: ignore[list-item]
 
 
+async def fetched_one(connection: aiosqlite.Connection, sql: str, parameters: Iterable[Any] = ()) -> Row:
+    """The row of a query that has one."""
+    (row,) = await fetched(connection, sql, parameters)
+    return row
+
+
+async def fetched_named(
+    connection: aiosqlite.Connection, sql: str, parameters: Iterable[Any] = ()
+) -> list[dict[str, Any]]:
+    """All rows of a query, by column name."""
+    cursor = await connection.execute(sql, parameters)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+
+
+async def pages(connection: aiosqlite.Connection, sql: str, parameters: Any = ()) -> AsyncIterator[list[Row]]:
+    """The rows of a query that may have very many, a page at a time."""
+    cursor = await connection.execute(sql, parameters)
+    while page := [*await cursor.fetchmany(ROWS_PER_PAGE)]:
+        yield page  # type: ignore[misc]
+
+
 async def fetched_of(
     connection: aiosqlite.Connection, sql: str, first: Sequence[Any], values: Sequence[Any]
 ) -> list[Row]:
@@ -87,13 +137,6 @@ async def put(connection: aiosqlite.Connection, sql: str, rows: Collection[Seque
     """A statement for each of these rows."""
     if rows:
         await connection.executemany(sql, rows)
-
-
-def schema_version(file: Path) -> int | None:
-    """The version of a database's schema; None where it cannot be read."""
-    with suppress(sqlite3.Error), closing(connect_reading(file)) as connection:
-        return version_of(connection)
-    return None
 
 
 def check_version(version: int, file: Path) -> None:
@@ -132,22 +175,76 @@ async def _prepare(connection: aiosqlite.Connection, file: Path, *, durable: boo
         await connection.executescript(f"BEGIN IMMEDIATE; {script}; COMMIT;")
 
 
-def connect_reading(file: Path) -> sqlite3.Connection:
-    """A read-only connection. Raises sqlite3.Error."""
-    connection = sqlite3.connect(
-        f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-    )
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    return connection
-
-
-def version_of(connection: sqlite3.Connection) -> int:
-    """The version of its schema; 0 where it has none."""
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
 def _unusable(file: Path, error: Exception) -> StoreError:
     return StoreError(
         f"cannot open the database {file}: {error}", hint="check the path, its permissions and the free space"
     )
+
+
+async def _begun(file: Path, count: int) -> list[aiosqlite.Connection]:
+    """Connections that have begun a transaction on one and the same state.
+
+    They are opened anew where another process wrote, or put another file there, between the first and the last.
+    """
+    for _ in range(MOST_BEGINNINGS):
+        connections: list[aiosqlite.Connection] = []
+        try:
+            inode = _inode(file)
+            for _ in range(count):
+                connections.append(await _reader(_uri(file)))  # noqa: PERF401 - to close those that opened
+            before = [await _data_version(connection) for connection in connections]
+            for connection in connections:
+                await connection.execute("BEGIN")
+            if before == [await _data_version(each) for each in connections] and _inode(file) == inode:
+                return connections
+        except BaseException:
+            await _close(connections)
+            raise
+        await _close(connections)
+    raise sqlite3.OperationalError("it never stays the same for two readers")
+
+
+async def _reader(uri: str) -> aiosqlite.Connection:
+    connection = await aiosqlite.connect(uri, uri=True, isolation_level=None)
+    try:
+        await connection.executescript(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA cache_size = -{CACHE_KIB};")
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+def _uri(file: Path) -> str:
+    return f"{file.absolute().as_uri()}?mode=ro"
+
+
+def _inode(file: Path) -> int | None:
+    try:
+        return file.stat().st_ino
+    except OSError:
+        return None
+
+
+async def _close(connections: Iterable[aiosqlite.Connection]) -> None:
+    """A query that still runs is interrupted: nobody waits for it."""
+    for connection in connections:
+        await connection.interrupt()
+        await connection.close()
+
+
+async def _data_version(connection: aiosqlite.Connection) -> int:
+    """It changes for a connection when another one writes."""
+    (version,) = await fetched_one(connection, "PRAGMA data_version")
+    return int(version)
+
+
+def _unreadable(file: Path, error: Exception) -> StoreError:
+    hint = (
+        "check the path and its permissions, or import the JOB again; `profagent doctor --workspace DIR` says how a"
+        " workspace's is made anew"
+    )
+    if file.exists() and not os.access(file.parent, os.W_OK, effective_ids=True):
+        hint = (
+            f"SQLite writes beside a database that it reads: copy {file.parent} to where you may write, name the copy"
+        )
+    return StoreError(f"cannot read the database {file}: {error}", hint=hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sqlite3
@@ -187,5 +188,5 @@ def test_a_night_lets_go_of_neither_baselines_nor_what_the_next_is_compared_with
         return cleared_after_night(Workspace(workspace), settings, Rules(), {2: "of the next night"})
 
     assert cleared("source=record") == []
-    set_baseline(Workspace(workspace), "release", 1)
+    asyncio.run(set_baseline(Workspace(workspace), "release", 1))
     assert cleared("source=import") == ["deleted the records of sessions 3"]

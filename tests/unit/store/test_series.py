@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from profagent.store import series
-from profagent.store.queries import Scope, find_session, jobs_of, open_reader, open_readers
+from profagent.store.database import reading, readings
+from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.series import READERS, JobSeries, RecordSeries, call_series, read_series
 from tests.unit.store.database import START_US, DatabaseBuilder
 
@@ -22,20 +24,16 @@ def builder(tmp_path: Path) -> DatabaseBuilder:
 
 
 @pytest.fixture
-def read(builder: DatabaseBuilder) -> Iterator[Callable[..., JobSeries]]:
+async def read(builder: DatabaseBuilder) -> Callable[..., JobSeries]:
     """Close the builder, and read a session's first JOB."""
-    opened = []
 
-    def read_all(session: int | None = None, **options: bool) -> JobSeries:
-        opening = open_readers(builder.close(), READERS)
-        opened.append(opening)
-        readers = opening.__enter__()
-        found = find_session(readers[0], session)
-        return read_series(readers, Scope(found, jobs_of(readers[0], found.session)[0]), **options)
+    async def read_all(session: int | None, **options: bool) -> JobSeries:
+        async with readings(builder.close(), READERS) as readers:
+            found = await find_session(readers[0], session)
+            scope = Scope(found, (await jobs_of(readers[0], found.session))[0])
+            return await read_series(readers, scope, **options)
 
-    yield read_all
-    for opening in opened:
-        opening.__exit__(None, None, None)
+    return lambda session=None, **options: asyncio.run(read_all(session, **options))
 
 
 def _rows(records: RecordSeries) -> list[tuple[float, ...]]:
@@ -147,14 +145,14 @@ def test_counters_are_read_of_some_files_evenly_taken(
     assert max(np.diff([*places, files])) - min(np.diff([*places, files])) <= 1
 
 
-def test_calls_have_their_durations_by_function(builder: DatabaseBuilder) -> None:
+async def test_calls_have_their_durations_by_function(builder: DatabaseBuilder) -> None:
     session = builder.session()
     job = builder.job(session)
     log = builder.log(job, builder.model(job), "acl_api", "data/acl_api.0.yolo.0")
     builder.calls(builder.part(session, log), [(2, 0, 50), (1, 60, 61), (2, None, 90), (2, 100, 170), (99, None, 5)])
-    with open_reader(builder.close()) as connection:
-        found = find_session(connection)
-        calls = list(call_series(connection, Scope(found, jobs_of(connection, found.session)[0])))
+    async with reading(builder.close()) as connection:
+        found = await find_session(connection)
+        calls = list(await call_series(connection, Scope(found, (await jobs_of(connection, found.session))[0])))
     assert [(name, kind, durations.tolist(), count) for (name, kind), durations, count in calls] == [
         ("svp_acl_mdl_unload", "model", [1], 1),
         ("svp_acl_mdl_execute", "model", [50, 70], 3),
