@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 from profagent import __version__
 from profagent.cli.table import UNKNOWN, printable
 from profagent.formats.sampling import FROM_FILE
-from profagent.store.counters import implausible_of
-from profagent.store.queries import ledger_of, unknown_figures
+from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, unknown_figures
 from profagent.store.sampling import sampling_of
-from profagent.store.sessions import kept_losses_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -19,8 +19,7 @@ from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.importing.job_folder import named_target
-from profagent.sessions.baseline import baseline_session
-from profagent.store.workspace import Workspace
+from profagent.store.workspace import Workspace, baseline_session
 
 if TYPE_CHECKING:
     from profagent.diff.conditions import Condition

@@ -18,7 +18,7 @@ from profagent.link.boards_file import BoardsFile
 from profagent.record.cli import summary_lines
 from profagent.record.recording_options import read_acl_json
 from profagent.store.database import reading
-from profagent.store.sessions import session_summary
+from profagent.store.queries import session_summary
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:

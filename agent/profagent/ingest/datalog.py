@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Entry
 
 
-# The runtime's ring of calls: of the calls between two flushes the newest 511 survive (format page 3.3).
-RING_CALLS = 511
-
-
 @dataclass(slots=True)
 class Places:
     """Where something was found: first and last byte offset, and how many there are."""
@@ -90,15 +86,6 @@ def orphan_done(file_len: int | None) -> Entry:
         )
     detail = f"the .done announces {file_len} bytes, there is no data: it could not be written or was removed"
     return reasons.entry(reasons.DONE_WITHOUT_DATA, detail, count=file_len)
-
-
-def ring_entry(calls: int) -> Entry:
-    """More calls between two flushes than the runtime's ring holds."""
-    detail = (
-        f"{calls} calls between flushes that are known: the runtime keeps the newest {RING_CALLS} of each flush,"
-        " older ones may be missing"
-    )
-    return reasons.entry(reasons.RING_FULL, detail, count=calls)
 
 
 def _of_records(facts: LogFacts) -> Iterator[Entry]:

@@ -18,8 +18,8 @@ from profagent.errors import ProfagentError, UsageError
 from profagent.link.boards_file import BoardsFile
 from profagent.link.credentials import full_address, host_of
 from profagent.nightly.verdict import Compared, Outcome, Slower, Verdict
-from profagent.sessions.baseline import baseline_session
 from profagent.sessions.clearing import COLLECTED
+from profagent.store.workspace import baseline_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -13,8 +13,8 @@ from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.local import growing_kind
-from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, Translated, checked_path, digest_of, logs_set_aside
-from profagent.ingest.reasons import another_file, refusal, removal_entry, told_loss
+from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, Translated, digest_of, logs_set_aside
+from profagent.ingest.reasons import another_file, checked_path, refusal, removal_entry, told_loss
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
 from profagent.store.store import HeldLog

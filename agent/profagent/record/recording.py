@@ -14,8 +14,7 @@ from profagent.formats.sampling import interval_of
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.commit import commit
-from profagent.ingest.mirror import checked_path
-from profagent.ingest.reasons import open_removal, unfollowed_job_removal, unfollowed_removal
+from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.link.channel import clock_difference
 from profagent.link.messages import ENDED_STATES, OPEN, REMOVED, Acknowledgement, Holding
 from profagent.record.mirroring import BoardMirrors, OpenBatch

@@ -17,7 +17,6 @@ from profagent.cli import options
 from profagent.cli.options import age_us, size_bytes
 from profagent.cli.running import asynchronous, tell
 from profagent.errors import StoreError, UsageError
-from profagent.sessions.baseline import baselines
 from profagent.stats.stats import StatsBy, StatsOptions, stats
 from profagent.store.clearing import (
     StoredFigures,
@@ -28,8 +27,9 @@ from profagent.store.clearing import (
     write_figures,
 )
 from profagent.store.database import fetched, reading, transaction, writing
-from profagent.store.sessions import all_sessions, fits
-from profagent.store.workspace import Workspace
+from profagent.store.queries import all_sessions
+from profagent.store.sessions import fits
+from profagent.store.workspace import Workspace, baselines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -9,8 +9,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import UsageError
-from profagent.store.database import fetched, put
-from profagent.store.rows import RECORDS_PER_PART
+from profagent.store.database import RECORDS_PER_PART, fetched, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

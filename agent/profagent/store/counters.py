@@ -21,9 +21,8 @@ from profagent.formats.countermap import (
     told,
 )
 from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
-from profagent.ingest import reasons
-from profagent.store.database import fetched, fetched_one, transaction
-from profagent.store.rows import RECORDS_PER_PART, path_from_sql
+from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one, transaction
+from profagent.store.rows import path_from_sql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from profagent.formats.countermap import CounterMap
 
-__all__ = ["Filled", "JobBytes", "exchange_counters", "implausible_counters", "implausible_of"]
+__all__ = ["Filled", "JobBytes", "exchange_counters", "implausible_counters"]
 
 ROWS_PER_BATCH = 20_000
 RECORD = AICORE_DTYPE.itemsize
@@ -76,17 +75,6 @@ class Filled(NamedTuple):
 
     rows: int
     without_bytes: int
-
-
-async def implausible_of(connection: aiosqlite.Connection, session: int, job: int | None = None) -> list[str]:
-    """What cannot be of a session's counters, or of those of one of its JOBs: a line for each check that fails."""
-    rows = await fetched(
-        connection,
-        "SELECT j.name, detail FROM ledger_entry JOIN job j USING (job)"
-        " WHERE session = ?1 AND reason = ?2 AND (?3 IS NULL OR job = ?3) ORDER BY entry",
-        (session, reasons.IMPLAUSIBLE_COUNTER, job),
-    )
-    return [f"implausible: {name}: {detail}" for name, detail in rows]
 
 
 async def implausible_counters(

@@ -25,6 +25,9 @@ CACHE_KIB = 32_768
 # SQLite's own limit of variables in a statement is above.
 VARIABLES_PER_QUERY = 10_000
 ROWS_PER_PAGE = 5_000
+# A record's key is its part's number times this, plus its own number in the part.
+RECORDS_PER_PART = 1 << 24
+LARGEST_INTEGER = 2**63 - 1
 # A writer commits a few times a second; readers begin within some milliseconds.
 MOST_BEGINNINGS = 100
 
@@ -43,7 +46,7 @@ async def writing(file: Path, *, durable: bool = True) -> AsyncIterator[aiosqlit
         make_private_folder(file.parent)
         with suppress(FileExistsError):
             os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
-        connection = await aiosqlite.connect(file, isolation_level=None)
+        connection = await _opened(file)
     except (OSError, sqlite3.Error) as error:
         raise _unusable(file, error) from error
     try:
@@ -204,8 +207,18 @@ async def _begun(file: Path, count: int) -> list[aiosqlite.Connection]:
     raise sqlite3.OperationalError("it never stays the same for two readers")
 
 
+async def _opened(file: Path | str, **options: Any) -> aiosqlite.Connection:
+    connection = aiosqlite.connect(file, isolation_level=None, **options)
+    try:
+        return await connection
+    except BaseException:
+        # Its thread ends by itself and tells the loop, which must be there still.
+        connection._thread.join()  # noqa: SLF001 - there is no other way to wait for it
+        raise
+
+
 async def _reader(uri: str) -> aiosqlite.Connection:
-    connection = await aiosqlite.connect(uri, uri=True, isolation_level=None)
+    connection = await _opened(uri, uri=True)
     try:
         await connection.executescript(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA cache_size = -{CACHE_KIB};")
     except BaseException:

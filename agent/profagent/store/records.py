@@ -16,8 +16,8 @@ import numpy as np
 from profagent.formats.names import LogKind
 from profagent.formats.records import ticks_to_us
 from profagent.formats.segments import AicoreSegment, AicpuSegment, place
-from profagent.store.database import fetched, fetched_of, put
-from profagent.store.rows import LARGEST_INTEGER, RECORDS_PER_PART, Part
+from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, fetched, fetched_of, put
+from profagent.store.rows import Part
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

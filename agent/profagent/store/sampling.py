@@ -12,9 +12,8 @@ import numpy as np
 
 from profagent.formats.sampling import FROM_FILE, Figures, counts_of_loads, figures_of, gap_of, sum_of, tally_of
 from profagent.ingest import reasons
-from profagent.ingest.datalog import RING_CALLS, ring_entry
-from profagent.store.database import fetched, fetched_one, pages
-from profagent.store.rows import LARGEST_INTEGER, RECORDS_PER_PART
+from profagent.ingest.reasons import RING_CALLS, ring_entry
+from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as changed
 
 from profagent.doctor import examining
 from profagent.doctor.examining import acl_json_file, job_sections
@@ -135,8 +135,8 @@ def test_counters_by_a_right_map_a_wrong_one_and_none(tmp_path: Path, monkeypatc
     assert len(right.findings) == 12
     assert {finding.mark for finding in right.findings} == {Mark.GOOD}
     assert all("3 of 5 inferences" in finding.evidence for finding in right.findings)
-    counters = {name: replace(each, scale=9e3) for name, each in simulated_map().counters.items()}
-    *_, wrong = sections(job, CounterMaps(replace(simulated_map(), counters=counters)))
+    counters = {name: changed(each, scale=9e3) for name, each in simulated_map().counters.items()}
+    *_, wrong = sections(job, CounterMaps(changed(simulated_map(), counters=counters)))
     found = {finding.check: finding for finding in wrong.findings}
     assert found["mac_busy <= 1"].mark is Mark.BAD
     assert "GB/s, and 34.1 can be" in found["ddr_read_bytes rate"].evidence

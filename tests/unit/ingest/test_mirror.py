@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from profagent.errors import FormatError, ProtocolError, StoreError
-from profagent.ingest.mirror import OPEN_FILES, JobMirror, checked_path, digest_of, syncfs
+from profagent.ingest.mirror import OPEN_FILES, JobMirror, digest_of, syncfs
+from profagent.ingest.reasons import checked_path
 
 LOG = "data/aicore.0.m.3.0.1.1.0"
 

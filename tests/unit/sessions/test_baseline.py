@@ -9,8 +9,7 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.errors import UsageError
-from profagent.sessions.baseline import baseline_session, baselines, set_baseline
-from profagent.store.workspace import Workspace
+from profagent.store.workspace import Workspace, baseline_session, baselines, set_baseline
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 

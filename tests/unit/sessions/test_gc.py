@@ -17,9 +17,8 @@ from profagent.errors import UsageError
 from profagent.nightly.cli import cleared_after_night
 from profagent.nightly.settings import Nightly, Retention
 from profagent.sessions import clearing
-from profagent.sessions.baseline import set_baseline
 from profagent.sessions.clearing import Rules
-from profagent.store.workspace import Workspace
+from profagent.store.workspace import Workspace, set_baseline
 from profagentd.simulate import SimulationOptions, write_job
 from tests.fakes.dumps import check
 

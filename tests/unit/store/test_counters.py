@@ -7,7 +7,7 @@ import pytest
 from profagent.formats.done import Done
 from profagent.ingest.changes import FrequencyKnown, InferenceTimed, LogAdvanced, LogReset, Redecoded, SegmentRecords
 from profagent.ingest.reasons import IMPLAUSIBLE_COUNTER
-from profagent.store.counters import implausible_of
+from profagent.store.queries import implausible_of
 from profagent.store.sessions import MapUsed
 from tests.unit.store.rows import AICORE, JOB, Rows, aicore
 

@@ -21,8 +21,7 @@ from profagent.ingest.changes import (
     PassedOver,
     ProfilingKnown,
 )
-from profagent.ingest.datalog import RING_CALLS
-from profagent.ingest.reasons import INTERVAL_MISMATCH, SAMPLE_LATE, SAMPLE_NEVER_CAME
+from profagent.ingest.reasons import INTERVAL_MISMATCH, RING_CALLS, SAMPLE_LATE, SAMPLE_NEVER_CAME
 from profagent.store.sampling import MOST_NOTES, most_calls_between, sampling_of
 from tests.unit.store.rows import CALLS, JOB, Rows, aicore, calls, name_of
 
