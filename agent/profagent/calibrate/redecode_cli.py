@@ -15,11 +15,11 @@ from profagent.cli.table import printable
 from profagent.errors import IncompleteError, StoreError, UsageError
 from profagent.files import content
 from profagent.importing.job_folder import alone_in_job, job_database, named_target, new_database
-from profagent.store.clearing import require_records
 from profagent.store.counter_maps import BUILT_IN
 from profagent.store.counters import Filled, exchange_counters
 from profagent.store.database import reading
 from profagent.store.queries import find_session
+from profagent.store.sessions import require_records
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 

@@ -41,7 +41,7 @@ Exit codes: 0 ok, 1 failed or the answer is no, 2 usage, 3 the board cannot be r
 VERBS = {
     "demo": ("demo.cli", "Try everything on a simulated board."),
     "watch": ("watch.cli", "Show a board's inferences live."),
-    "show": ("export.show_cli", "Print a JOB's tables (the vendor's command)."),
+    "show": ("export.cli:show_command", "Print a JOB's tables (the vendor's command)."),
     "stats": ("stats.cli", "Show what takes the time: layers, types, models, API calls."),
     "trend": ("stats.trend", "Show a model's time over sessions, and when it changed."),
     "record": ("record.cli", "Capture boards into a workspace."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from profagent import __version__
 from profagent.cli.table import UNKNOWN, printable
 from profagent.formats.sampling import FROM_FILE
-from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, unknown_figures
+from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
 
 if TYPE_CHECKING:
@@ -101,10 +101,6 @@ async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[
     """
     session, job = scope
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
-    # Both grades are there, so that an empty `loss` says that nothing is missing.
-    ledger: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
-    for row in await ledger_of(connection, scope):
-        ledger[row.grade][row.reason] = row.occurrences
     return {
         "profagent": __version__,
         "session": session.session,
@@ -121,10 +117,10 @@ async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[
         "counter_map_digest": session.counter_map_digest,
         "likely_counters": likely,
         "sampling": await sampling_of(connection, session.session, job.job),
-        "ledger": ledger,
+        "ledger": await ledger_of(connection, session.session, job.job),
         "kept_losses": await kept_losses_of(connection, session.session),
         "implausible": await implausible_of(connection, session.session, job.job),
-        "not_final": [each._asdict() for each in await unknown_figures(connection, scope)],
+        "not_final": await not_final(connection, session.session, job.job),
         "pmu": _pmu_remark(session.counter_map, likely),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
     }

@@ -12,8 +12,7 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.running import asynchronous
 from profagent.diff.comparing import Floor
-from profagent.diff.conditions import parse_condition
-from profagent.diff.diff import DiffOptions, Operand, diff
+from profagent.diff.diff import DiffOptions, Operand, diff, parse_condition
 from profagent.diff.report import diff_document, junit_cases, junit_xml, report_lines
 from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
@@ -22,7 +21,7 @@ from profagent.importing.job_folder import named_target
 from profagent.store.workspace import Workspace, baseline_session
 
 if TYPE_CHECKING:
-    from profagent.diff.conditions import Condition
+    from profagent.diff.diff import Condition
     from profagent.store.counter_maps import CounterMaps
 
 

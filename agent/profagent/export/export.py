@@ -14,7 +14,6 @@ from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY, sheet_p
 from profagent.export.tables import acl_statistic_rows, inference_tables, mean_tables
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
 from profagent.files import make_directory, write_atomically, written_atomically
-from profagent.store.clearing import require_records
 from profagent.store.database import reading
 from profagent.store.queries import (
     Scope,
@@ -26,6 +25,7 @@ from profagent.store.queries import (
     layers_of,
 )
 from profagent.store.selection import Choice, Selection
+from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence

@@ -24,12 +24,11 @@ from profagent.doctor.job import why_no_layers
 from profagent.errors import StoreError, UsageError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
 from profagent.ingest.local import require_job
-from profagent.store.clearing import is_cleared
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import FILE_NAME, reading
 from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
 from profagent.store.selection import Choice
-from profagent.store.sessions import MapUsed
+from profagent.store.sessions import MapUsed, is_cleared
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:

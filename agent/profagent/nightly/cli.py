@@ -23,7 +23,7 @@ import msgspec
 from profagent.cli.options import age_us, duration_s, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
-from profagent.diff.conditions import parse_condition
+from profagent.diff.diff import parse_condition
 from profagent.diff.report import junit_xml
 from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically

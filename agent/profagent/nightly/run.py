@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.cli.options import duration_s
-from profagent.diff.conditions import parse_condition
-from profagent.diff.diff import DiffOptions, Operand, diff
+from profagent.diff.diff import DiffOptions, Operand, diff, parse_condition
 from profagent.errors import ProfagentError, UsageError
 from profagent.link.boards_file import BoardsFile
 from profagent.link.credentials import full_address, host_of

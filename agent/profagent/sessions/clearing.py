@@ -18,17 +18,17 @@ from profagent.cli.options import age_us, size_bytes
 from profagent.cli.running import asynchronous, tell
 from profagent.errors import StoreError, UsageError
 from profagent.stats.stats import StatsBy, StatsOptions, stats
-from profagent.store.clearing import (
+from profagent.store.database import fetched, reading, transaction, writing
+from profagent.store.queries import all_sessions
+from profagent.store.sessions import (
     StoredFigures,
     StoredRow,
     clear_sessions,
     cleared_jobs,
+    fits,
     held_sessions,
     write_figures,
 )
-from profagent.store.database import fetched, reading, transaction, writing
-from profagent.store.queries import all_sessions
-from profagent.store.sessions import fits
 from profagent.store.workspace import Workspace, baselines
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from profagent.store.clearing import HeldSession
-    from profagent.store.sessions import Condition
+    from profagent.store.sessions import Condition, HeldSession
 
 BYS: tuple[StatsBy, ...] = tuple(name for part in get_args(StatsBy) for name in (get_args(part) or (part,)))
 # The database is written anew when so much of it is free.

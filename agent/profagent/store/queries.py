@@ -84,22 +84,6 @@ class CallRow(NamedTuple):
     tid: int
 
 
-class UnknownFigures(NamedTuple):
-    """How many inferences have figures that are not final, and why."""
-
-    figures: str
-    why: str
-    inferences: int
-
-
-class LedgerRow(NamedTuple):
-    """How often one thing was not as it should be."""
-
-    grade: str
-    reason: str
-    occurrences: int
-
-
 async def find_session(connection: aiosqlite.Connection, session: int | None = None) -> SessionRow:
     """The session of that number, or the newest; UsageError when there is none."""
     rows = []
@@ -156,15 +140,15 @@ async def count_inferences(connection: aiosqlite.Connection, scope: Scope) -> in
     return int(count)
 
 
-async def unknown_figures(connection: aiosqlite.Connection, scope: Scope) -> list[UnknownFigures]:
-    """Inferences of the JOB that the session has and whose figures are not final, by their state and reason."""
-    rows = await fetched(
+async def not_final(connection: aiosqlite.Connection, session: int, job: int | None = None) -> list[dict[str, Any]]:
+    """How many of the session's inferences, in one JOB or all, have no figures, by state and reason."""
+    return await fetched_named(
         connection,
-        "SELECT i.figures, i.why, count(*) FROM inference i JOIN model m USING (model)"
-        " WHERE i.session = ? AND m.job = ? AND i.figures <> 'final' GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2",
-        (scope.session.session, scope.job.job),
+        "SELECT i.figures, i.why, count(*) AS inferences FROM inference i JOIN model m USING (model)"
+        " WHERE i.session = ?1 AND (?2 IS NULL OR m.job = ?2) AND i.figures <> 'final'"
+        " GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2",
+        (session, job),
     )
-    return list(map(UnknownFigures._make, rows))
 
 
 async def layers_of(connection: aiosqlite.Connection, model: int) -> dict[int, LayerRow]:
@@ -211,15 +195,22 @@ async def earliest_call_us(connection: aiosqlite.Connection, scope: Scope) -> in
     return None if earliest is None else int(earliest)
 
 
-async def ledger_of(connection: aiosqlite.Connection, scope: Scope) -> list[LedgerRow]:
-    """What is not as it should be in the JOB or in the whole session, by grade (losses first) and reason."""
-    rows = await fetched(
+async def ledger_of(
+    connection: aiosqlite.Connection, session: int, job: int | None = None
+) -> dict[str, dict[str, int]]:
+    """How often what is not as it should be, by grade and reason: in the session, or in a JOB and the session itself.
+
+    Both grades are there: an empty `loss` says that nothing is missing.
+    """
+    by_grade: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
+    for grade, reason, count in await fetched(
         connection,
-        "SELECT grade, reason, sum(count) FROM ledger_entry WHERE session = ? AND ifnull(job, ?2) = ?2"
+        "SELECT grade, reason, sum(count) FROM ledger_entry WHERE session = ?1 AND (?2 IS NULL OR ifnull(job, ?2) = ?2)"
         " GROUP BY grade, reason ORDER BY grade, reason",
-        (scope.session.session, scope.job.job),
-    )
-    return list(map(LedgerRow._make, rows))
+        (session, job),
+    ):
+        by_grade[grade][reason] = count
+    return by_grade
 
 
 async def ledger_entries(
@@ -292,7 +283,7 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
         (session,),
     )
     stood = await stood_already(connection, session)
-    ledger = await _ledger(connection, session)
+    ledger = await ledger_of(connection, session)
     return {
         "session": session,
         "board": board,
@@ -314,7 +305,7 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
         "implausible": await implausible_of(connection, session),
         "complete": not ledger["loss"] and reasons.STOPPED_EARLY not in ledger["note"],
         "not_copied": await not_copied(connection, session),
-        "not_final": await _not_final(connection, session),
+        "not_final": await not_final(connection, session),
     }
 
 
@@ -326,17 +317,6 @@ async def not_copied(connection: aiosqlite.Connection, session: int) -> dict[str
         (session, reasons.STOPPED_EARLY),
     )
     return dict(rows)
-
-
-async def _not_final(connection: aiosqlite.Connection, session: int) -> list[dict[str, Any]]:
-    """How many of its inferences have no figures, by state and reason."""
-    rows = await fetched(
-        connection,
-        "SELECT count(*), figures, why FROM inference WHERE session = ? AND figures <> 'final'"
-        " GROUP BY figures, why ORDER BY 1 DESC, 2, 3",
-        (session,),
-    )
-    return [{"inferences": count, "figures": figures, "why": why} for count, figures, why in rows]
 
 
 async def kept_losses_of(connection: aiosqlite.Connection, session: int) -> list[dict[str, Any]]:
@@ -378,17 +358,6 @@ async def _frequencies(connection: aiosqlite.Connection, session: int) -> list[i
         (session,),
     )
     return [mhz for (mhz,) in rows]
-
-
-async def _ledger(connection: aiosqlite.Connection, session: int) -> dict[str, dict[str, int]]:
-    by_grade: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
-    for grade, reason, count in await fetched(
-        connection,
-        "SELECT grade, reason, sum(count) FROM ledger_entry WHERE session = ? GROUP BY grade, reason",
-        (session,),
-    ):
-        by_grade[grade][reason] = count
-    return by_grade
 
 
 async def all_sessions(connection: aiosqlite.Connection) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.export.show_cli import show, shown_as_document, shown_as_text
+from profagent.export.cli import show, shown_as_document, shown_as_text
 from profagent.store.selection import Choice
 from tests.unit.store.database import START_US, DatabaseBuilder
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from profagent.diff.alignment import LayerName
-from profagent.diff.comparing import Floor, compare
+from profagent.diff.comparing import Floor, LayerName, compare
 from profagent.diff.runs import ModelRun
 
 NOISE = 0.02

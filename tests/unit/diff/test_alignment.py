@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profagent.diff.alignment import LayerName, Match, align
+from profagent.diff.comparing import LayerName, Match, align
 
 names = st.lists(st.sampled_from("abcdefghij"), max_size=12).map(lambda found: [layer(each) for each in found])
 

@@ -8,8 +8,7 @@ import pytest
 
 from profagent.diff.cli import floor_of
 from profagent.diff.comparing import Floor
-from profagent.diff.conditions import parse_condition
-from profagent.diff.diff import Diff, DiffOptions, Operand, diff
+from profagent.diff.diff import Diff, DiffOptions, Operand, diff, parse_condition
 from profagent.diff.report import diff_document, junit_cases, report_lines
 from profagent.errors import UsageError
 from tests.unit.store.database import START_US, DatabaseBuilder

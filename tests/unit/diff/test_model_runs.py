@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.diff.alignment import LayerName
+from profagent.diff.comparing import LayerName
 from profagent.diff.runs import ModelRun, joined_runs, model_runs
 from tests.unit.stats.series import Rows, inferences, job
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
-from profagent.store.queries import CallRow, LayerRow
+from profagent.export.trace import TaskEvents, trace_pieces
+from profagent.store.queries import LayerRow
 from tests.unit.export.rows import inference_row, task_row
 
 if TYPE_CHECKING:
@@ -39,16 +39,6 @@ def _tasks(
     events = TaskEvents(0, origin_us, frequency_mhz, LAYERS, "NPU 0")
     found = _trace(events.of_inference(inference_row(), tasks))["traceEvents"]
     return events, [event for event in found if event["ph"] == "X"], [e for e in found if e["name"] == "thread_name"]
-
-
-def test_neighbours_meet_to_the_nanosecond() -> None:
-    ticks = [3, 10, 1, 999, 7]
-    rows = [task_row(count, ticks_before=sum(ticks[:i]), base_us=EPOCH_US) for i, count in enumerate(ticks)]
-    _, events, names = _tasks(rows, frequency_mhz=700, origin_us=EPOCH_US - 10_000_000)
-    ends = [round(event["ts"] * 1000) + round(event["dur"] * 1000) for event in events]
-    assert ends[:-1] == [round(event["ts"] * 1000) for event in events[1:]]
-    assert ends[-1] - 10_000_000_000 == round(sum(ticks) * 100 / 700 * 1000)
-    assert len(names) == 1
 
 
 def test_units_and_streams_have_tracks_of_their_own() -> None:
@@ -89,11 +79,3 @@ def test_an_overlap_of_less_than_a_microsecond_is_rounding_and_moves_the_start()
 def test_what_has_no_place_in_time_is_left_out_and_counted(row: Any, frequency_mhz: Any) -> None:
     events, found, _ = _tasks([row], frequency_mhz=frequency_mhz)
     assert (events.unplaced, found) == (1, [])
-
-
-@pytest.mark.parametrize("count", [1, 2, 1000])
-def test_any_number_of_events_makes_one_json_object(count: Any) -> None:
-    calls = (CallRow("f", "model", t, t + 1, 1, 1) for t in range(1, count + 1))
-    trace = _trace(CallEvents(0, "yolo").of_calls(calls), simulated=True)
-    assert len([event for event in trace["traceEvents"] if event["ph"] == "X"]) == count
-    assert trace["metadata"] == {"simulated": True}

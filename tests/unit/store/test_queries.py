@@ -12,19 +12,13 @@ from profagent.errors import StoreError, UsageError
 from profagent.store import database
 from profagent.store.database import fetched_one, reading, readings
 from profagent.store.queries import (
-    CallLog,
-    CallRow,
-    LedgerRow,
     Scope,
-    call_logs,
-    calls,
-    earliest_call_us,
     find_session,
     jobs_of,
     ledger_of,
 )
 from tests.daemon.privileges import public_directory, without_privileges
-from tests.unit.store.database import JOB, START_US, DatabaseBuilder
+from tests.unit.store.database import JOB, DatabaseBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,27 +71,6 @@ async def test_readers_see_one_state_though_a_writer_commits_while_they_begin(
             assert [await fetched_one(each, COUNT) for each in readers] == [(2,), (2,)]
 
 
-async def test_readers_see_one_database_though_another_takes_its_place_while_they_begin(
-    builder: DatabaseBuilder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = builder.close()
-    other = DatabaseBuilder(file.with_name("other.db"))
-    other.insert("board", identity="another", hostname="h", model="m")
-    other.close()
-
-    opened = database._reader
-
-    async def and_another_file_comes(uri: str) -> aiosqlite.Connection:
-        connection = await opened(uri)
-        if other.file.exists():
-            other.file.replace(file)
-        return connection
-
-    monkeypatch.setattr(database, "_reader", and_another_file_comes)
-    async with readings(file, 2) as readers:
-        assert [await fetched_one(each, COUNT) for each in readers] == [(2,), (2,)]
-
-
 async def test_a_missing_database_is_an_error_with_its_path_and_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"absent\.db") as caught:
         async with reading(tmp_path / "absent.db"):
@@ -140,59 +113,6 @@ async def test_the_newest_session_is_taken_unless_one_is_named(builder: Database
             await find_session(connection, 2**63)
 
 
-async def test_jobs_are_those_of_the_session(builder: DatabaseBuilder) -> None:
-    first, second = builder.session(), builder.session()
-    builder.job(first, second)
-    builder.job(second, name=OTHER_JOB, frequency_mhz=None)
-    async with reading(builder.close()) as connection:
-        assert [job.name for job in await jobs_of(connection, first)] == [JOB]
-        assert [job.name for job in await jobs_of(connection, second)] == sorted([JOB, OTHER_JOB])
-        assert (await jobs_of(connection, second, OTHER_JOB))[0].frequency_mhz is None
-        with pytest.raises(UsageError, match=OTHER_JOB):
-            await jobs_of(connection, first, OTHER_JOB)
-
-
-async def test_an_api_log_takes_its_device_from_its_path_and_its_model_s_smallest_batch(
-    builder: DatabaseBuilder,
-) -> None:
-    session = builder.session()
-    job = builder.job(session)
-    yolo, bare = builder.model(job, "yolo"), builder.model(job, "a.b", 1)
-    for batch in (8, 2):
-        builder.inference(session, yolo, batch_num=batch)
-    paths: list[tuple[int, str | bytes]] = [
-        (yolo, "data/acl_api.2.yolo.0"),
-        (bare, b"data/AclModule.0.a.b\xff.1"),
-        (bare, "data/acl_api.0.a.b.1"),
-    ]
-    logs = [builder.log(job, model, "acl_api", path) for model, path in paths]
-    for log in logs[:2]:
-        builder.part(session, log)
-    async with reading(builder.close()) as connection:
-        assert await call_logs(connection, await _scope(connection)) == [
-            CallLog(logs[1], 0, "a.b", 1, 0),
-            CallLog(logs[0], 2, "yolo", 0, 2),
-        ]
-
-
-async def test_calls_come_in_the_order_of_the_file_and_only_those_of_the_session(builder: DatabaseBuilder) -> None:
-    first, second = builder.session(), builder.session()
-    job = builder.job(first, second)
-    log = builder.log(job, builder.model(job), "acl_api", "data/acl_api.0.yolo.0")
-    builder.calls(builder.part(first, log), [(2, 100, 250), (9, None, 300)])
-    builder.calls(builder.part(second, log, 2), [(1, 400, 500)])
-    async with reading(builder.close()) as connection:
-        scope = await _scope(connection, first)
-        assert [call async for page in calls(connection, scope, log) for call in page] == [
-            CallRow("svp_acl_mdl_execute", "model", START_US + 100, START_US + 250, 500, 501),
-            CallRow("unknown(9)", "N/A", None, START_US + 300, 500, 501),
-        ]
-        assert await earliest_call_us(connection, scope) == START_US + 100
-        assert [
-            call.name async for page in calls(connection, await _scope(connection, second), log) for call in page
-        ] == ["svp_acl_mdl_unload"]
-
-
 async def test_the_ledger_is_summed_by_reason_over_the_job_and_the_session_itself(builder: DatabaseBuilder) -> None:
     session = builder.session()
     job, other = builder.job(session), builder.job(session, name=OTHER_JOB)
@@ -201,7 +121,5 @@ async def test_the_ledger_is_summed_by_reason_over_the_job_and_the_session_itsel
     builder.ledger(session, "loss", "link", 1)
     builder.ledger(session, "loss", "torn", 1, other)
     async with reading(builder.close()) as connection:
-        assert await ledger_of(connection, await _scope(connection, session, JOB)) == [
-            LedgerRow("loss", "link", 1),
-            LedgerRow("note", "gap", 7),
-        ]
+        assert await ledger_of(connection, session, job) == {"loss": {"link": 1}, "note": {"gap": 7}}
+        assert await ledger_of(connection, session) == {"loss": {"link": 1, "torn": 1}, "note": {"gap": 7}}

@@ -10,7 +10,7 @@ import pytest
 from profagent.errors import UsageError
 from profagent.store.database import reading
 from profagent.store.queries import Scope, find_session, jobs_of
-from profagent.store.selection import ByPosition, Choice, InferenceRow, Selection, TaskRow
+from profagent.store.selection import ByPosition, Choice, InferenceRow, Selection
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 if TYPE_CHECKING:
@@ -140,22 +140,6 @@ def test_a_part_of_another_session_that_goes_on_with_the_inference_is_read(
     assert select(session=2).rows(Selection.aicore) == []
 
 
-def test_units_are_put_in_order_of_time(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session, frequency_mhz=100))
-    inference = builder.inference(session, model)
-    core, cpu = builder.new_part(session, model, "aicore"), builder.new_part(session, model, "aicpu")
-    builder.aicore(inference, core, [10, 20], start_us=START_US)
-    builder.aicpu(inference, cpu, [(30, 35)], [7])
-    builder.aicore(inference, core, [5], start_us=START_US + 35, first=2, layers=[2])
-    assert select().rows(Selection.tasks) == [
-        TaskRow(0, False, 0, START_US, 0, 10, None),
-        TaskRow(0, False, 1, START_US, 10, 20, None),
-        TaskRow(0, True, 7, START_US + 30, 0, 0, START_US + 35),
-        TaskRow(0, False, 2, START_US + 35, 0, 5, None),
-    ]
-
-
 def test_the_earliest_moment_is_of_any_unit_or_of_the_inference(builder: DatabaseBuilder, select: Any) -> None:
     session = builder.session()
     model = builder.model(builder.job(session))
@@ -163,41 +147,3 @@ def test_the_earliest_moment_is_of_any_unit_or_of_the_inference(builder: Databas
     assert builder.segment(inference, builder.new_part(session, model, "aicpu"), "aicpu", start_us=START_US + 40)
     builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(45, 60), (20, 30)], [0, 1])
     assert select().earliest_us() == START_US + 20
-
-
-def test_places_are_means_over_inferences_weighted_by_time(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    for pic, ticks, busy in ((0, 10, 0.2), (1, 30, 0.6)):
-        known = (busy, *KNOWN[1:8], float(ticks), 2.0)
-        inference = builder.inference(session, model, pic)
-        builder.aicore(inference, builder.new_part(session, model, "aicore"), [ticks], counters=[known])
-    (place,) = select().rows(Selection.places)
-    assert (place.ticks, place.mac_busy) == (20, pytest.approx((10 * 0.2 + 30 * 0.6) / 40))
-    assert (place.ddr_read_bytes, place.ddr_write_bytes) == (20, 2)
-
-
-def test_a_mean_is_not_known_where_one_value_is_not(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    for pic, known in enumerate((KNOWN, (None, *KNOWN[1:9], None))):
-        part = builder.new_part(session, model, "aicore")
-        builder.aicore(builder.inference(session, model, pic), part, [10], counters=[known])
-    (place,) = select().rows(Selection.places)
-    assert (place.mac_busy, place.mac_ppen, place.ddr_write_bytes) == (None, pytest.approx(0.4), None)
-
-
-def test_layers_are_gathered_over_the_inferences_of_a_group(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    for pic in (0, 1):
-        inference = builder.inference(session, model, pic)
-        builder.aicore(inference, builder.new_part(session, model, "aicore"), [10 + pic, 5, 7], layers=[0, None, 0])
-        builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(0, 4 + pic)], [3])
-    selection = select()
-    layers = selection.rows(Selection.aicore_layers)
-    assert [tuple(row) for row in layers] == [
-        (0, 0, 4, 35, 11, 7),
-        (0, None, 2, 10, 5, 5),
-    ]
-    assert [tuple(row) for row in selection.rows(Selection.aicpu_layers)] == [(0, 3, 2, 9, 5, 4)]

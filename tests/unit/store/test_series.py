@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profagent.store import series
 from profagent.store.database import reading, readings
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.series import READERS, JobSeries, RecordSeries, call_series, read_series
@@ -55,19 +54,6 @@ def test_records_of_both_units_come_with_inference_layer_and_segment(builder: Da
     assert _rows(found.aicore) == [(1, 0, 0, 30), (1, 1, 0, 40), (1, 0, 1, 50), (0, -1, 0, 10)]
     assert _rows(found.aicpu) == [(1, 7, 0, 5), (1, -1, 0, 7)]
     assert found.counters is None
-
-
-def test_many_reads_give_what_one_gives(
-    builder: DatabaseBuilder, read: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(series, "ROWS_PER_READ", 2)
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    for pic in range(3):
-        inference = builder.inference(session, model, pic, start_us=START_US + pic)
-        builder.aicore(inference, builder.new_part(session, model, "aicore"), [10 * pic + i + 1 for i in range(3)])
-    ticks = [row[3] for row in _rows(read().aicore)]
-    assert ticks == [1, 2, 3, 11, 12, 13, 21, 22, 23]
 
 
 def test_picture_counts_that_begin_anew_are_another_load(builder: DatabaseBuilder, read: Callable) -> None:
@@ -129,22 +115,6 @@ def test_counters_of_a_known_map_come_as_fractions(builder: DatabaseBuilder, rea
     np.testing.assert_array_equal(counters.values, [KNOWN, (np.nan, *KNOWN[1:])])
 
 
-@pytest.mark.parametrize("files", [1, 3, 7, 20])
-def test_counters_are_read_of_some_files_evenly_taken(
-    builder: DatabaseBuilder, read: Callable, monkeypatch: pytest.MonkeyPatch, files: int
-) -> None:
-    monkeypatch.setattr(series, "SAMPLED_FILES", 3)
-    session = builder.session(counter_map="some")
-    model = builder.model(builder.job(session))
-    for pic in range(files):
-        inference = builder.inference(session, model, pic, start_us=START_US + pic)
-        builder.aicore(inference, builder.new_part(session, model, "aicore"), [10], counters=[KNOWN])
-    places = read().counters.records.inference.tolist()
-    assert len(places) == min(files, 3)
-    assert places[0] == 0
-    assert max(np.diff([*places, files])) - min(np.diff([*places, files])) <= 1
-
-
 async def test_calls_have_their_durations_by_function(builder: DatabaseBuilder) -> None:
     session = builder.session()
     job = builder.job(session)
@@ -158,9 +128,3 @@ async def test_calls_have_their_durations_by_function(builder: DatabaseBuilder) 
         ("svp_acl_mdl_execute", "model", [50, 70], 3),
         ("unknown(99)", "N/A", [], 1),
     ]
-
-
-def test_a_job_without_anything_has_empty_columns(builder: DatabaseBuilder, read: Callable) -> None:
-    builder.job(builder.session(counter_map="some"))
-    found = read()
-    assert (found.inferences, len(found.aicore.duration), len(found.aicpu.layer), found.counters) == ([], 0, 0, None)
