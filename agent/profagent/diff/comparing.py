@@ -10,14 +10,14 @@ import numpy as np
 
 from profagent.diff.significance import differences, different_rows
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.stats.stats import Figures, figures_of
+from profagent.stats.gathering import Figures, figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from profagent.diff.runs import ModelRun
+    from profagent.diff.runs import LayerName, ModelRun
 
 
 Kind = Literal["same", "renamed", "moved", "fused", "split", "inserted", "removed"]
@@ -30,14 +30,6 @@ GAP = -0.3
 ROUNDING = 1e-6
 _PARTS = re.compile(r"[^\W_]+")
 _DIAGONAL, _UP, _LEFT = 0, 1, 2
-
-
-class LayerName(NamedTuple):
-    """A layer, or fused ones joined with `+`; `unit` is where it runs."""
-
-    name: str
-    type: str
-    unit: str
 
 
 class Match(NamedTuple):

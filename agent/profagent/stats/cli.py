@@ -14,13 +14,15 @@ from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pie
 from profagent.errors import UsageError
 from profagent.formats.countermap import bound_mark
 from profagent.importing.job_folder import named_target, tell_unrecorded
-from profagent.stats.stats import KEYS, StatsBy, StatsOptions, stats
+from profagent.stats.gathering import KEYS
+from profagent.stats.stats import StatsBy, StatsOptions, stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from profagent.stats.stats import Row, Stats
+    from profagent.stats.gathering import Row
+    from profagent.stats.stats import Stats
     from profagent.store.counter_maps import CounterMaps
 
 BY = [name for part in get_args(StatsBy) for name in (get_args(part) or (part,))]

@@ -18,7 +18,8 @@ from profagent.cli.options import age_us
 from profagent.cli.running import asynchronous
 from profagent.cli.table import Column, printable, sparkline, table_lines
 from profagent.errors import UsageError
-from profagent.stats.stats import MAD_TO_SIGMA, StatsOptions, stats
+from profagent.stats.gathering import MAD_TO_SIGMA
+from profagent.stats.stats import StatsOptions, stats
 from profagent.store.database import reading
 from profagent.store.queries import all_sessions, jobs_of
 from profagent.store.sampling import sampling_of

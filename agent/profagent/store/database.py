@@ -7,7 +7,7 @@ import shlex
 import sqlite3
 from contextlib import asynccontextmanager, suppress
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiosqlite
 
@@ -28,10 +28,20 @@ ROWS_PER_PAGE = 5_000
 # A record's key is its part's number times this, plus its own number in the part.
 RECORDS_PER_PART = 1 << 24
 LARGEST_INTEGER = 2**63 - 1
+# Of `inference i`, for `:clockless` JOBs as well: without a clock, figures in ticks are known of whole inferences.
+KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
 # A writer commits a few times a second; readers begin within some milliseconds.
 MOST_BEGINNINGS = 100
 
 Row = tuple[Any, ...]
+
+
+class Part(NamedTuple):
+    """A part of a log: records from `first_record` on that `session` fetched."""
+
+    number: int
+    first_record: int
+    session: int
 
 
 @asynccontextmanager

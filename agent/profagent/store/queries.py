@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-# Of `inference i`, for `:clockless` JOBs as well: without a clock, figures in ticks are known of whole inferences.
-KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
-
 
 class SessionRow(NamedTuple):
     """A session and its board; times are host microseconds."""

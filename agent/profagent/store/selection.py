@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES, RATES, RATIOS
-from profagent.store.database import fetched, fetched_one, pages
-from profagent.store.queries import KNOWN
+from profagent.store.database import KNOWN, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

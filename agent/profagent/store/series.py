@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one
-from profagent.store.queries import KNOWN
+from profagent.store.database import KNOWN, RECORDS_PER_PART, fetched, fetched_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

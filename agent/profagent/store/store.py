@@ -55,16 +55,13 @@ _BEGUN = (
     "SELECT path, offset FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete = 0 AND kept"
     " AND kind IN ('aicore', 'aicpu', 'acl_api')"
 )
+_COMMITTED = (
+    "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
+    " WHERE j.board = ? AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
+)
+_AT_PATH = f"{_COMMITTED} AND j.name = ? AND l.path = ?"
 # What was removed may have been made anew for a while, and need not come again.
-_UNFINISHED = (
-    "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
-    " WHERE j.board = ? AND (l.complete = 0 OR l.complete = 2 AND l.digest IS NULL)"
-    " AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
-)
-_AT_PATH = (
-    "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
-    " WHERE j.board = ? AND j.name = ? AND l.path = ? AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
-)
+_UNFINISHED = f"{_COMMITTED} AND (l.complete = 0 OR l.complete = 2 AND l.digest IS NULL)"
 # As the board's daemon sees it (format page 1): calls that are complete tell an unloading, empty logs are no matter.
 _FINISHED = (
     "WITH l AS (SELECT kind, model, offset, complete = 1 AS is_complete FROM log JOIN job USING (job)"
@@ -169,12 +166,8 @@ class Store:
             return await finished(asyncio.create_task(function(connection)))
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a query that belongs to the writing side."""
+        """Rows of a query of the writing side, or a statement outside of the records, in a transaction of its own."""
         return await self.run(lambda connection: fetched(connection, sql, parameters))
-
-    async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """A statement outside of the records, in a transaction of its own."""
-        await self.query(sql, parameters)
 
     async def write(self, session: int, board: int, changes: Sequence[JobChanges]) -> None:
         """Write changes in one durable transaction, which others that wait may share.
@@ -334,7 +327,7 @@ class StoredSession:
 
     async def forget_standing(self, job: str) -> None:
         """Note that the board has the JOB no longer, which does not make it one of the session's."""
-        await self._store.execute("UPDATE job SET state = 'removed' WHERE board = ? AND name = ?", (self.board, job))
+        await self._store.query("UPDATE job SET state = 'removed' WHERE board = ? AND name = ?", (self.board, job))
 
     async def state_of(self, job: str) -> str | None:
         """The JOB's state as it was last told; None of one that is not known."""
@@ -349,7 +342,7 @@ class StoredSession:
     async def add_clock_sample(self, host_us: int, offset_us: int, round_trip_us: int) -> None:
         """Store the difference of the clocks."""
         row = (self.number, host_us, offset_us, round_trip_us)
-        await self._store.execute("INSERT INTO clock_sample VALUES (?, ?, ?, ?)", row)
+        await self._store.query("INSERT INTO clock_sample VALUES (?, ?, ?, ?)", row)
 
     async def sampling(self) -> dict[str, Any]:
         """How well its JOBs were sampled, as of now."""
