@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from profagent.link.messages import Happened, Loss
 
 
-# The runtime's ring of calls: of the calls between two flushes the newest 511 survive (format page 3.3).
-RING_CALLS = 511
 LONGEST_PATH_BYTES = 1024
 LONGEST_NAME_BYTES = 255
 REMEMBERED_PATHS = 8192
@@ -332,12 +330,3 @@ def checked_path(path: bytes) -> str:
             file=repr(path[:80]), offset=0, expected="a relative path without '.' or '..'", found=f"{len(path)} bytes"
         )
     return os.fsdecode(path)
-
-
-def ring_entry(calls: int) -> Entry:
-    """More calls between two flushes than the runtime's ring holds."""
-    detail = (
-        f"{calls} calls between flushes that are known: the runtime keeps the newest {RING_CALLS} of each flush,"
-        " older ones may be missing"
-    )
-    return entry(RING_FULL, detail, count=calls)

@@ -12,7 +12,6 @@ import numpy as np
 
 from profagent.formats.sampling import FROM_FILE, Figures, counts_of_loads, figures_of, gap_of, sum_of, tally_of
 from profagent.ingest import reasons
-from profagent.ingest.reasons import RING_CALLS, ring_entry
 from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
     from profagent.ingest.changes import Entry
 
+# The runtime's ring of calls: of the calls between two flushes the newest 511 survive (format page 3.3).
+RING_CALLS = 511
 # Of each reason and model; one more entry counts the rest, and the view `sample_gaps` has each of them.
 MOST_NOTES = 1_000
 NAMED_PICTURES = 4
@@ -173,6 +174,15 @@ async def full_rings(connection: aiosqlite.Connection, job: int) -> dict[int, En
             if (calls := most_calls_between(ends, flushes)) >= RING_CALLS:
                 found[log] = ring_entry(calls)
     return found
+
+
+def ring_entry(calls: int) -> Entry:
+    """More calls between two flushes than the runtime's ring holds."""
+    detail = (
+        f"{calls} calls between flushes that are known: the runtime keeps the newest {RING_CALLS} of each flush,"
+        " older ones may be missing"
+    )
+    return reasons.entry(reasons.RING_FULL, detail, count=calls)
 
 
 def most_calls_between(call_ends: NDArray[np.float64], flushes: NDArray[np.float64]) -> int:

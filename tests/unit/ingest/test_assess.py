@@ -7,7 +7,7 @@ import pytest
 from profagent.formats.done import Done
 from profagent.ingest.changes import Entry
 from profagent.ingest.datalog import LogFacts, Places, assess, orphan_done
-from profagent.ingest.reasons import ring_entry
+from profagent.store.sampling import ring_entry
 
 
 def facts(**values: object) -> LogFacts:

@@ -21,8 +21,8 @@ from profagent.ingest.changes import (
     PassedOver,
     ProfilingKnown,
 )
-from profagent.ingest.reasons import INTERVAL_MISMATCH, RING_CALLS, SAMPLE_LATE, SAMPLE_NEVER_CAME
-from profagent.store.sampling import MOST_NOTES, most_calls_between, sampling_of
+from profagent.ingest.reasons import INTERVAL_MISMATCH, SAMPLE_LATE, SAMPLE_NEVER_CAME
+from profagent.store.sampling import MOST_NOTES, RING_CALLS, most_calls_between, sampling_of
 from tests.unit.store.rows import CALLS, JOB, Rows, aicore, calls, name_of
 
 TOLD = ProfilingKnown(10, "/app/acl.json")
