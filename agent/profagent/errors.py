@@ -16,7 +16,6 @@ ProfagentError            1  the answer is 'no', or something went wrong
 
 from __future__ import annotations
 
-
 UNKNOWN_NAME = "no host of that name is found"
 
 

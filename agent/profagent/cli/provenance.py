@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from profagent import __version__
 from profagent.cli.table import UNKNOWN, printable
 from profagent.formats.sampling import FROM_FILE
-from profagent.store.counters import implausible_of
-from profagent.store.queries import ledger_of, unknown_figures
+from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
-from profagent.store.sessions import kept_losses_of
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import aiosqlite
 
     from profagent.store.queries import Scope
 
@@ -81,17 +80,13 @@ UNVERIFIED = (
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
-def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any]:
+async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[str, Any]:
     """The session, its JOB, how well that was sampled, what is missing, and what is not verified, as values for JSON.
 
     Kept losses are all of the session: what the board lost while nobody listened may concern any of its JOBs.
     """
     session, job = scope
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
-    # Both grades are there, so that an empty `loss` says that nothing is missing.
-    ledger: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
-    for row in ledger_of(connection, scope):
-        ledger[row.grade][row.reason] = row.occurrences
     return {
         "profagent": __version__,
         "session": session.session,
@@ -107,11 +102,11 @@ def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any
         "counter_map": session.counter_map,
         "counter_map_digest": session.counter_map_digest,
         "likely_counters": likely,
-        "sampling": sampling_of(connection, session.session, job.job),
-        "ledger": ledger,
-        "kept_losses": kept_losses_of(connection, session.session),
-        "implausible": implausible_of(connection, session.session, job.job),
-        "not_final": [each._asdict() for each in unknown_figures(connection, scope)],
+        "sampling": await sampling_of(connection, session.session, job.job),
+        "ledger": await ledger_of(connection, session.session, job.job),
+        "kept_losses": await kept_losses_of(connection, session.session),
+        "implausible": await implausible_of(connection, session.session, job.job),
+        "not_final": await not_final(connection, session.session, job.job),
         "pmu": _pmu_remark(session.counter_map, likely),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
     }

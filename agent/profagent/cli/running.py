@@ -10,8 +10,9 @@ import signal
 import sys
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
@@ -19,7 +20,7 @@ from profagent.cli.table import printable
 from profagent.errors import RefusedError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 
     from profagent.errors import ProfagentError
     from profagent.link.messages import Board
@@ -106,6 +107,7 @@ async def interrupted_by(stop: asyncio.Event, before: str) -> AsyncIterator[None
         watching.cancel()
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Standard output and standard error.
@@ -189,6 +191,16 @@ def run_to_the_end(work: Callable[[], Awaitable[T]]) -> T:
             stopping.cancel()
 
     return run_until_stopped(interruptible)
+
+
+def asynchronous(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """A command from a coroutine function, which is run to its end."""
+
+    @wraps(command)
+    def run(*arguments: P.args, **named: P.kwargs) -> T:
+        return run_to_the_end(lambda: command(*arguments, **named))
+
+    return run
 
 
 def terminal_columns() -> int:

@@ -332,7 +332,8 @@ def _deliver(mirror: Path, output: Path) -> Path:
 async def _export_job(job: Path, maps: CounterMaps, told: Profiling, sdk: str) -> None:
     """What the vendor's `--all` makes in a JOB directory: its database, timelines and summaries. StoreError."""
     imported = await import_job(job, maps, told=told, sdk=sdk)
-    await asyncio.to_thread(_export, imported.database, job)
+    await export_timeline(imported.database, own_folder(job, "timeline"), job=job.name)
+    await export_summary(imported.database, own_folder(job, "summary"), job=job.name)
     await asyncio.to_thread(write_log, job, [f"collect: {imported.files} files in {imported.elapsed_s:.1f} s"])
 
 
@@ -344,8 +345,3 @@ def _job_files(job: Path) -> Mapping[str, int]:
             path = job / os.path.relpath(os.path.join(folder, name), job)  # noqa: PTH118 - names may be of any bytes
             found[path.relative_to(job).as_posix()] = path.lstat().st_size
     return found
-
-
-def _export(database: Path, job: Path) -> None:
-    export_timeline(database, own_folder(job, "timeline"), job=job.name)
-    export_summary(database, own_folder(job, "summary"), job=job.name)

@@ -23,8 +23,7 @@ from profagent.link.channel import connected
 from profagent.link.credentials import CERT, Certificate, Credentials, default_keys, full_address
 from profagent.link.messages import EARLIEST, PROTOCOL
 from profagent.link.messages import board_time as time_of
-from profagent.store.database import made_anew
-from profagent.store.queries import open_reader
+from profagent.store.database import fetched_one, made_anew, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -160,7 +159,7 @@ def workspace_checks(workspace: Workspace) -> Iterator[Finding]:
         return
     yield good("workspace", f"{root} can be {'written' if stands == root else 'made'}")
     if database.exists():
-        yield _database(database)
+        yield asyncio.run(_database(database))
     usage = shutil.disk_usage(stands)
     told = f"{usage.free / 1e9:,.1f} of {usage.total / 1e9:,.1f} GB are free for {root}"
     if usage.free < LEAST_FREE_BYTES:
@@ -180,12 +179,13 @@ def _why_not_writable(directory: Path) -> str:
         return f"{directory}: {os.strerror(error.errno or 0)}"
 
 
-def _database(database: Path) -> Finding:
+async def _database(database: Path) -> Finding:
     until = time.monotonic() + LONGEST_CHECK_S
     try:
-        with open_reader(database) as connection:
-            connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
-            found: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0].splitlines()[-1]
+        async with reading(database) as connection:
+            await connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
+            (checked,) = await fetched_one(connection, "PRAGMA quick_check(1)")
+            found: str = checked.splitlines()[-1]
     except StoreError as error:
         code = getattr(error.__cause__, "sqlite_errorcode", 0)
         if code == sqlite3.SQLITE_INTERRUPT:

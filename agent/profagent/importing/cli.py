@@ -18,12 +18,13 @@ from profagent.importing.job_folder import tell_unrecorded, write_log
 from profagent.link.boards_file import BoardsFile
 from profagent.link.messages import Profiling
 from profagent.record.summary import summary_lines
-from profagent.store.database import FILE_NAME
-from profagent.store.queries import open_reader
-from profagent.store.sessions import session_summary
+from profagent.store.database import reading
+from profagent.store.queries import session_summary
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
+    import asyncio
+
     from profagent.store.counter_maps import CounterMaps
 
 # An import's database holds this one session.
@@ -65,11 +66,15 @@ def command(
     if workspace is None:
         if board is not None:
             raise UsageError("--board goes with --workspace", hint="name the workspace to import into")
-        return _into_the_job(directory, maps, told, as_json=as_json)
+        return run_to_the_end(lambda: _into_the_job(directory, maps, told, as_json=as_json))
     wanted = WorkspaceImport(directory, Workspace(workspace), identity_of(board), maps, told)
-    summary = run_until_stopped(lambda stop: import_into(wanted, stop))
+    return run_until_stopped(lambda stop: _into_workspace(wanted, stop, as_json=as_json))
+
+
+async def _into_workspace(wanted: WorkspaceImport, stop: asyncio.Event, *, as_json: bool) -> int:
+    summary = await import_into(wanted, stop)
     click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
-    return _exit_code(summary, workspace / FILE_NAME)
+    return await _exit_code(summary, wanted.workspace.database)
 
 
 def read_acl_json(file: Path) -> Profiling:
@@ -91,10 +96,10 @@ def identity_of(board: str | None) -> str:
     return entry.uuid if entry is not None and entry.uuid else board
 
 
-def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | None, *, as_json: bool) -> int:
-    imported = run_to_the_end(lambda: import_job(directory, maps, told=told, tell=tell))
-    with open_reader(imported.database) as connection:
-        summary = session_summary(connection, SESSION)
+async def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | None, *, as_json: bool) -> int:
+    imported = await import_job(directory, maps, told=told, tell=tell)
+    async with reading(imported.database) as connection:
+        summary = await session_summary(connection, SESSION)
     lines = ledger_lines(summary["ledger"])
     write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s", *lines])
     if as_json:
@@ -105,9 +110,9 @@ def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | None, *,
         click.echo(f"imported {imported.files} files{mark}: {records}\n  database: {imported.database}")
         for line in (*lines, *summary["implausible"]):
             tell(f"  {line}")
-    return _exit_code(summary, imported.database)
+    return await _exit_code(summary, imported.database)
 
 
-def _exit_code(summary: dict[str, Any], database: Path) -> int:
-    empty = tell_unrecorded(database, summary["session"])
+async def _exit_code(summary: dict[str, Any], database: Path) -> int:
+    empty = await tell_unrecorded(database, summary["session"])
     return empty if summary["complete"] else IncompleteError.exit_code

@@ -11,10 +11,9 @@ import ctypes
 import errno
 import hashlib
 import os
-from functools import lru_cache
 from pathlib import Path
 
-from profagent.errors import FormatError, ProfagentError, ProtocolError, StoreError
+from profagent.errors import ProfagentError, ProtocolError, StoreError
 from profagent.files import (
     content,
     disk_full,
@@ -79,24 +78,9 @@ def _explained(what: str, error: OSError) -> ProfagentError:
 DIGEST_BYTES = 16
 # A file beyond that is opened again; several JOBs together stay below the usual 1,024 of a process.
 OPEN_FILES = 32
-REMEMBERED_PATHS = 8192
 READ_BYTES = 1 << 20
-LONGEST_PATH_BYTES = 1024
-LONGEST_NAME_BYTES = 255
 # Beyond that it is looked again whether a folder is a link.
 REMEMBERED_FOLDERS = 1024
-
-
-@lru_cache(REMEMBERED_PATHS)
-def checked_path(path: bytes) -> str:
-    """The path of a log inside its JOB, as text for the file system; FormatError when it could lead elsewhere."""
-    parts = path.split(b"/")
-    is_too_long = len(path) > LONGEST_PATH_BYTES or max(map(len, parts)) > LONGEST_NAME_BYTES
-    if is_too_long or b"\0" in path or any(part in (b"", b".", b"..") for part in parts):
-        raise FormatError(
-            file=repr(path[:80]), offset=0, expected="a relative path without '.' or '..'", found=f"{len(path)} bytes"
-        )
-    return os.fsdecode(path)
 
 
 def syncfs(directory: Path) -> None:

@@ -6,9 +6,11 @@ made from this table.
 
 from __future__ import annotations
 
+import os
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.errors import UnsupportedBoardError
+from profagent.errors import FormatError, UnsupportedBoardError
 from profagent.formats.names import display_text, is_collection_name
 from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from profagent.link.messages import Loss
 
 
+LONGEST_PATH_BYTES = 1024
+LONGEST_NAME_BYTES = 255
+REMEMBERED_PATHS = 8192
 LONGEST_REASON = 64
 LONGEST_DETAIL = 1000
 # More than any board's disk holds; sums of what is lost stay numbers of the database.
@@ -329,3 +334,15 @@ TOO_LARGE = _reason(
     "`watch` only: a file or a JOB is larger than `watch` keeps in memory.",
     "Use `record`, which keeps all.",
 )
+
+
+@lru_cache(REMEMBERED_PATHS)
+def checked_path(path: bytes) -> str:
+    """The path of a log inside its JOB, as text for the file system; FormatError when it could lead elsewhere."""
+    parts = path.split(b"/")
+    is_too_long = len(path) > LONGEST_PATH_BYTES or max(map(len, parts)) > LONGEST_NAME_BYTES
+    if is_too_long or b"\0" in path or any(part in (b"", b".", b"..") for part in parts):
+        raise FormatError(
+            file=repr(path[:80]), offset=0, expected="a relative path without '.' or '..'", found=f"{len(path)} bytes"
+        )
+    return os.fsdecode(path)

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.cli.options import duration_s
-from profagent.diff.conditions import parse_condition
-from profagent.diff.diff import DiffOptions, Operand, diff
+from profagent.diff.diff import DiffOptions, Operand, diff, parse_condition
 from profagent.errors import UNKNOWN_NAME, ProfagentError
 from profagent.nightly.night import Compared, Outcome, Slower, Verdict
-from profagent.sessions.baseline import baseline_session
 from profagent.sessions.clearing import COLLECTED
+from profagent.store.workspace import baseline_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -208,9 +207,7 @@ class NightRun:
         outcome.problems += [found.problem] if found.problem else []
         if found.session is not None:
             await self._exported(found.session, outcome, stop)
-            outcome.compared = await asyncio.to_thread(
-                compared, self.settings, board, self.workspace, found.session, self.earlier
-            )
+            outcome.compared = await compared(self.settings, board, self.workspace, found.session, self.earlier)
         outcome.seconds = now() - begun
         return outcome
 
@@ -251,7 +248,7 @@ class NightRun:
                 outcome.problems.append(f"export {kind} failed: {ended.said}")
 
 
-def compared(
+async def compared(
     settings: Nightly, board: Board, workspace: Workspace, session: int, earlier: Sequence[PastBoard]
 ) -> list[Compared]:
     """A session beside the baseline, and beside the last good night; what cannot be compared is said."""
@@ -259,14 +256,14 @@ def compared(
     name = board.baseline or settings.baseline
     if name:
         try:
-            base = baseline_session(workspace, name)
+            base = await baseline_session(workspace, name)
         except ProfagentError as error:
             found.append(Compared(f"baseline {name}", None, problem=str(error)))
         else:
-            found.append(_compared(settings, f"baseline {name}", base, workspace, session))
+            found.append(await _compared(settings, f"baseline {name}", base, workspace, session))
     good = measure(board.name, earlier)
     if good is not None and good not in [each.session for each in found]:
-        found.append(_compared(settings, LAST_GOOD, good, workspace, session))
+        found.append(await _compared(settings, LAST_GOOD, good, workspace, session))
     return found
 
 
@@ -280,11 +277,11 @@ def measure(board: str, earlier: Sequence[PastBoard]) -> int | None:
     return None
 
 
-def _compared(settings: Nightly, against: str, base: int, workspace: Workspace, session: int) -> Compared:
+async def _compared(settings: Nightly, against: str, base: int, workspace: Workspace, session: int) -> Compared:
     database = workspace.readable_database()
     options = DiffOptions([parse_condition(text) for text in settings.fail_if])
     try:
-        answer = diff(Operand(against, database, base), Operand(f"session {session}", database, session), options)
+        answer = await diff(Operand(against, database, base), Operand(f"session {session}", database, session), options)
     except ProfagentError as error:
         return Compared(against, base, problem=str(error))
     slower = tuple(

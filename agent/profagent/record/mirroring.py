@@ -13,8 +13,8 @@ from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of
-from profagent.ingest.mirror import Translated, checked_path, digest_of, logs_set_aside
-from profagent.ingest.reasons import another_file, refusal, removal_entry, told_loss
+from profagent.ingest.mirror import Translated, digest_of, logs_set_aside
+from profagent.ingest.reasons import another_file, checked_path, refusal, removal_entry, told_loss
 from profagent.link.messages import JOB_SOURCE, Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
 

@@ -15,8 +15,7 @@ from profagent.formats.sampling import interval_of
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved, ProfilingKnown, commit
 from profagent.ingest.decoder import DECODERS, no_decoder
-from profagent.ingest.mirror import checked_path
-from profagent.ingest.reasons import open_removal, unfollowed_job_removal, unfollowed_removal
+from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.link.channel import clock_difference
 from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding, Loss
 from profagent.record.mirroring import BoardMirrors

@@ -15,8 +15,7 @@ import numpy as np
 
 from profagent.formats.names import LogKind
 from profagent.formats.records import AicoreSegment, AicpuSegment, place, ticks_to_us
-from profagent.store.database import fetched, fetched_of, put
-from profagent.store.rows import LARGEST_INTEGER, RECORDS_PER_PART, Part
+from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, Part, fetched, fetched_of, put
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

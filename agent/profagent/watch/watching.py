@@ -13,8 +13,8 @@ from profagent.formats.names import SIMULATED_MARKER, LogKind, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of
-from profagent.ingest.mirror import checked_path, digest_of
-from profagent.ingest.reasons import refusal, removal_entry, told_loss
+from profagent.ingest.mirror import digest_of
+from profagent.ingest.reasons import checked_path, refusal, removal_entry, told_loss
 from profagent.link.messages import (
     ENDED_STATES,
     JOB_SOURCE,

@@ -14,9 +14,9 @@ from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
 
 
-def test_a_job_directory_is_imported_and_its_results_belong_to_it(tmp_path: Path) -> None:
+async def test_a_job_directory_is_imported_and_its_results_belong_to_it(tmp_path: Path) -> None:
     job = Path(shutil.copytree(SMALL, tmp_path / SMALL.name))
-    target = find_target(job, None, None, None, BUILT_IN)
+    target = await find_target(job, None, None, None, BUILT_IN)
     assert (target.database, target.folder, target.session) == (job / "sqlite" / "profagent.db", job, None)
     assert target.database.is_file()
 
@@ -31,21 +31,21 @@ def test_a_job_directory_is_imported_and_its_results_belong_to_it(tmp_path: Path
         (None, 1, None, None, CounterMaps(simulated_map())),
     ],
 )
-def test_what_does_not_go_together_is_refused(
+async def test_what_does_not_go_together_is_refused(
     directory: Path | None, session: int | None, job: str | None, workspace: Path | None, maps: CounterMaps
 ) -> None:
     with pytest.raises(UsageError):
-        find_target(directory, session, job, workspace, maps)
+        await find_target(directory, session, job, workspace, maps)
 
 
 @pytest.mark.parametrize(
     ("job", "workspace", "said"),
     [("JOBA", None, "--job goes with a session"), (None, Path("w"), "--workspace goes with a session")],
 )
-def test_a_job_directory_named_by_a_word_is_told_of_no_option_that_nobody_typed(
+async def test_a_job_directory_named_by_a_word_is_told_of_no_option_that_nobody_typed(
     job: str | None, workspace: Path | None, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError) as error:
-        named_target(str(tmp_path), job, workspace, BUILT_IN)
+        await named_target(str(tmp_path), job, workspace, BUILT_IN)
     assert str(error.value) == said
     assert error.value.hint == f"leave it out: {tmp_path} is a JOB directory"

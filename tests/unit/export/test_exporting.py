@@ -54,16 +54,16 @@ def _spans(file: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("choice", [Choice(last=1), Choice(inference=6)])
-def test_a_choice_leaves_the_other_inferences_out(database: Path, tmp_path: Path, choice: Choice) -> None:
-    (exported,) = export_summary(database, tmp_path, job=JOB, options=SummaryOptions(choice=choice))
+async def test_a_choice_leaves_the_other_inferences_out(database: Path, tmp_path: Path, choice: Choice) -> None:
+    (exported,) = await export_summary(database, tmp_path, job=JOB, options=SummaryOptions(choice=choice))
     assert [name for name in exported.files if name.startswith("op_")] == [
         "op_summary_0.yolo.0.1.6.6.0.2500.700.csv",
         "op_statistic_0_0_6_1.csv",
     ]
 
 
-def test_a_timeline_has_tasks_and_calls_on_one_clock(database: Path, tmp_path: Path) -> None:
-    (exported,) = export_timeline(database, tmp_path, job=JOB)
+async def test_a_timeline_has_tasks_and_calls_on_one_clock(database: Path, tmp_path: Path) -> None:
+    (exported,) = await export_timeline(database, tmp_path, job=JOB)
     assert exported.files == ("task_time_0.yolo.0.1.json", "acl_0.yolo.0.1.json")
     tasks, calls = (_spans(tmp_path / name) for name in exported.files)
     assert [(event["name"], event["ts"], event["dur"], event["args"]["Task Id"]) for event in tasks] == [
@@ -78,9 +78,9 @@ def test_a_timeline_has_tasks_and_calls_on_one_clock(database: Path, tmp_path: P
     assert _json(tmp_path / exported.files[0])["metadata"]["origin_us"] == START_US - 10
 
 
-def test_simulated_data_and_the_ledger_are_told_in_every_place(database: Path, tmp_path: Path) -> None:
-    (timeline,) = export_timeline(database, tmp_path / "timeline", job=JOB)
-    (summary,) = export_summary(database, tmp_path / "summary", job=JOB)
+async def test_simulated_data_and_the_ledger_are_told_in_every_place(database: Path, tmp_path: Path) -> None:
+    (timeline,) = await export_timeline(database, tmp_path / "timeline", job=JOB)
+    (summary,) = await export_summary(database, tmp_path / "summary", job=JOB)
     trace = _json(timeline.directory / timeline.files[0])
     assert trace["traceEvents"][0]["args"]["name"] == "NPU 0, yolo (simulated)"
     metadata = [_json(exported.directory / "metadata.json") for exported in (timeline, summary)]
@@ -91,13 +91,13 @@ def test_simulated_data_and_the_ledger_are_told_in_every_place(database: Path, t
     assert (timeline.simulated, timeline.ledger["note"]) == (True, {"filter gap": 3})
 
 
-def test_what_cannot_be_placed_is_counted(database: Path, tmp_path: Path) -> None:
-    assert [exported.unplaced for exported in export_timeline(database, tmp_path, job=JOB)] == [1]
+async def test_what_cannot_be_placed_is_counted(database: Path, tmp_path: Path) -> None:
+    assert [exported.unplaced for exported in await export_timeline(database, tmp_path, job=JOB)] == [1]
     assert _json(tmp_path / "metadata.json")["unplaced"] == 1
     assert _json(tmp_path / "acl_0.yolo.0.1.json")["metadata"]["unplaced"] == 1
 
 
-def test_loads_streams_and_models_that_share_a_name_have_files_of_their_own(
+async def test_loads_streams_and_models_that_share_a_name_have_files_of_their_own(
     builder: DatabaseBuilder, tmp_path: Path
 ) -> None:
     session = builder.session()
@@ -107,7 +107,7 @@ def test_loads_streams_and_models_that_share_a_name_have_files_of_their_own(
         for stream, stretch in ((3, 0), (4, 0), (3, 1)):
             inference = builder.inference(session, model, stream_id=stream, stretch=stretch)
             builder.aicore(inference, builder.new_part(session, model, "aicore"), [7])
-    (exported,) = export_summary(builder.close(), tmp_path, job=JOB)
+    (exported,) = await export_summary(builder.close(), tmp_path, job=JOB)
     assert len(set(exported.files)) == len(exported.files) == 12
     of_a = [name for name in exported.files if name.startswith("op_summary_0.a.")]
     assert [name.removeprefix("op_summary_0.a.0.1.1.0.0.2500.700") for name in of_a] == [
@@ -118,19 +118,19 @@ def test_loads_streams_and_models_that_share_a_name_have_files_of_their_own(
     assert "op_statistic_0_0_0_0.2.csv" in exported.files
 
 
-def test_without_a_job_each_has_a_folder_of_its_name(builder: DatabaseBuilder, tmp_path: Path) -> None:
+async def test_without_a_job_each_has_a_folder_of_its_name(builder: DatabaseBuilder, tmp_path: Path) -> None:
     session = builder.session()
     for name in (JOB, OTHER_JOB):
         builder.job(session, name=name)
-    exported = export_summary(builder.close(), tmp_path / "exports")
+    exported = await export_summary(builder.close(), tmp_path / "exports")
     assert {(one.job, one.directory) for one in exported} == {
         (name, tmp_path / "exports" / name) for name in (JOB, OTHER_JOB)
     }
 
 
-def test_an_unknown_session_or_job_is_refused_before_anything_is_made(database: Path, tmp_path: Path) -> None:
+async def test_an_unknown_session_or_job_is_refused_before_anything_is_made(database: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        export_summary(database, tmp_path / "out", session=9)
+        await export_summary(database, tmp_path / "out", session=9)
     with pytest.raises(UsageError):
-        export_timeline(database, tmp_path / "out", job=OTHER_JOB)
+        await export_timeline(database, tmp_path / "out", job=OTHER_JOB)
     assert not (tmp_path / "out").exists()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
-from profagent.ingest.mirror import checked_path
-from profagent.ingest.reasons import LONGEST_DETAIL, removal_entry, told_loss
+from profagent.ingest.reasons import LONGEST_DETAIL, checked_path, removal_entry, told_loss
 from profagent.link.messages import FollowedLog, Loss
 
 JOB = "JOB" + "A" * 29

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from profagent.errors import FormatError, ProtocolError, StoreError
-from profagent.ingest.mirror import JobMirror, checked_path
+from profagent.ingest.mirror import JobMirror
+from profagent.ingest.reasons import checked_path
 
 LOG = "data/aicore.0.m.3.0.1.1.0"
 

@@ -47,7 +47,7 @@ def come(rows: Rows, paths: Iterable[str]) -> None:
 
 def figures(rows: Rows) -> tuple[object, ...]:
     """Interval, where from, sampled, due, late, never came: of the session."""
-    found = sampling_of(rows.connection, 1)
+    found = rows.ask(sampling_of, 1)
     return tuple(found[key] for key in ("interval", "interval_from", "sampled", "due", "late", "never_came"))
 
 
@@ -175,7 +175,7 @@ def test_what_is_passed_over_on_purpose_was_sampled_and_has_no_rows(rows: Rows) 
     rows.apply(LogAdvanced(path(0), 1, 512), aicore(path(0)))
     rows.apply(LogAdvanced(path(10), 1, 512), aicore(path(10)))
     rows.apply(PassedOver(path(10)), PassedOver(path(10, end=".done")))
-    found = sampling_of(rows.connection, 1)
+    found = rows.ask(sampling_of, 1)
     assert (found["sampled"], found["due"], found["kept"], found["passed_over"]) == (2, 2, 1, 1)
     assert rows.query("SELECT current_pic_count FROM inferences") == [(0,)]
     assert rows.query("SELECT shown_path FROM log WHERE NOT kept ORDER BY 1") == [(path(10),), (path(10, end=".done"),)]
