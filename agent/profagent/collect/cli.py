@@ -15,12 +15,12 @@ import msgspec
 
 from profagent.aclconfig.edit import profiler_options
 from profagent.cli import options
+from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.table import printable
 from profagent.collect.collecting import CollectOptions, collect
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
-from profagent.record.summary import summary_lines
 from profagent.ssh.connection import Given, Person
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from profagent.cli.options import duration_s
+from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError
 from profagent.export.export import SummaryOptions, export_summary, export_timeline
 from profagent.record.record import RecordOptions, record
-from profagent.record.summary import summary_lines
 from profagent.store.workspace import Workspace
 from profagent.watch.cli import show_text
 from profagent.watch.watch import WatchOptions, watch

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.provenance import ledger_lines
+from profagent.cli.provenance import ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.errors import IncompleteError, UsageError
 from profagent.formats.board_files import parse_acl_json
@@ -17,9 +17,8 @@ from profagent.importing.importing import NO_BOARD, WorkspaceImport, import_into
 from profagent.importing.job_folder import tell_unrecorded, write_log
 from profagent.link.boards_file import BoardsFile
 from profagent.link.messages import Profiling
-from profagent.record.summary import summary_lines
 from profagent.store.database import reading
-from profagent.store.queries import session_summary
+from profagent.store.summary import session_summary
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:

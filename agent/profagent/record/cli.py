@@ -13,11 +13,11 @@ import msgspec
 from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.options import duration_s
+from profagent.cli.provenance import several_lines, summary_lines
 from profagent.cli.running import tell
 from profagent.errors import UsageError
 from profagent.formats.sampling import EachNth, parse_schedule
 from profagent.record.record import RecordOptions, exit_code_of, record
-from profagent.record.summary import several_lines, summary_lines
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 

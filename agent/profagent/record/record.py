@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from profagent.cli.provenance import keeping_line, kept_loss_line
+from profagent.cli.provenance import inferences_text, keeping_line, kept_loss_line, not_copied_text
 from profagent.cli.running import LinkRemarks, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError, UsageError
 from profagent.ingest import reasons
@@ -19,7 +19,6 @@ from profagent.link.messages import REMOVED
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
 from profagent.record.recording import Recording, RecordingOptions, RunRecording
-from profagent.record.summary import inferences_text, not_copied_text
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.store import Store
 

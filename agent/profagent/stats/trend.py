@@ -21,9 +21,10 @@ from profagent.errors import UsageError
 from profagent.stats.gathering import MAD_TO_SIGMA
 from profagent.stats.stats import StatsOptions, stats
 from profagent.store.database import reading
-from profagent.store.queries import all_sessions, jobs_of
+from profagent.store.queries import jobs_of
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import fits
+from profagent.store.summary import all_sessions
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from profagent.record.summary import summary_lines
+from profagent.cli.provenance import summary_lines
 
 SUMMARY: dict[str, Any] = {
     "session": 4,
