@@ -33,7 +33,7 @@ def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callabl
         yield
     except ProfagentError:
         raise
-    except (asyncssh.Error, OSError) as error:
+    except (asyncssh.Error, OSError, RecursionError) as error:  # the last: jump hosts that go in a circle
         is_refused = isinstance(error, asyncssh.PermissionDenied | asyncssh.HostKeyNotVerifiable)
         if options.tunnel and not is_reached():
             raise (RefusedError if is_refused else UnreachableError)(
@@ -50,9 +50,7 @@ def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callabl
         raise UnreachableError(why, hint=hint) from error
 
 
-def _explained(
-    options: asyncssh.SSHClientConnectionOptions, where: str, error: asyncssh.Error | OSError
-) -> tuple[str, str]:
+def _explained(options: asyncssh.SSHClientConnectionOptions, where: str, error: Exception) -> tuple[str, str]:
     """Why a board is not reached, and what to do."""
     if options.proxy_command:
         return f"the ProxyCommand for {where} leads to no login: {str(error) or _LATE}", "run it by hand to see more"
