@@ -65,10 +65,10 @@ def _explained(options: asyncssh.SSHClientConnectionOptions, where: str, error: 
             "`profagent boards` lists the boards that have a name; check the spelling, /etc/hosts and the name server"
         )
         return f"the name {options.host} does not resolve: {error.strerror}", f"{hint}, or use the board's IP address"
-    if error.errno == errno.ECONNREFUSED or isinstance(error, ConnectionRefusedError):
+    if isinstance(error, ConnectionRefusedError) or getattr(error, "errno", None) == errno.ECONNREFUSED:
         return f"nothing listens at {where}", "start the board's SSH server, or name its port: ssh://USER@HOST:PORT"
     hint = "check the address, the cable, this host's routes, and that the board is on"
-    return f"cannot connect to {where}: {error.strerror or error}", hint
+    return f"cannot connect to {where}: {getattr(error, 'strerror', None) or error}", hint
 
 
 @contextmanager
