@@ -68,7 +68,8 @@ def _explained(options: asyncssh.SSHClientConnectionOptions, where: str, error: 
     if isinstance(error, ConnectionRefusedError) or getattr(error, "errno", None) == errno.ECONNREFUSED:
         return f"nothing listens at {where}", "start the board's SSH server, or name its port: ssh://USER@HOST:PORT"
     hint = "check the address, the cable, this host's routes, and that the board is on"
-    return f"cannot connect to {where}: {getattr(error, 'strerror', None) or error}", hint
+    reason = getattr(error, "strerror", None) or error
+    return f"cannot connect to {where}: {reason}", hint
 
 
 @contextmanager
