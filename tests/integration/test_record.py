@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import socket
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from profagent.record import record
 from tests.integration.board import (
     SAMPLES,
     GrowingJob,
@@ -212,6 +214,19 @@ def test_from_now_takes_only_what_begins_from_then_on(root: Path, workspace: Pat
     sampled = [each.document["sampling"]["sampled"] for each in (ended, other, later)]
     assert [(count,) for count in sampled[:2]] == fetched[:2]
     assert sampled[2] >= fetched[2][0]  # one that is still to be copied lies between those that are
+
+
+def test_what_an_open_job_holds_and_how_long_it_takes_is_said_at_once(
+    root: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "MEASURE_S", 0.02)
+    monkeypatch.setattr(record, "LEAST_BYTES", 1)
+    job = simulated(root, 600)
+    (job / "data" / "acl_api.0.yolov5s.0.done").unlink()
+    with running("--root", root, "--quiet-after", "60") as board:
+        told = profagent("record", "--board", board.address, "--workspace", workspace, "--inferences", "600").err
+    assert f"{job.name} holds 600 inferences (" in told
+    assert re.search(rf"{job.name}: about \d+ s to copy it, at [\d.]+ MB/s", told), told
 
 
 def test_who_asks_for_some_inferences_is_told_how_many_others_there_are(root: Path, workspace: Path) -> None:

@@ -42,6 +42,7 @@ TELL_KEPT_S = 5.0
 PATIENCE_S, PATIENCE_AT_END_S = 8.0, 1.5
 # Less than this is copied before anybody has read that it will be.
 LEAST_BYTES = 1 << 20
+MEASURE_S = 1.0
 BYTES_PER_MB = 1e6
 
 
@@ -353,12 +354,28 @@ class BoardRecord:
         """Say of each open JOB what it holds already: copying that comes first."""
         while True:
             job = await self._found.get()
-            copied = await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0
+            copied = await self._copied(job)
             held = await self._measure(job, PATIENCE_S)
             if held is not None and held.bytes - copied >= LEAST_BYTES:
                 least = "" if held.is_all else "more than "
                 amount = f"{least}{inferences_text(held.inferences)} ({held.bytes / BYTES_PER_MB:,.1f} MB)"
                 self._tell(f"{job} holds {amount} already: copying that first. --from-now leaves it out")
+                await self._tell_time(job, held.bytes)
+
+    async def _tell_time(self, job: str, held_bytes: int) -> None:
+        """Say how long copying takes, as soon as its rate is known and unless it is over by then."""
+        begun, took_s, copied = await self._copied(job), 0.0, 0
+        while copied - begun < LEAST_BYTES:  # what is here already is compared first, which takes its time
+            await asyncio.sleep(MEASURE_S)
+            copied, took_s = await self._copied(job), took_s + MEASURE_S
+            if any(each.name == job and each.caught_up for each in self._view.jobs):
+                return
+        rate = (copied - begun) / took_s
+        left_s = max(0, held_bytes - copied) / rate
+        self._tell(f"{job}: about {left_s:,.0f} s to copy it, at {rate / BYTES_PER_MB:,.1f} MB/s")
+
+    async def _copied(self, job: str) -> int:
+        return await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0
 
     async def _measure(self, job: str, patience_s: float) -> JobMeasure | None:
         """How much a JOB holds now; None where the board does not tell."""

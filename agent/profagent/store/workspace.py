@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import re
+import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -133,10 +134,15 @@ async def set_baseline(workspace: Workspace, name: str, session: int) -> None:
     if not _BASELINE_NAME.fullmatch(name):
         hint = "write 1 to 64 of A-Z a-z 0-9 . _ -, no . or - at the beginning"
         raise UsageError(f"{name!r} is no name of a baseline", hint=hint)
-    async with writing(workspace.readable_database()) as connection, transaction(connection):
-        await find_session(connection, session)
-        await connection.execute("DELETE FROM session_label WHERE key = ? AND value = ?", (BASELINE, name))
-        await connection.execute("INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)", (session, BASELINE, name))
+    database = workspace.readable_database()
+    try:
+        async with writing(database) as connection, transaction(connection):
+            await find_session(connection, session)
+            await connection.execute("DELETE FROM session_label WHERE key = ? AND value = ?", (BASELINE, name))
+            await connection.execute("INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)", (session, BASELINE, name))
+    except sqlite3.Error as error:
+        hint = "check the permissions and the free space; nothing was changed"
+        raise StoreError(f"cannot write {database}: {error}", hint=hint) from error
 
 
 async def baselines(workspace: Workspace) -> dict[str, int]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -123,3 +126,33 @@ async def test_the_ledger_is_summed_by_reason_over_the_job_and_the_session_itsel
     async with reading(builder.close()) as connection:
         assert await ledger_of(connection, session, job) == {"loss": {"link": 1}, "note": {"gap": 7}}
         assert await ledger_of(connection, session) == {"loss": {"link": 1, "torn": 1}, "note": {"gap": 7}}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+@pytest.mark.parametrize(
+    ("command", "leaves_log", "code", "said"),
+    [
+        (("sessions",), False, 1, "copy "),
+        (("sessions",), True, 0, ""),
+        (("baseline", "set", "release", "1"), True, 1, "cannot write "),
+    ],
+)
+def test_a_read_only_file_system_is_an_answer_at_once(
+    builder: DatabaseBuilder, tmp_path: Path, command: tuple[str, ...], leaves_log: bool, code: int, said: str
+) -> None:
+    builder.session()
+    file = builder.close()
+    leave = (
+        "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('PRAGMA journal_mode = WAL');"
+        f"c.executescript('CREATE TABLE more (x); DROP TABLE more'); {'os._exit(0)' if leaves_log else 'c.close()'}"
+    )
+    subprocess.run([sys.executable, "-c", leave, str(file)], check=True)
+    mounted = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+    main = "import sys; from profagent.cli.main import main; sys.exit(main())"
+    profagent = [sys.executable, "-c", main, *command, "--workspace", str(tmp_path)]
+    ended = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mounted, "sh", str(tmp_path), *profagent],
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, "Traceback" in ended.stderr) == (code, False), ended.stderr
+    assert said in ended.stderr
