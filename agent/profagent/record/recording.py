@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
 
 # So many remarks may wait for the next batch, which a board need not ever send.
-MOST_REMARKS = 1_000
+MOST_REMARKS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Recording:
         self._session: StoredSession | None = None
         self._directories: dict[str, str] = {}  # where JOBs stand
         self._told: dict[str, int | None] = {}  # the intervals that their programs were given
-        self._waiting: list[JobChanges] = []  # what is to be written with the next batch
+        self._waiting: dict[str, list[Change]] = {}  # by JOB, what is to be written with the next batch
         # Of this stream, by JOB: logs that were begun and not offered yet, and how many bytes are committed.
         self._unoffered: dict[str, dict[str, int]] = {}
         self._begun_jobs: set[str] = set()
@@ -216,7 +216,7 @@ class Recording:
             answers += holdings
             if lost:
                 self._add(job, lost)
-        if len(self._waiting) >= MOST_REMARKS:
+        if sum(map(len, self._waiting.values())) >= MOST_REMARKS:
             await self.session.apply(self._take_waiting())
         return answers
 
@@ -333,8 +333,9 @@ class Recording:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
         self._mirrors.batch.begin(events, self._place)
         by_job, reached = self._mirrors.take(events)
-        batches = [JobChanges(job, self._directory(job), changes) for job, changes in by_job.items()]
-        return [*self._take_waiting(), *batches], reached
+        for job, changes in by_job.items():
+            self._add(job, changes)
+        return self._take_waiting(), reached
 
     @property
     def is_begun(self) -> bool:
@@ -362,11 +363,11 @@ class Recording:
         self._add(job, [LinkLedger(None, entry)])
 
     def _add(self, job: str, changes: Sequence[Change]) -> None:
-        self._waiting.append(JobChanges(job, self._directory(job), changes))
+        self._waiting.setdefault(job, []).extend(changes)
 
     def _take_waiting(self) -> list[JobChanges]:
-        waiting, self._waiting = self._waiting, []
-        return waiting
+        waiting, self._waiting = self._waiting, {}
+        return [JobChanges(job, self._directory(job), changes) for job, changes in waiting.items()]
 
     def _directory(self, job: str) -> str:
         """Where a JOB stands; empty where that is not known."""
