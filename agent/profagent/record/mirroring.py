@@ -237,8 +237,8 @@ class BoardMirrors:
                 keeping=self._keeping,
                 interval=self.intervals.get(name),
             )
-            job = OpenJob(mirror, decoder)
-        self._jobs[name] = job
+            job = self._jobs[name] = OpenJob(mirror, decoder)
+        self._jobs.move_to_end(name)
         return job
 
     def _read_ahead(self, events: Iterable[Happened]) -> None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from profagent.record.beginnings import MadeJobs
     from profagent.store.workspace import Workspace
 
+# What a recording tells of.
+_TOLD = (KeptLoss, LinkLedger, InferenceTimed)
 # Bytes gather so long before they are committed; design section 6 allows 250 ms.
 GATHER_S = 0.1
 # A daemon keeps no more.
@@ -197,7 +199,8 @@ class RecordView:
             if batch.state is not None:
                 (self._removed.add if batch.state == REMOVED else self._removed.discard)(batch.job)
             for change in batch.changes:
-                self._know(batch.job, change)
+                if isinstance(change, _TOLD):
+                    self._know(batch.job, change)
         if self.has_all_asked:
             self._stop.set()
         self._end_if_over()

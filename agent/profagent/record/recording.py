@@ -222,8 +222,12 @@ class Recording:
 
     def _is_past(self, job: str, path: str) -> bool:
         """Whether a log is from before the capture, which takes only what begins from then on."""
-        beginnings, name = self._options.beginnings, parse_log_name(path)
-        if beginnings is None or name is None or not (name.is_data or name.is_done or name.kind is LogKind.CONT):
+        beginnings = self._options.beginnings
+        if (
+            beginnings is None
+            or (name := parse_log_name(path)) is None
+            or not (name.is_data or name.is_done or name.kind is LogKind.CONT)
+        ):
             return False
         return beginnings.passes_over(job, name)
 
