@@ -116,10 +116,13 @@ def _checks(mhz: int | None, peak_bytes_per_s: float) -> dict[str, tuple[str, st
 async def _tallies(
     connection: aiosqlite.Connection, job: int, session: int, checks: Mapping[str, tuple[str, str]]
 ) -> list[tuple[str, Tally]]:
-    """The checks that fail: one walk over the records tells which, and one more for each of those the rest."""
-    excesses = ", ".join(f"max({value} - {limit})" for value, limit in checks.values())
+    """The checks that fail: a walk over the records tells that there are none, one more which, and others the rest."""
     about = (job, session)
+    fails = " OR ".join(f"{value} > {limit}" for value, limit in checks.values())
     found: list[tuple[str, Tally]] = []
+    if not await fetched(connection, f"SELECT 1 {_OF_SESSION} AND ({fails}) LIMIT 1", about):
+        return found
+    excesses = ", ".join(f"max({value} - {limit})" for value, limit in checks.values())
     row = await fetched_one(connection, f"SELECT {excesses} {_OF_SESSION}", about)
     for excess, (name, (value, limit)) in zip(row, checks.items(), strict=True):
         if excess is not None and excess > 0:

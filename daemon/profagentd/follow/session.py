@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ PAGE_ENTRIES = 1000
 NAMES_LIMIT = 10_000
 # A name brings others with it that must be announced before: tables of layers, the other unit's data.
 NAMES_OF_ONE = 8
+# A stream whose table is full looks this often whether an idle log can give way; so long names wait for room for many.
+ROOM_S, NAMES_TOGETHER = 0.25, 512
 ODD_LIMIT = 1000  # names that are not files
 
 
@@ -184,6 +187,8 @@ class FollowSession:
         quota.streams += 1
         self.table = LogTable(quota)
         self.is_short_of_room = False  # names wait until announced logs are released
+        self.awaits_room = False  # or until more of them are
+        self._looked = -math.inf
         self._followings: dict[int, Following] = {}  # by handle, in the order in which the JOBs came
         self._by_job: dict[Job, Following] = {}
         self._last_handle = 0
@@ -319,14 +324,20 @@ class FollowSession:
 
     def next_look(self, now: float) -> Look | None:
         """Names to look at, no more than there is room for; None when there are none, or no room."""
-        self.is_short_of_room = False
+        self.is_short_of_room = self.awaits_room = False
         following = next((each for each in self._followings.values() if each.may_look(now)), None)
         if following is None:
             return None
         if self.table.room < SURE_LOGS:
             self.table.release_idle(now, PAGE_ENTRIES)
-        self.is_short_of_room = self.table.room < NAMES_OF_ONE
-        return None if self.is_short_of_room else following.next_look(self.table.room)
+        room = self.table.room
+        self.is_short_of_room = room < NAMES_OF_ONE
+        # A few at a time, as others are released, would cost a message each way for each few.
+        self.awaits_room = self.is_short_of_room or (room < NAMES_TOGETHER and now < self._looked + ROOM_S)
+        if self.awaits_room:
+            return None
+        self._looked = now
+        return following.next_look(room)
 
     def looked(self, names: Look, page: Page, now: Moment) -> tuple[list[Log], list[Loss]]:
         """These names were looked at: logs to announce, which have handles from now on, and what is not as it was."""
