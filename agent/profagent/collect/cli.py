@@ -18,7 +18,7 @@ from profagent.cli import options
 from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.table import printable
-from profagent.collect.collecting import CollectOptions, collect
+from profagent.collect.collecting import Collecting, CollectOptions
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
 from profagent.ssh.connection import Given, Person
@@ -140,7 +140,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     name, target, asker = _login(config, board)
     absolute = main.startswith("/")
     folder = project or (None if absolute else Path())
-    _check(folder, project)
+    if folder is not None and project is None and folder.resolve() in (Path.home().resolve(), Path("/")):
+        raise UsageError(f"{folder.resolve()} is no project", hint="name the program's directory with --project")
     wanted = CollectOptions(
         board=name,
         target=target,
@@ -156,7 +157,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         labels=labels_of(labels),
         **chosen,
     )
-    done = run_until_stopped(lambda stop: collect(wanted, _shower(as_json=as_json), tell, progress_shower(), stop))
+    show = _shower(as_json=as_json)
+    done = run_until_stopped(lambda stop: Collecting(wanted, show, tell, _show_progress, stop).collect())
     _report(done, as_json=as_json)
     return done.exit_code
 
@@ -183,15 +185,10 @@ def _login(config: Path | None, board: str | None) -> tuple[str, str, Asker]:
     return login.target, login.target, Given(login.password, Person()) if login.password else Person()
 
 
-def _check(folder: Path | None, given: Path | None) -> None:
-    if folder is not None and given is None and folder.resolve() in (Path.home().resolve(), Path("/")):
-        raise UsageError(f"{folder.resolve()} is no project", hint="name the program's directory with --project")
-
-
 def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
-    pairs = dict(text.partition("=")[::2] for text in texts)
+    pairs = {}
     for text in texts:
-        name, separator, _ = text.partition("=")
+        name, separator, pairs[name] = text.partition("=")
         if not separator or not name.isidentifier() or not name.isascii():
             raise UsageError(f"--env {text!r} is no variable", hint="write it as NAME=VALUE")
     return pairs
@@ -208,15 +205,11 @@ def _shower(*, as_json: bool) -> Callable[[bytes, bool], None]:
     return show
 
 
-def progress_shower() -> Callable[[int, int], None]:
+def _show_progress(sent: int, total: int) -> None:
     """A line about an upload, on a terminal only."""
-
-    def show(sent: int, total: int) -> None:
-        if sys.stderr.isatty():
-            end = "\n" if sent == total else ""
-            click.echo(f"\r{sent / 1e6:.1f} of {total / 1e6:.1f} MB sent{end}", nl=False, err=True)
-
-    return show
+    if sys.stderr.isatty():
+        end = "\n" if sent == total else ""
+        click.echo(f"\r{sent / 1e6:.1f} of {total / 1e6:.1f} MB sent{end}", nl=False, err=True)
 
 
 def _report(done: Collected, *, as_json: bool) -> None:
