@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.collect.board_run import LEASH_S
+from profagent.collect.board_run import LEASH_S, LOCK
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually
 from tests.integration.host import started
@@ -38,6 +38,7 @@ def test_a_program_that_is_not_executable(bench: Bench) -> None:
     assert ended.code == 1
     assert "is not executable" in ended.err
     assert "chmod +x" in ended.err
+    assert eventually(lambda: not (bench.friend.folder / "tmp" / LOCK).exists())
 
 
 def test_a_program_that_fills_the_boards_disk(bench: Bench, tmp_path: Path) -> None:
