@@ -228,7 +228,7 @@ _HARDWARE = ("mac", "serial")
 _IMAGE = ("machine-id", "host-key")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeployBoard:
     """A board, what it is, and what was deployed there or is to be."""
 
