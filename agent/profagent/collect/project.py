@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import stat
+import subprocess
 import tarfile
 import tempfile
 from contextlib import suppress
@@ -225,7 +226,7 @@ async def project_labels(project: Path | None, main: str, digest: str = "") -> d
     if project is None:
         return seen
     digests = await asyncio.to_thread(_digests, project, main)
-    revision = await _revision(project)
+    revision = await asyncio.to_thread(_revision, project)
     return {**({"git": revision} if revision else {}), **digests, **seen}
 
 
@@ -241,24 +242,11 @@ def _digests(project: Path, main: str) -> dict[str, str]:
     return found
 
 
-async def _revision(project: Path) -> str:
+def _revision(project: Path) -> str:
     """Empty without git, or where the project is in no repository."""
+    command = ["git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        process = await asyncio.create_subprocess_exec(
-            *("git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
+        ended = subprocess.run(command, capture_output=True, timeout=_GIT_S, check=False)  # noqa: S603 - the user's git
+    except (OSError, subprocess.TimeoutExpired):
         return ""
-    try:
-        async with asyncio.timeout(_GIT_S):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        return ""
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return output.decode("ascii", "replace").strip()
+    return ended.stdout.decode("ascii", "replace").strip()

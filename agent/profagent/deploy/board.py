@@ -182,12 +182,7 @@ def choose_init(facts: BoardFacts, wish: str, layout: Layout) -> str:
 
 
 def check_room(facts: BoardFacts, layout: Layout, size_bytes: int) -> None:
-    """Raises ProfagentError where the prefix cannot be written to, or has no room for so much."""
-    if not facts.is_writable:
-        raise ProfagentError(
-            f"{facts.place} on {facts.hostname} cannot be written to by {facts.user}",
-            hint="log in as root, remount it with `mount -o remount,rw`, or take --prefix on another file system",
-        )
+    """Raises ProfagentError where the prefix has no room for so much."""
     needed = _ROOM_BYTES + size_bytes
     if facts.free_bytes is not None and facts.free_bytes < needed:
         raise ProfagentError(

@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -43,7 +44,6 @@ HAS_TOMLLIB = (3, 11)
 OLDEST_PYTHON = (3, 9)
 # manylinux2014 is glibc 2.17; no wheel of grpcio is for an older one.
 _OLDEST_GLIBC = 17
-_OLD_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _MUSL_MINORS = (2, 1)
 _FIELDS = 5
 _DIGITS = 8
@@ -90,11 +90,8 @@ class BoardPython:
         """The platform tags whose wheels run there, the newest first."""
         if self.glibc is None:
             return [f"musllinux_1_{minor}_{self.machine}" for minor in _MUSL_MINORS]
-        tags: list[str] = []
-        for minor in range(self.glibc[1], _OLDEST_GLIBC - 1, -1):
-            tags.append(f"manylinux_2_{minor}_{self.machine}")
-            tags += [f"{_OLD_NAMES[minor]}_{self.machine}"] if minor in _OLD_NAMES else []
-        return tags
+        tags = [f"manylinux_2_{minor}_{self.machine}" for minor in range(self.glibc[1], _OLDEST_GLIBC - 1, -1)]
+        return [*tags, f"manylinux2014_{self.machine}"] if tags else []
 
 
 def read_probe(output: str) -> BoardPython:
@@ -166,16 +163,12 @@ async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> l
         await _pip(download_arguments(python, folder, wheelhouse), hint)
         if wheelhouse is not None:
             return [wheelhouse / wheel.name for wheel in _wheels(folder)]
-        return _keep(folder, kept)
+        # Another command may have been faster: what it has brought is the same.
+        with suppress(OSError):
+            await asyncio.to_thread(folder.rename, kept)
+        return _wheels(kept)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _keep(folder: Path, kept: Path) -> list[Path]:
-    # Another command may have been faster: what it has brought is the same.
-    with suppress(OSError):
-        folder.rename(kept)
-    return _wheels(kept)
 
 
 def _wheels(folder: Path) -> list[Path]:
@@ -183,20 +176,10 @@ def _wheels(folder: Path) -> list[Path]:
 
 
 async def _pip(arguments: list[str], hint: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pip", *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        _, complaint = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        lines = complaint.decode("utf-8", "replace").strip().splitlines() or ["pip failed"]
+    command = [sys.executable, "-m", "pip", *arguments]
+    ended = await asyncio.to_thread(subprocess.run, command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if ended.returncode != 0:
+        lines = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["pip failed"]
         raise ProfagentError(f"the board's libraries cannot be fetched: {lines[-1]}", hint=hint)
 
 
@@ -205,7 +188,6 @@ LAUNCHER, LIBRARY = "bin/profagentd", "lib"
 PACKAGES = ("profagentd", "profagent_wire")
 PIECE_BYTES = 64 << 10
 _LEVEL = 6
-_HINT = "make it anew with `profagent bundle`"
 _LAUNCHER = """#!/bin/sh
 # Runs the daemon of this tree, wherever the tree stands.
 case $0 in */*) here=${{0%/*}} ;; *) here=. ;; esac
@@ -285,7 +267,7 @@ def pack(tree: DaemonTree) -> bytes:
 
 
 def unpack(path: Path) -> DaemonTree:
-    """The tree of a bundle. Raises ProfagentError for a file that is none, or is damaged."""
+    """The tree of a bundle. Raises ProfagentError for a file that is none, or is cut off."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             files = {
@@ -294,14 +276,10 @@ def unpack(path: Path) -> DaemonTree:
                 if (file := archive.extractfile(member)) is not None
             }
         manifest = json.loads(files[MANIFEST][0])
-        digests, version = manifest["files"], manifest["version"]
+        version = manifest["version"]
         about = {key: value for key, value in manifest.items() if key not in ("files", "version")}
     except (OSError, EOFError, tarfile.TarError, KeyError, ValueError, TypeError) as error:
-        raise ProfagentError(f"{path} is no bundle: {error}", hint=_HINT) from error
-    found = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in files.items() if name != MANIFEST}
-    if found != digests:
-        wrong = sorted(name for name in {*found, *digests} if found.get(name) != digests.get(name))
-        raise ProfagentError(f"{path} is damaged: {', '.join(wrong[:3])}", hint=_HINT)
+        raise ProfagentError(f"{path} is no bundle: {error}", hint="make it anew with `profagent bundle`") from error
     return DaemonTree(version, files, about)
 
 

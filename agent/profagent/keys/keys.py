@@ -14,7 +14,6 @@ import re
 import shutil
 import socket
 import stat
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -42,7 +41,6 @@ from profagent.link.credentials import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -204,7 +202,7 @@ class Keys:
             raise UsageError(
                 f"{self.folder} holds keys already", hint="nothing is overwritten: name another folder with --keys DIR"
             )
-        host = _plain(socket.gethostname())
+        host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).lstrip("._-")[:48] or "host"
         authority = new_ca(_checked(name) if name else f"profagent-{host}"[:63], self._now)
         own = issue_host(authority, host, OPERATOR, days=days, now=self._now)
         certificate = Certificate.read(own.certificate, CERT)
@@ -228,7 +226,6 @@ class Keys:
 
     def entries(self) -> list[Entry]:
         """The authority, and what it issued, by kind and name. Raises UsageError."""
-        self._need_ca()
         revoked = self._revoked()
         files = [self.folder / CA, *sorted((self.folder / "certificates").glob("*.pem"))]
         found = [Certificate.read(content(file), file) for file in files]
@@ -244,7 +241,8 @@ class Keys:
 
     def revoke(self, what: str) -> list[Certificate]:
         """Revoke by name or fingerprint; the certificates that are so now. Raises UsageError."""
-        with self._locked():
+        self._authority()
+        with alone_in(self.folder):
             chosen = self._chosen(what)
             day = f"{self._now:%Y-%m-%d}"
             lines = [f"{each.fingerprint}  # {each.kind} {each.name}, {day}\n" for each in chosen]
@@ -275,8 +273,13 @@ class Keys:
     def _hand_out(self, kind: str, name: str, issued: Issued, files: dict[str, bytes]) -> Made:
         certificate = Certificate.read(issued.certificate, name)
         folder = self.folder / f"{kind}s" / name
-        with self._locked():
-            self._check_free(kind, name)
+        with alone_in(self.folder):
+            for entry in self.entries():
+                if (entry.certificate.kind, entry.certificate.name) == (kind, name) and not entry.revoked:
+                    raise UsageError(
+                        f"{kind} {name} has a certificate, until {entry.certificate.until:%Y-%m-%d}",
+                        hint=f"`profagent keys revoke {name}` first, or take another name",
+                    )
             write_atomically(self.folder / _record(certificate), [issued.certificate], durably=True)
             ca, revoked = (content(self.folder / each) for each in (CA, REVOKED))
             # What is there belongs to a certificate that is revoked.
@@ -284,22 +287,7 @@ class Keys:
             write_folder_atomically(folder, {CA: ca, REVOKED: revoked, **files})
         return Made(certificate, folder)
 
-    def _check_free(self, kind: str, name: str) -> None:
-        for entry in self.entries():
-            if (entry.certificate.kind, entry.certificate.name) == (kind, name) and not entry.revoked:
-                raise UsageError(
-                    f"{kind} {name} has a certificate, until {entry.certificate.until:%Y-%m-%d}",
-                    hint=f"`profagent keys revoke {name}` first, or take another name",
-                )
-
-    def _need_ca(self) -> None:
-        if not (self.folder / CA).exists():
-            raise UsageError(
-                f"{self.folder} holds no keys", hint="make a CA with `profagent keys init`, or name its --keys"
-            )
-
     def _authority(self) -> Issued:
-        self._need_ca()
         certificate, key = (content(self.folder / each) for each in (CA, CA_KEY))
         if stat.S_IMODE((self.folder / CA_KEY).stat().st_mode) & OTHERS:
             raise UsageError(
@@ -312,13 +300,6 @@ class Keys:
         file = self.folder / REVOKED
         return revoked_fingerprints(content(file).decode("utf-8", "replace"), file)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold off others that change the folder. Raises UsageError when there is none."""
-        self._need_ca()
-        with alone_in(self.folder):
-            yield
-
 
 def _record(certificate: Certificate) -> str:
     """Where the CA keeps a certificate that it issued."""
@@ -329,11 +310,6 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a certificate", hint="it is 1 to 63 of A-Z a-z 0-9 . _ -")
     return name
-
-
-def _plain(name: str) -> str:
-    """A host's name, made fit for a certificate."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-")[:48] or "host"
 
 
 def content(path: Path) -> bytes:

@@ -57,13 +57,11 @@ def units(settings: Path, at: str) -> dict[str, str]:
     """The units by their names: run the settings, every night at this time (systemd's OnCalendar)."""
     program = shutil.which("profagent") or str(Path(sys.argv[0]).resolve())
     values = {"@PROFAGENT@": _quoted(program), "@SETTINGS@": _quoted(str(settings.resolve())), "@AT@": at}
-    texts = {
-        name: resources.files("profagent.nightly").joinpath(f"systemd/{name}.in").read_text("utf-8") for name in NAMES
-    }
-    for name, text in texts.items():
+    texts = {}
+    for name in NAMES:
+        texts[name] = resources.files("profagent.nightly").joinpath(f"systemd/{name}.in").read_text("utf-8")
         for key, value in values.items():
-            text = text.replace(key, value)  # noqa: PLW2901 - filled in step by step
-        texts[name] = text
+            texts[name] = texts[name].replace(key, value)
     return texts
 
 
@@ -82,25 +80,17 @@ def install_timer(settings: Path, manager: Manager, at: str) -> Path:
 
 
 def _systemctl(*arguments: str) -> None:
+    command = ["systemctl", *arguments]
     try:
-        ended = subprocess.run(  # noqa: S603 - systemd's own, of whoever calls
-            ["systemctl", *arguments],  # noqa: S607 - wherever the system has it
-            capture_output=True,
-            text=True,
-            timeout=SYSTEMCTL_S,
-            check=False,
-        )
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=SYSTEMCTL_S, check=False)  # noqa: S603 - systemd's own
+        why = ended.stderr.strip() or f"exit code {ended.returncode}" if ended.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _refused(arguments, str(error)) from error
-    if ended.returncode:
-        raise _refused(arguments, ended.stderr.strip() or f"exit code {ended.returncode}")
-
-
-def _refused(arguments: tuple[str, ...], why: str) -> ProfagentError:
-    return ProfagentError(
-        f"systemctl {' '.join(arguments)}: {why}",
-        hint="the units are written; a timer of a user wants a login of that user (loginctl enable-linger)",
-    )
+        why = str(error)
+    if why:
+        raise ProfagentError(
+            f"{' '.join(command)}: {why}",
+            hint="the units are written; a timer of a user wants a login of that user (loginctl enable-linger)",
+        )
 
 
 def _quoted(text: str) -> str:

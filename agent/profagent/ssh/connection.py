@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import subprocess
 import termios
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -118,19 +119,13 @@ async def _line(terminal: int) -> str | None:
 async def _from_program(program: str, prompt: str) -> str | None:
     """The line that the program prints; None when it was cancelled."""
     try:
-        process = await asyncio.create_subprocess_exec(program, prompt, stdout=asyncio.subprocess.PIPE)
+        ended = await asyncio.to_thread(subprocess.run, [program, prompt], stdout=subprocess.PIPE, check=False)
     except OSError as error:
         raise UsageError(
             f"SSH_ASKPASS: cannot run {program}: {error.strerror}", hint="name a program that prints the password"
         ) from error
-    try:
-        output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    lines = output.decode("utf-8", "surrogateescape").splitlines()
-    return lines[0] if process.returncode == 0 and lines else None
+    lines = ended.stdout.decode("utf-8", "surrogateescape").splitlines()
+    return lines[0] if ended.returncode == 0 and lines else None
 
 
 _URL = re.compile(r"ssh://(?:(?P<user>[^@/]+)@)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d{1,5}))?/?")
@@ -145,11 +140,6 @@ class Target:
     host: str
     user: str | None = None
     port: int | None = None
-
-    def __str__(self) -> str:
-        """The target as people write it."""
-        named = f"{self.user}@{self.host}" if self.user else self.host
-        return f"{named} port {self.port}" if self.port else named
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -217,7 +207,7 @@ class _Login(asyncssh.SSHClient):
             return cls({"host": target.host, "config": files, **{key: each for key, each in named.items() if each}})
         except (ValueError, OSError, asyncssh.Error) as error:
             raise UsageError(
-                f"the SSH configuration for {target}: {error}",
+                f"the SSH configuration for {target.host}: {error}",
                 hint="mend ~/.ssh/config, or the keys and known_hosts in that folder",
             ) from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import shlex
 import socket
 import tempfile
@@ -54,21 +53,16 @@ def _explained(options: asyncssh.SSHClientConnectionOptions, where: str, error: 
     """Why a board is not reached, and what to do."""
     if options.proxy_command:
         return f"the ProxyCommand for {where} leads to no login: {str(error) or _LATE}", "run it by hand to see more"
-    if isinstance(error, TimeoutError):
-        hint = "check its address, the firewall, and that it is on; ConnectTimeout in ~/.ssh/config waits longer"
-        return f"{where} does not answer in time", hint
     if isinstance(error, asyncssh.Error):
         hint = "check that an SSH server listens there, its log on the board, and with `ssh -v` what it wants"
         return f"{where} ended the connection before the login: {error.reason}", hint
     if isinstance(error, socket.gaierror):
-        hint = (
-            "`profagent boards` lists the boards that have a name; check the spelling, /etc/hosts and the name server"
-        )
-        return f"the name {options.host} does not resolve: {error.strerror}", f"{hint}, or use the board's IP address"
-    if isinstance(error, ConnectionRefusedError) or getattr(error, "errno", None) == errno.ECONNREFUSED:
+        hint = "check the spelling, `profagent boards`, /etc/hosts and the name server, or use the board's IP address"
+        return f"the name {options.host} does not resolve: {error.strerror}", hint
+    if isinstance(error, ConnectionRefusedError):
         return f"nothing listens at {where}", "start the board's SSH server, or name its port: ssh://USER@HOST:PORT"
-    hint = "check the address, the cable, this host's routes, and that the board is on"
-    reason = getattr(error, "strerror", None) or error
+    hint = "check the address, the cable, the firewall, this host's routes, and that the board is on"
+    reason = _LATE if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
     return f"cannot connect to {where}: {reason}", hint
 
 

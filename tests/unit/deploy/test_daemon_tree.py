@@ -51,14 +51,6 @@ def test_a_file_that_is_cut_off_is_refused(cut: int, tmp_path: Path) -> None:
         unpack(file)
 
 
-def test_a_file_that_was_changed_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "bundle.tar.gz"
-    changed = DaemonTree(TREE.version, {**TREE.files, "lib/a/b.py": (b"3", 0o644), "lib/c": (b"", 0o644)})
-    file.write_bytes(pack(changed))
-    with pytest.raises(ProfagentError, match=r"is damaged: lib/a/b\.py, lib/c$"):
-        unpack(file)
-
-
 BOARD = BoardPython("aarch64", "/usr/bin/python3", (3, 11), (2, 35))
 
 

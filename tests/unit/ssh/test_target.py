@@ -28,8 +28,3 @@ def test_a_target_is_written_as_for_ssh(text: str, target: Target) -> None:
 def test_what_is_no_target_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="nobody to log in to"):
         Target.parse(text)
-
-
-def test_a_target_is_shown_as_people_write_it() -> None:
-    assert str(Target("board")) == "board"
-    assert str(Target("board", "root", 22)) == "root@board port 22"
