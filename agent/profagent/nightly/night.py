@@ -227,6 +227,8 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     is_away: bool = False
     is_incomplete: bool = False
+    is_lost: bool = False
+    """Whether the board was restarted while its program ran."""
     compared: list[Compared] = field(default_factory=list)
 
     @property
