@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from profagent.cli.running import interrupted_by, retrying
 from profagent.deploy.daemon_tree import chosen_version
-from profagent.deploy.survey import survey
+from profagent.deploy.survey import check_room, survey
 from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.link.boards_file import BoardsFile
@@ -38,7 +38,6 @@ _SPEAK_S = LEASH_S / 5
 _START_S = 60.0
 _END_S = 15.0
 _KEPT_LINES = 20
-_MIB = 1 << 20
 _SERVING = b" serving "
 # Standard input is held by the host. Its end before the word `go`, and later the daemon's, have the directory removed.
 # What is still being unpacked into it ends with the link, too, so removing may need another try.
@@ -93,12 +92,7 @@ async def _tree(remote: Remote, folder: str, bundle: Path | None) -> DaemonTree:
     """What is brought there. Raises ProfagentError where it would not run, or has no room."""
     facts = await survey(remote, Layout(folder))
     tree = await chosen_version(facts, "bundled" if bundle else "system", bundle, None)
-    if facts.free_bytes is not None and facts.free_bytes < tree.size_bytes:
-        raise ProfagentError(
-            f"{facts.place} of {remote.host} has {facts.free_bytes / _MIB:.1f} MiB free, and the temporary daemon takes"
-            f" {tree.size_bytes / _MIB:.1f} MiB",
-            hint="make room there, or have a daemon on another file system: `profagent deploy --prefix DIR`",
-        )
+    check_room(facts, tree.size_bytes)
     return tree
 
 

@@ -128,9 +128,8 @@ def _of_job(after: Aftermath, job: str, files: Mapping[str, int]) -> Iterator[Ca
                 "for every inference: --interval 1",
             )
     if _is_unfinished(files):
-        named = "; it does not name svp_acl_finalize" if after.main.lacks("svp_acl_finalize") else ""
         yield Cause(
-            f"{job} was not finished: the program did not unload its models and call svp_acl_finalize{named}. What it"
+            f"{job} was not finished: the program did not unload its models and call svp_acl_finalize. What it"
             " recorded last is lost, by the manual up to 1 s and 2 MB",
             "call svp_acl_mdl_unload and svp_acl_finalize before the end, also on SIGTERM",
         )
@@ -172,40 +171,25 @@ def _without_job(after: Aftermath) -> Iterator[Cause]:
             "name the acl.json that it reads with --acl-json",
         )
         return
-    yield from _of_acl_json(after)
+    yield _of_acl_json(after)
     if not after.has_npu:
         yield Cause(
             "there is no /dev/svp_npu: no SDK's driver is loaded, or the board runs the other NPU stack (ot_pqp)",
             "load the svp_npu driver; profagent doctor tells more",
         )
-    if not after.main.is_elf:
-        yield Cause("nothing was recorded, and the program is a script: what it runs is not known", _NAME_IT)
 
 
-_NAME_IT = "pass svp_acl_init the path of the acl.json, and name that with --acl-json"
-
-
-def _of_acl_json(after: Aftermath) -> Iterator[Cause]:
+def _of_acl_json(after: Aftermath) -> Cause:
     """What the program's file tells of how it finds its acl.json."""
-    if not after.main.is_elf:
-        return
     paths = [path for path in after.main.acl_paths if "acl" in posixpath.basename(path)]
     found = [posixpath.normpath(posixpath.join(after.place.main_directory, path)) for path in paths]
-    text, remedy = "the program did not come as far as svp_acl_init, or that failed", "its own output above says why"
-    if after.main.lacks("svp_acl_init"):
-        text = "the program does not name svp_acl_init; a library of it may"
-        remedy = "see that it initialises ACL, and with which path"
-    elif "svp_acl_prof_init" in after.main.calls:
-        text = (
-            "the program names svp_acl_prof_init: while acl.json says anything of profiling that call is refused with"
-            " 148047"
-        )
+    if after.main.has_own_profiling:
+        text = "the program names svp_acl_prof_init, which fails with 148047 while acl.json says anything of profiling"
         remedy = "let it use one of the two: run it with `profagent record` beside it, or take the call out"
-    elif not after.main.is_whole:
-        text, remedy = "the program is too large to be searched", _NAME_IT
-    elif not paths:
-        text, remedy = "svp_acl_init seems to be called without a path, so no acl.json is read", _NAME_IT
-    elif after.acl_json not in found:
+    elif paths and after.acl_json not in found:
         text = f"the program names {', '.join(paths)}, which is {found[0]}, not {after.acl_json}"
         remedy = f"--acl-json {found[0]}"
-    yield Cause(f"nothing was recorded: {text}", remedy)
+    else:
+        text = "the program did not come as far as svp_acl_init, called that without a path, or it failed"
+        remedy = "see its own output; pass svp_acl_init the path of the acl.json, and name that with --acl-json"
+    return Cause(f"nothing was recorded: {text}", remedy)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 LARGEST_BYTES = 8 << 20
 """A program is looked at up to here."""
-CALLS = ("svp_acl_init", "svp_acl_finalize", "svp_acl_prof_init")
 _ACL_JSON = re.compile(rb"[\x21-\x7e]{0,200}\.json(?![\x21-\x7e])")
 
 
@@ -57,31 +56,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Main:
-    """A program's file; of a script the calls are unknown."""
+    """What stands in a program's file: svp_acl_prof_init, names of JSON files; SHA-256 of one that was read whole."""
 
-    is_elf: bool
-    calls: frozenset[str]
-    """Of CALLS, those whose names stand in the file."""
+    has_own_profiling: bool
     acl_paths: tuple[str, ...]
-    """Names of JSON files that stand in it."""
-    is_whole: bool
-    """Whether it was looked at to its end."""
     digest: str = ""
-    """SHA-256, in hexadecimal digits; empty where it was not."""
-
-    def lacks(self, call: str) -> bool:
-        """Whether it is sure that the file does not name this call; a library may."""
-        return self.is_elf and self.is_whole and call not in self.calls
 
 
-def read_main(data: bytes, *, is_whole: bool = True) -> Main:
-    """What its first bytes tell, or all of them."""
-    digest = hashlib.sha256(data).hexdigest() if is_whole else ""
-    if not data.startswith(b"\x7fELF"):
-        return Main(is_elf=False, calls=frozenset(), acl_paths=(), is_whole=is_whole, digest=digest)
-    calls = frozenset(call for call in CALLS if call.encode() + b"\0" in data)
+def read_main(data: bytes) -> Main:
+    """By its first LARGEST_BYTES."""
     paths = dict.fromkeys(found.decode("ascii") for found in _ACL_JSON.findall(data))
-    return Main(is_elf=True, calls=calls, acl_paths=tuple(paths), is_whole=is_whole, digest=digest)
+    digest = hashlib.sha256(data).hexdigest() if len(data) < LARGEST_BYTES else ""
+    return Main(b"svp_acl_prof_init\0" in data, tuple(paths), digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +153,7 @@ async def _main(remote: Remote, place: Place) -> Main:
         )
     if ran.status != 0:
         raise ProfagentError(f"{place.main} is not executable", hint="chmod +x it in the project, and collect again")
-    return read_main(ran.stdout, is_whole=len(ran.stdout) < LARGEST_BYTES)
+    return read_main(ran.stdout)
 
 
 def jobs_in(*directories: str) -> str:

@@ -12,7 +12,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from profagent.deploy.survey import survey
-from profagent.deploy.units import INITS, Service, check_owner, installed_init, named_roots, owned_init, service
+from profagent.deploy.units import Service, check_owner, chosen_init, installed_init, named_roots, owned_init, service
 from profagent.errors import ProfagentError, UsageError
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
 from profagent.link.boards_file import BoardEntry, BoardsFile, check_same
@@ -155,41 +155,18 @@ def _set(document: Any, key: str, value: Any) -> None:
         document[key] = value
 
 
-# Besides the version's own files: links, settings, the room that a file system takes for itself.
-_ROOM_BYTES = 2 << 20
-_MIB = 1 << 20
 _NAMELESS = ("", "(none)", "localhost")
 
 
 def choose_init(facts: BoardFacts, wish: str, layout: Layout) -> str:
     """One of INITS. Raises UsageError where the user may not, or another one has the service."""
-    installed = installed_init(layout, facts.files)
-    chosen = (installed or facts.init) if wish == "auto" else wish
-    assert chosen in INITS
-    if installed not in (None, chosen):
-        raise UsageError(
-            f"the service on {facts.hostname} was deployed with --init {installed}",
-            hint="leave --init out, or `profagent deploy … --remove` first",
-        )
-    if chosen == "systemd" and facts.init != "systemd":
-        raise UsageError(f"{facts.hostname} does not run systemd", hint="take --init auto")
+    chosen = chosen_init(wish, installed_init(layout, facts.files), facts.init, facts.hostname)
     if chosen != "none" and facts.uid != 0:
         raise UsageError(
             f"{facts.user} may not install a service on {facts.hostname}",
             hint="log in as root; or take --init none --prefix with a directory of your own, and start it yourself",
         )
     return chosen
-
-
-def check_room(facts: BoardFacts, layout: Layout, size_bytes: int) -> None:
-    """Raises ProfagentError where the prefix has no room for so much."""
-    needed = _ROOM_BYTES + size_bytes
-    if facts.free_bytes is not None and facts.free_bytes < needed:
-        raise ProfagentError(
-            f"{layout.prefix} on {facts.hostname} has {facts.free_bytes / _MIB:.1f} MiB free, and"
-            f" {needed / _MIB:.1f} MiB are needed",
-            hint="make room there, or take --prefix on another file system",
-        )
 
 
 def check_version(facts: BoardFacts, name: str, *, is_upgrade: bool) -> None:

@@ -14,10 +14,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profagent.deploy.board import Asked, board_keys, check_room, check_version, is_deployed, looked_at
+from profagent.deploy.board import Asked, board_keys, check_version, is_deployed, looked_at
 from profagent.deploy.daemon_tree import chosen_version
 from profagent.deploy.setup import LOST_S
-from profagent.deploy.survey import fact_lines
+from profagent.deploy.survey import check_room, fact_lines
 from profagent.deploy.units import Layout, back_request, install_request, installed_init, named_roots, removal_request
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.files import finished
@@ -115,7 +115,7 @@ class Deployment:
         version = await chosen_version(facts, options.python, options.bundle, options.wheelhouse)
         check_version(facts, version.name, is_upgrade=options.is_upgrade)
         is_there = facts.current == version.name and await self._is_active()
-        check_room(facts, options.layout, 0 if is_there else version.size_bytes)
+        check_room(facts, 0 if is_there else version.size_bytes)
         replaced = tuple(self._replaced())
         await self._agreed(replaced)
         keys = {} if options.is_dry else self._keys()

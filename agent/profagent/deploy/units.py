@@ -125,6 +125,16 @@ def installed_init(layout: Layout, paths: Mapping[str, str]) -> str | None:
     return owned_init(layout, paths) or next((init for path, init in known.items() if path in paths), None)
 
 
+def chosen_init(wish: str, installed: str | None, found: str, where: str) -> str:
+    """One of INITS: as was wished, else the one that has the service, else the board's. UsageError for another one."""
+    if wish not in ("auto", installed or wish):
+        hint = "leave --init out, or --remove what is installed first"
+        raise UsageError(f"the service on {where} was installed with --init {installed}", hint=hint)
+    if wish == "systemd" != found:
+        raise UsageError(f"{where} does not run systemd", hint="take --init auto")
+    return installed or found if wish == "auto" else wish
+
+
 def owned_init(layout: Layout, texts: Mapping[str, str]) -> str | None:
     """The init system that starts this layout's daemon, by the texts of a board's files; another prefix has its own."""
     if f"={layout.prefix}/current/bin/profagentd" in texts.get(_UNIT, ""):

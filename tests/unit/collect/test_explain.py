@@ -8,10 +8,10 @@ import pytest
 
 from profagent.aclconfig.edit import DEFAULTS
 from profagent.collect.explain import Aftermath, causes, failure
-from profagent.collect.look import CALLS, Main, Place
+from profagent.collect.look import Main, Place
 
 JOB = "JOB" + "A" * 29
-ALL = Main(is_elf=True, calls=frozenset(CALLS[:2]), acl_paths=("../acl.json",), is_whole=True)
+ALL = Main(has_own_profiling=False, acl_paths=("../acl.json",))
 AFTER = Aftermath(
     Place("/app", "out/main"), "/app/acl.json", replace(DEFAULTS, interval=1), ALL, status=0, why="", complaint=""
 )
@@ -89,13 +89,10 @@ def test_of_several_jobs_it_is_not_guessed_which_is_the_programs() -> None:
 @pytest.mark.parametrize(
     ("main", "wanted"),
     [
-        (replace(ALL, calls=frozenset()), "does not name svp_acl_init"),
-        (replace(ALL, calls=frozenset(CALLS)), "148047"),
-        (replace(ALL, acl_paths=()), "called without a path"),
+        (replace(ALL, has_own_profiling=True), "148047"),
+        (replace(ALL, acl_paths=()), "called that without a path"),
         (replace(ALL, acl_paths=("../src/acl.json",)), "which is /app/src/acl.json, not /app/acl.json"),
         (ALL, "did not come as far as svp_acl_init"),
-        (replace(ALL, is_whole=False, acl_paths=()), "too large to be searched"),
-        (Main(is_elf=False, calls=frozenset(), acl_paths=(), is_whole=True), "is a script"),
     ],
 )
 def test_why_there_is_no_job(main: Main, wanted: str) -> None:

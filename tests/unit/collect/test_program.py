@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from profagent.collect.cli import plain_name
-from profagent.collect.look import Main, Place, read_main
+from profagent.collect.look import LARGEST_BYTES, Main, Place, read_main
 from profagent.errors import UsageError
 
 
@@ -32,15 +32,7 @@ def test_names_have_what_the_manual_allows(text: str, name: str) -> None:
 
 
 def test_calls_and_paths_stand_in_the_file() -> None:
-    main = read_main(b"\x7fELF\0svp_acl_init\0x\0svp_acl_finalize_late\0../src/acl.json\0 other.json \0acl.jsonx\0")
-    assert main.calls == {"svp_acl_init"}
-    assert main.acl_paths == ("../src/acl.json", "other.json")
-    assert main.lacks("svp_acl_finalize")
-    assert not main.lacks("svp_acl_init")
-
-
-@pytest.mark.parametrize("data", [b"", b"#!/bin/sh\n", b"\0" * 64])
-def test_what_is_no_program_of_elf_tells_nothing(data: bytes) -> None:
-    digest = hashlib.sha256(data).hexdigest()
-    assert read_main(data) == Main(False, frozenset(), (), is_whole=True, digest=digest)
-    assert read_main(data, is_whole=False).digest == ""
+    data = b"\x7fELF\0svp_acl_prof_init\0x\0svp_acl_prof_init_late\0../src/acl.json\0 other.json \0acl.jsonx\0"
+    main = read_main(data)
+    assert main == Main(True, ("../src/acl.json", "other.json"), hashlib.sha256(data).hexdigest())
+    assert read_main(b"#!/bin/sh\n".ljust(LARGEST_BYTES)) == Main(False, ())

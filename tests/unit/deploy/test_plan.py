@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from profagent.deploy.board import board_name, check_room, choose_init, is_deployed
+from profagent.deploy.board import board_name, choose_init, is_deployed
 from profagent.deploy.daemon_tree import BoardPython, choose_python
-from profagent.deploy.survey import BoardFacts, fact_lines, read_survey
+from profagent.deploy.survey import BoardFacts, check_room, fact_lines, read_survey
 from profagent.deploy.units import Layout, service
 from profagent.errors import ProfagentError, UsageError
 from tests.unit.deploy.test_survey import EULER as SAID
@@ -54,7 +54,7 @@ def test_where_it_will_not_what_it_lacks_is_named(facts: BoardFacts, why: str) -
 def test_what_was_deployed_stays_with_its_init_system() -> None:
     deployed = replace(AIFLY, files={"/etc/init.d/profagentd": ""})
     assert choose_init(deployed, "auto", USUAL) == "initd"
-    with pytest.raises(UsageError, match="was deployed with --init initd"):
+    with pytest.raises(UsageError, match="was installed with --init initd"):
         choose_init(deployed, "systemd", USUAL)
 
 
@@ -68,10 +68,10 @@ def test_an_init_system_that_cannot_be_is_refused() -> None:
 
 
 def test_room_is_looked_for_first() -> None:
-    check_room(EULER, USUAL, 40 << 20)
-    check_room(replace(EULER, free_bytes=None), USUAL, 60 << 20)
+    check_room(EULER, 40 << 20)
+    check_room(replace(EULER, free_bytes=None), 60 << 20)
     with pytest.raises(ProfagentError, match=r"has 50\.0 MiB free, and 62\.0 MiB are needed"):
-        check_room(EULER, USUAL, 60 << 20)
+        check_room(EULER, 60 << 20)
 
 
 def test_a_board_is_called_by_its_host_name() -> None:

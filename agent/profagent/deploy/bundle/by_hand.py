@@ -29,6 +29,7 @@ from profagent.deploy.units import (
     Layout,
     Service,
     check_owner,
+    chosen_init,
     every_service_file,
     install_request,
     installed_init,
@@ -102,7 +103,8 @@ def _run(here: Path, layout: Layout, options: argparse.Namespace) -> None:
             _said(told)
         sys.stdout.write("profagentd is removed; JOBs are as they were\n")
         return
-    init = _chosen_init(options.init, installed)
+    found = subprocess.check_output(["sh", "-c", FOUND_INIT], text=True).strip()  # noqa: S603, S607
+    init = chosen_init(options.init, installed, found, "this board")
     version = _before(layout) if options.rollback else ""
     if not options.rollback:
         _check(here, layout, board, options)
@@ -113,15 +115,6 @@ def _run(here: Path, layout: Layout, options: argparse.Namespace) -> None:
     part = "" if options.rollback else _copied(here, layout)
     request = install_request(layout, own, version, part, files, had_service=installed is not None)
     _try_out(request, here, tomllib.loads(text).get("listen", _DEFAULT_LISTEN), own)
-
-
-def _chosen_init(wish: str, installed: str | None) -> str:
-    if wish != "auto" and installed not in (None, wish):
-        raise UsageError(f"it was installed with --init {installed}", hint="leave --init out, or --remove it first")
-    found = subprocess.check_output(["sh", "-c", FOUND_INIT], text=True).strip()  # noqa: S603, S607
-    if wish == "systemd" != found:
-        raise UsageError("this board does not run systemd", hint="take --init auto")
-    return installed or (found if wish == "auto" else wish)
 
 
 def _before(layout: Layout) -> str:
