@@ -18,7 +18,7 @@ from tests.fakes.small_disk import small_disk
 from tests.faults.proxy import Ending, FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from profagent.ssh.remote import Remote
 
@@ -40,11 +40,6 @@ def archive(**files: bytes) -> bytes:
             entry.mode = 0o640
             tar.addfile(entry, io.BytesIO(content))
     return made.getvalue()
-
-
-def pieces(data: bytes) -> Iterator[bytes]:
-    for start in range(0, len(data), 64 << 10):
-        yield data[start : start + (64 << 10)]
 
 
 async def test_a_command_gives_output_errors_and_status(remote: Remote) -> None:
@@ -70,7 +65,7 @@ async def test_a_tree_is_unpacked_and_its_progress_told(remote: Remote, tmp_path
     data = archive(one=b"1" * MIB, two=b"2")
     told: list[int] = []
     target = tmp_path / "a b" / "it's"
-    await remote.unpack(pieces(data), str(target), told.append)
+    await remote.unpack(io.BytesIO(data), str(target), told.append)
     assert (target / "one").read_bytes() == b"1" * MIB
     assert (target / "two").stat().st_mode & 0o777 == 0o640
     assert told == sorted(told)
@@ -80,7 +75,7 @@ async def test_a_tree_is_unpacked_and_its_progress_told(remote: Remote, tmp_path
 async def test_a_full_disk_is_told_by_the_board(remote: Remote, tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", MIB) as disk:
         with pytest.raises(ProfagentError, match=r"cannot write .*small.*: .*") as error:
-            await remote.unpack(pieces(archive(one=b"1" * 4 * MIB)), str(disk / "tree"))
+            await remote.unpack(io.BytesIO(archive(one=b"1" * 4 * MIB)), str(disk / "tree"))
         assert "free space" in error.value.hint
         with pytest.raises(ProfagentError, match="No space left on device"):
             await remote.put(b"2" * 4 * MIB, str(disk / "file"))
@@ -136,7 +131,7 @@ async def test_a_link_that_drops_in_mid_upload_is_told(home: Path, friend: Sshd,
                     proxy.cut(Ending.RST)
 
             with pytest.raises(UnreachableError, match=r"connection to 127\.0\.0\.1 is lost"):
-                await remote.unpack(pieces(archive(one=b"1" * 32 * MIB)), str(tmp_path / "tree"), cut_later)
+                await remote.unpack(io.BytesIO(archive(one=b"1" * 32 * MIB)), str(tmp_path / "tree"), cut_later)
             with pytest.raises(UnreachableError, match="is lost"):
                 await remote.run("true")
             with pytest.raises(UnreachableError, match="is lost"):

@@ -14,7 +14,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from profagent.errors import UsageError
 from profagent.formats.names import is_job_name
@@ -30,7 +30,6 @@ MANIFEST = f"{OWN}/files"
 # What no program needs that was built elsewhere.
 LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", OWN})
 _KINDS = {"f": "file", "x": "file", "d": "directory", "l": "link"}
-_PIECE_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +82,9 @@ async def upload_project(
             ' rmdir "./$name" 2>/dev/null || :; else rm -f "./$name"; fi; done',
             _lines(remove),
         )
-        tar = _tar(project, send)
-        await remote.unpack(tar, directory, lambda sent: on_progress(min(sent, size), size))
+        with tempfile.TemporaryFile() as tar:
+            await asyncio.to_thread(_pack, project, send, tar)
+            await remote.unpack(tar, directory, lambda sent: on_progress(min(sent, size), size))
         await _remember(remote, directory, wanted)
     return Uploaded(send, remove, size, len(wanted))
 
@@ -93,14 +93,11 @@ def difference(
     wanted: Mapping[str, Entry], found: Mapping[str, Entry], put: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names to send and to remove, in order. `put` are those of an earlier upload: nothing else is ever removed."""
-    send = tuple(name for name, entry in wanted.items() if not _is_there(entry, found.get(name)))
+    # A file whose digest the board cannot tell is sent.
+    send = tuple(name for name, entry in wanted.items() if found.get(name) != entry)
     gone = [name for name in put if name in found and (name not in wanted or wanted[name].kind != found[name].kind)]
     # What is in a directory goes before it.
     return send, tuple(sorted(gone, reverse=True))
-
-
-def _is_there(wanted: Entry, found: Entry | None) -> bool:
-    return found == wanted and (wanted.kind != "file" or bool(wanted.content))
 
 
 def is_plain_name(name: str) -> bool:
@@ -184,20 +181,17 @@ def _size_bytes(project: Path, names: Iterable[str]) -> int:
     return sum(each.st_size for each in found if stat.S_ISREG(each.st_mode))
 
 
-def _tar(project: Path, names: Iterable[str]) -> Iterator[bytes]:
-    """An uncompressed tar of some of it, piece by piece. Raises UsageError for a file that changes meanwhile."""
-    with tempfile.TemporaryFile() as file:
-        with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
-            try:
-                for name in names:
-                    archive.add(project / name, name, recursive=False)
-            except OSError as error:
-                raise UsageError(
-                    f"{error.filename or project} changes while it is sent", hint="let what writes it end first"
-                ) from error
-        file.seek(0)
-        while piece := file.read(_PIECE_BYTES):
-            yield piece
+def _pack(project: Path, names: Iterable[str], file: IO[bytes]) -> None:
+    """An uncompressed tar of some of it. Raises UsageError for a file that changes meanwhile."""
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
+        try:
+            for name in names:
+                archive.add(project / name, name, recursive=False)
+        except OSError as error:
+            raise UsageError(
+                f"{error.filename or project} changes while it is sent", hint="let what writes it end first"
+            ) from error
+    file.seek(0)
 
 
 async def _remember(remote: Remote, directory: str, names: Iterable[str]) -> None:

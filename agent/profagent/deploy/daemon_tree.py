@@ -27,7 +27,7 @@ from profagent.errors import ProfagentError, UsageError
 from profagent.files import make_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from profagent.deploy.survey import BoardFacts
 
@@ -108,15 +108,7 @@ def read_probe(output: str) -> BoardPython:
 
 
 def download_arguments(python: BoardPython, folder: Path, wheelhouse: Path | None = None) -> list[str]:
-    """Arguments of `pip` that bring the wheels into a folder: from a folder without internet, or as pip is set up.
-
-    Raises ProfagentError for a C library that is too old for any.
-    """
-    if not python.platforms:
-        raise ProfagentError(
-            f"the board's glibc is {_dotted(python.glibc)}: no wheel of grpcio is for one before 2.{_OLDEST_GLIBC}",
-            hint="use a bundle with a Python of its own: `profagent bundle`",
-        )
+    """Arguments of `pip` that bring the wheels into a folder: from a folder without internet, or as pip is set up."""
     where = ["--no-index", "--find-links", str(wheelhouse)] if wheelhouse else []
     quiet = ("--quiet", "--disable-pip-version-check", "--no-input")
     return ["download", *quiet, *_kind(python, python.platforms), "--dest", str(folder), *where, *python.requirements]
@@ -139,8 +131,8 @@ def _pair(text: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _dotted(version: tuple[int, int] | None) -> str:
-    return ".".join(map(str, version or ()))
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
 
 
 _ONLINE = "check this host's internet or pip's settings"
@@ -186,7 +178,6 @@ async def _pip(arguments: list[str], hint: str) -> None:
 LAUNCHER, LIBRARY = "bin/profagentd", "lib"
 # Neither side imports the other: the daemon's files are found, not loaded.
 PACKAGES = ("profagentd", "profagent_wire")
-PIECE_BYTES = 64 << 10
 _LEVEL = 6
 _LAUNCHER = """#!/bin/sh
 # Runs the daemon of this tree, wherever the tree stands.
@@ -234,8 +225,8 @@ class DaemonTree:
         """The sum of the files."""
         return sum(len(data) for data, _ in self.files.values())
 
-    def tar(self, below: str = "") -> Iterator[bytes]:
-        """An uncompressed tar of it, piece by piece; directories come before what is in them.
+    def tar(self, below: str = "") -> io.BytesIO:
+        """An uncompressed tar of it; directories come before what is in them.
 
         `below`, `DIRECTORY/`, is what each name begins with.
         """
@@ -249,8 +240,8 @@ class DaemonTree:
                 entry = tarfile.TarInfo(f"{below}{path}")
                 entry.size, entry.mode = len(data), mode
                 archive.addfile(entry, io.BytesIO(data))
-                yield from _taken(stream)
-        yield from _taken(stream)
+        stream.seek(0)
+        return stream
 
     def _directories(self, below: str) -> list[str]:
         parents = {str(parent) for path in self.files for parent in Path(f"{below}{path}").parents}
@@ -259,11 +250,7 @@ class DaemonTree:
 
 def pack(tree: DaemonTree) -> bytes:
     """A tar.gz with one directory, called as the tree is."""
-    packed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=packed, mtime=0) as stream:
-        for piece in tree.tar(below=f"{tree.name}/"):
-            stream.write(piece)
-    return packed.getvalue()
+    return gzip.compress(tree.tar(below=f"{tree.name}/").getbuffer(), _LEVEL, mtime=0)
 
 
 def unpack(path: Path) -> DaemonTree:
@@ -315,50 +302,31 @@ def wheel_files(wheels: Iterable[Path]) -> dict[str, bytes]:
     return files
 
 
-def _taken(stream: io.BytesIO) -> Iterator[bytes]:
-    """What has been written to a stream, which is empty afterwards."""
-    data = stream.getvalue()
-    stream.seek(0)
-    stream.truncate()
-    for start in range(0, len(data), PIECE_BYTES):
-        yield data[start : start + PIECE_BYTES]
-
-
-def choose_python(facts: BoardFacts, wish: str, bundled_for: str | None) -> str:
-    """`system` or `bundled`, of PYTHONS; `bundled_for` is the machine of the bundle that is there to be taken.
-
-    Raises ProfagentError, UsageError when it cannot be.
-    """
-    hint = _BUNDLE.format(facts.machine)
-    if wish == "bundled" and bundled_for is None:
-        raise UsageError("--python bundled needs --bundle FILE", hint=hint)
-    if wish == "system" and bundled_for is not None:
-        raise UsageError("--bundle goes with --python bundled, or auto", hint="leave one of them out")
-    why = _unfit(facts)
-    if wish != "bundled" and why is None:
-        return "system"
-    if bundled_for is None:
-        raise ProfagentError(f"{facts.hostname} {why}", hint=hint)
-    if bundled_for != facts.machine:
-        raise ProfagentError(f"the bundle is for {bundled_for}, and {facts.hostname} is {facts.machine}", hint=hint)
-    return "bundled"
-
-
 async def chosen_version(facts: BoardFacts, wish: str, bundle: Path | None, wheelhouse: Path | None) -> DaemonTree:
-    """The version directory for a board: of a bundle, or for its own Python. Raises ProfagentError, UsageError."""
-    bundled = await asyncio.to_thread(unpack, bundle) if bundle else None
-    if choose_python(facts, wish, bundled.about["machine"] if bundled else None) == "bundled":
-        assert bundled is not None, "it was chosen"
-        return bundled
-    python = facts.python
-    assert python is not None, "it was chosen"
+    """The version directory for a board: of a bundle, or for its own Python. Raises ProfagentError, UsageError.
+
+    `wish` is one of PYTHONS.
+    """
+    why, python = unfit(facts), facts.python
+    hint = _BUNDLE.format(facts.machine)
+    if wish == "bundled" and bundle is None:
+        raise UsageError("--python bundled needs --bundle FILE", hint=hint)
+    if wish == "system" and bundle is not None:
+        raise UsageError("--bundle goes with --python bundled, or auto", hint="leave one of them out")
+    if bundle is not None and (why or wish == "bundled"):
+        tree = await asyncio.to_thread(unpack, bundle)
+        if (machine := tree.about["machine"]) != facts.machine:
+            raise ProfagentError(f"the bundle is for {machine}, and {facts.hostname} is {facts.machine}", hint=hint)
+        return tree
+    if why or python is None:
+        raise ProfagentError(f"{facts.hostname} {why}", hint=hint)
     wheels = await fetch_wheels(python, wheelhouse)
     return await asyncio.to_thread(
         lambda: DaemonTree.of(__version__, launcher(python.path), {**own_packages(), **wheel_files(wheels)})
     )
 
 
-def _unfit(facts: BoardFacts) -> str | None:
+def unfit(facts: BoardFacts) -> str | None:
     """Why the board's own Python will not do."""
     if facts.python is None:
         return f"has no Python {'.'.join(map(str, OLDEST_PYTHON))} or later"

@@ -9,7 +9,7 @@ import tempfile
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import asyncssh
 
@@ -222,7 +222,7 @@ class Remote:
 
     async def unpack(
         self,
-        tar_stream: Iterator[bytes],
+        tar: IO[bytes],
         directory: str,
         on_progress: Callable[[int], None] = lambda _: None,
         *,
@@ -236,9 +236,9 @@ class Remote:
         make = "" if must_exist else f"mkdir -p {where} && "
 
         async def counted() -> AsyncIterator[bytes]:
-            sent, done = 0, object()
+            sent = 0
             # On a thread: files may be large.
-            while isinstance(piece := await asyncio.to_thread(next, tar_stream, done), bytes):
+            while piece := await asyncio.to_thread(tar.read, _READ_BYTES):
                 yield piece
                 sent += len(piece)
                 on_progress(sent)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from profagent.deploy.board import board_name, choose_init, is_deployed
-from profagent.deploy.daemon_tree import BoardPython, choose_python
+from profagent.deploy.daemon_tree import BoardPython, DaemonTree, chosen_version, pack, unfit
 from profagent.deploy.survey import BoardFacts, check_room, fact_lines, read_survey
 from profagent.deploy.units import Layout, service
 from profagent.errors import ProfagentError, UsageError
@@ -26,9 +27,7 @@ AIFLY = replace(
 
 
 def test_a_python_of_the_board_will_do() -> None:
-    assert choose_python(AIFLY, "auto", None) == choose_python(AIFLY, "system", None) == "system"
-    assert choose_python(AIFLY, "auto", "aarch64") == "system"
-    assert choose_python(AIFLY, "bundled", "aarch64") == "bundled"
+    assert unfit(AIFLY) is None
 
 
 @pytest.mark.parametrize(
@@ -43,12 +42,21 @@ def test_a_python_of_the_board_will_do() -> None:
     ],
     ids=["none", "incomplete", "old glibc"],
 )
-def test_where_it_will_not_what_it_lacks_is_named(facts: BoardFacts, why: str) -> None:
+async def test_where_it_will_not_what_it_lacks_is_named(facts: BoardFacts, why: str) -> None:
     for wish in ("auto", "system"):
         with pytest.raises(ProfagentError, match=why) as refused:
-            choose_python(facts, wish, None)
+            await chosen_version(facts, wish, None, None)
         assert "profagent bundle --arch aarch64 --libraries DIR -o" in refused.value.hint
-    assert choose_python(facts, "auto", "aarch64") == "bundled"
+
+
+async def test_a_bundle_is_taken_where_it_is_needed_and_fits(tmp_path: Path) -> None:
+    made, other = (DaemonTree.of("1", "start", {}, machine=machine) for machine in ("aarch64", "x86_64"))
+    (tmp_path / "bundle").write_bytes(pack(made))
+    (tmp_path / "other").write_bytes(pack(other))
+    assert await chosen_version(EULER, "auto", tmp_path / "bundle", None) == made
+    assert await chosen_version(AIFLY, "bundled", tmp_path / "bundle", None) == made
+    with pytest.raises(ProfagentError, match="the bundle is for x86_64, and euler is aarch64"):
+        await chosen_version(EULER, "auto", tmp_path / "other", None)
 
 
 def test_what_was_deployed_stays_with_its_init_system() -> None:

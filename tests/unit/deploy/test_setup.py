@@ -16,7 +16,7 @@ from profagent.deploy import setup
 from profagent.deploy.daemon_tree import DaemonTree
 
 GOOD = "#!/bin/sh\nexit 0\n"
-BAD = "#!/bin/sh\necho 'profagentd.toml.proposed: roots: none' >&2\necho '  name one' >&2\nexit 1\n"
+BAD = "#!/bin/sh\necho 'profagentd.toml: roots: none' >&2\necho '  name one' >&2\nexit 1\n"
 
 
 class Board:
@@ -154,7 +154,7 @@ def test_of_a_first_one_nothing_stays(board: Board, run: Any) -> None:
 def test_a_version_that_refuses_the_settings_is_never_started(board: Board, run: Any) -> None:
     answer = run(board.installing("one", BAD)).answer()
     assert answer["is"] == "failed"
-    assert answer["why"].endswith("cannot run here: profagentd.toml.proposed: roots: none")
+    assert answer["why"].endswith("cannot run here: profagentd.toml: roots: none")
     assert answer["hint"] == "name one"
     assert (board.current(), board.did(), list(board.config.parent.iterdir())) == ("", [], [])
 
