@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.collect.board_run import LEASH_S, LOCK
+from profagent.collect.board_run import LOCK, UNPREPARED_S
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually
 from tests.integration.host import started
@@ -86,8 +86,8 @@ def test_a_link_that_drops_before_the_program_runs_leaves_nothing(bench: Bench) 
             os.kill(session, signal.SIGKILL)
         ended = host.ended()
     assert ended.code == 3, ended.err
-    # It is told, and has not only its leash to go by.
-    assert eventually(lambda: not (bench.remote / ".profagent" / "run").exists(), LEASH_S / 2)
+    # It is told, and has not only the silence to go by.
+    assert eventually(lambda: not (bench.remote / ".profagent" / "run").exists(), UNPREPARED_S / 2)
     assert not (bench.remote / "seen.json").exists()
 
 

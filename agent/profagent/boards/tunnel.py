@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 # The daemon ends when it has heard nothing for so long; this host speaks several times meanwhile.
-LEASH_S = 20.0
-_SPEAK_S = LEASH_S / 5
+SILENCE_S = 20.0
+_SPEAK_S = SILENCE_S / 5
 _START_S = 60.0
 _END_S = 15.0
 _KEPT_LINES = 20
@@ -60,9 +60,9 @@ async def temporary_daemon(
 ) -> AsyncIterator[tuple[str, asyncio.Task[str]]]:
     """Serve these directories from a private directory of the board's /tmp, of which nothing is left at the end.
 
-    The same becomes of it when the link is lost: at once where the board notices, else within LEASH_S. It runs with the
-    bundle's Python, without one with the board's own, and with these arguments more. Given are where it listens there,
-    and a task that ends with it, with its last words. Raises ProfagentError, UnreachableError.
+    The same becomes of it when the link is lost: at once where the board notices, else within SILENCE_S. It runs with
+    the bundle's Python, without one with the board's own, and with these arguments more. Given are where it listens
+    there, and a task that ends with it, with its last words. Raises ProfagentError, UnreachableError.
     """
     folder = f"/tmp/profagentd-{secrets.token_hex(8)}"  # noqa: S108 - `mkdir` fails where somebody has made it
     tree = await _tree(remote, folder, bundle)
@@ -98,7 +98,7 @@ async def _tree(remote: Remote, folder: str, bundle: Path | None) -> DaemonTree:
 
 def _arguments(folder: str, roots: Sequence[str], settings: Sequence[str]) -> str:
     chosen = [argument for root in roots for argument in ("--root", root)]
-    fixed = ("--listen", "127.0.0.1:0", "--state", f"{folder}/state", "--leash", f"{LEASH_S:g}")
+    fixed = ("--listen", "127.0.0.1:0", "--state", f"{folder}/state", "--leash", f"{SILENCE_S:g}")
     return shlex.join([*fixed, "--log-level", "warning", *chosen, *settings])
 
 
@@ -198,7 +198,8 @@ class Tunnel:
         entry = BoardsFile().entries().get(board)
         address = full_address(entry.address) if entry else f"127.0.0.1:{DEFAULT_PORT}"
         self._target = board if entry is None else entry.ssh or host_of(address)
-        self._daemon = _own_address(address)
+        # What the board's own programs call the place.
+        self._daemon = address if is_local(address) else f"127.0.0.1:{address.rpartition(':')[2]}"
         # Its certificate is for what hosts call it; else for what SSH does.
         self._tls_name = "" if is_local(address) else host_of(address)
         self._over = over
@@ -256,7 +257,11 @@ class Tunnel:
             lost: Callable[[], Awaitable[str]] = remote.lost
             address, tls_name = self._daemon, ""
             if self._over.is_own or not await remote.answers(self._daemon):
-                self._check_roots()
+                if not self._over.roots:
+                    raise UnreachableError(
+                        f"no daemon listens at {self._daemon} of {self.board.name}",
+                        hint="start profagentd there; or have a temporary one serve JOBs: --via ssh --root DIR",
+                    )
                 settings = (*self._over.settings, *await self._identity(remote))
                 serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell, settings)
                 address, ended = await stack.enter_async_context(serving)
@@ -301,15 +306,3 @@ class Tunnel:
                 " listen on loopback alone: `profagent deploy … --listen 127.0.0.1:50151`",
             ) from error
         return name
-
-    def _check_roots(self) -> None:
-        if not self._over.roots:
-            raise UnreachableError(
-                f"no daemon listens at {self._daemon} of {self.board.name}",
-                hint="start profagentd there; or have a temporary one serve the JOBs below DIR: --via ssh --root DIR",
-            )
-
-
-def _own_address(address: str) -> str:
-    """What a board's own programs call the place where its daemon listens."""
-    return address if is_local(address) else f"127.0.0.1:{address.rpartition(':')[2]}"

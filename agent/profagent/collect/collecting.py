@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.boards.tunnel import OverSsh, reached
 from profagent.cli.running import interrupted_by
-from profagent.collect.board_run import BoardRun, PatientSsh
+from profagent.collect.board_run import BoardRun, patient_ssh
 from profagent.collect.explain import LOST, Cause, causes, failure
 from profagent.collect.look import aftermath, jobs_in, placed, prepared, written_after
 from profagent.collect.project import project_labels, upload_project
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from profagent.aclconfig.edit import Profiler
-    from profagent.collect.board_run import RunEnd
+    from profagent.collect.board_run import PatientSsh, RunEnd
     from profagent.collect.look import Place, Prepared
     from profagent.link.boards_file import BoardEntry
     from profagent.link.messages import Profiling
@@ -118,7 +118,7 @@ class Collecting:
             await asyncio.to_thread(make_directory, options.output)
         async with AsyncExitStack() as stack:
             async with interrupted_by(self.stop, "the program was started"):
-                ssh = await stack.enter_async_context(PatientSsh(options.target, options.asker, self.tell))
+                ssh = await stack.enter_async_context(patient_ssh(options.target, options.asker, self.tell))
                 place = await placed(ssh.remote, options.remote_dir, options.main)
                 run = BoardRun(ssh, place, self.show)
                 async with run.held():

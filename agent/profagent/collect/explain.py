@@ -155,11 +155,9 @@ def _several(after: Aftermath) -> Iterator[Cause]:
             f"{job} was written to after the program had ended: it is another program's, or of one left running",
             "see that no other program writes there, and that this one waits for what it starts",
         )
-    if len(after.jobs) > 1 or len(after.users) > 1:
-        who = f" ({', '.join(after.users)} have the NPU open)" if after.users else ""
-        yield Cause(
-            f"several tasks profile{who}: by the manual figures are wrong then", "profile one process at a time"
-        )
+    if len(after.users) > 1:
+        why = f"{', '.join(after.users)} have the NPU open: by the manual figures are wrong when several tasks profile"
+        yield Cause(why, "profile one process at a time")
 
 
 def _without_job(after: Aftermath) -> Iterator[Cause]:

@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.aclconfig.edit import DEFAULTS, BoardAclFile, edited_acl_json, has_dump
+from profagent.aclconfig.edit import DEFAULTS, AclFile, edited_acl_json, has_dump
 from profagent.collect.explain import LEAST_FREE_KIB, Aftermath
 from profagent.collect.project import OWN
 from profagent.doctor.board import plain_path
@@ -104,7 +104,7 @@ async def prepared(
     """Look at the program, its acl.json and the directory for JOBs, which is made. UsageError, ProfagentError."""
     main = await _main(remote, place)
     path = place.acl_json(acl_json) if acl_json else await _found_acl_json(remote, place)
-    data = await BoardAclFile(remote, path, path).read()
+    data = await AclFile(path, path, remote).read()
     text = edited_acl_json(data or b"", asked, path, without_dump=asked.records)
     for remark in _remarks(place, asked, path, data):
         tell(remark)

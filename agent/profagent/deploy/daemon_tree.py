@@ -114,12 +114,6 @@ def download_arguments(python: BoardPython, folder: Path, wheelhouse: Path | Non
     return ["download", *quiet, *_kind(python, python.platforms), "--dest", str(folder), *where, *python.requirements]
 
 
-def filling(python: BoardPython, wheelhouse: Path) -> str:
-    """The command that fills a wheelhouse, on a machine with internet."""
-    kind = _kind(python, python.platforms[-2:])
-    return shlex.join(["pip", "download", *kind, "--dest", str(wheelhouse), *python.requirements])
-
-
 def _kind(python: BoardPython, platforms: list[str]) -> list[str]:
     chosen = [argument for tag in platforms for argument in ("--platform", tag)]
     version = ["--implementation", "cp", "--python-version", _dotted(python.version)]
@@ -135,9 +129,6 @@ def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-_ONLINE = "check this host's internet or pip's settings"
-
-
 def cache_folder() -> Path:
     """Where fetched wheels are kept."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "profagent" / "wheels"
@@ -151,7 +142,11 @@ async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> l
     make_directory(kept.parent)
     folder = Path(tempfile.mkdtemp(prefix=f".{python.key}-", dir=kept.parent))
     try:
-        hint = f"on a machine with internet: {filling(python, wheelhouse)}" if wheelhouse else _ONLINE
+        hint = "check this host's internet or pip's settings"
+        if wheelhouse:
+            kind = _kind(python, python.platforms[-2:])
+            filling = ["pip", "download", *kind, "--dest", str(wheelhouse), *python.requirements]
+            hint = f"on a machine with internet: {shlex.join(filling)}"
         await _pip(download_arguments(python, folder, wheelhouse), hint)
         if wheelhouse is not None:
             return [wheelhouse / wheel.name for wheel in _wheels(folder)]

@@ -53,14 +53,6 @@ class Layout:
         self.keys, self.roots_d = f"{self.settings}/keys", f"{self.settings}/roots.d"
         self.files = (self.config, self.board_id, *(f"{self.keys}/{name}" for name in _KEY_FILES))
 
-    def lock(self, init: str) -> str:
-        """The file that a host has locked while it works here.
-
-        The board's service is one, so its lock is, whatever the prefix; where there is none, another prefix than the
-        usual one is for itself.
-        """
-        return f"{self.prefix}/deploying" if init == "none" and not self.is_usual else _BOARD_LOCK
-
 
 TEMPLATE = "retention.conf.in"
 _MADE = "# Made by a deployment, which makes it anew; what is your own goes into another file here.\n"
@@ -174,7 +166,7 @@ def install_request(
 ) -> dict[str, Any]:
     """What `setup` is asked to put in place: `part` is where the version has arrived, empty for one that is there."""
     return {
-        **_request("install", layout, service),
+        **request("install", layout, service),
         "version": version,
         "part": part,
         "files": {path: (base64.b64encode(content).decode(), mode) for path, (content, mode) in files.items()},
@@ -185,11 +177,6 @@ def install_request(
         "config": layout.config,
         "roots_d": layout.roots_d,
     }
-
-
-def back_request(layout: Layout, service: Service) -> dict[str, Any]:
-    """Have what was not confirmed taken back."""
-    return _request("back", layout, service)
 
 
 def removal_request(layout: Layout, service: Service, roots: Iterable[str]) -> dict[str, Any]:
@@ -208,16 +195,19 @@ def removal_request(layout: Layout, service: Service, roots: Iterable[str]) -> d
         layout.settings,
         layout.prefix,
     )
-    return {**_request("remove", layout, service), "paths": paths, "empty": empty}
+    return {**request("remove", layout, service), "paths": paths, "empty": empty}
 
 
-def _request(act: str, layout: Layout, service: Service) -> dict[str, Any]:
+def request(act: str, layout: Layout, service: Service) -> dict[str, Any]:
+    """What `setup` is asked; `back` has taken back what was not confirmed."""
     commands = ("enable", "restart", "stop", "forget", "log")
+    # The board's service is one, so its lock is, whatever the prefix; without any another prefix is for itself.
+    has_own_lock = service.init == "none" and not layout.is_usual
     return {
         "act": act,
         "owner": socket.gethostname(),
         "prefix": layout.prefix,
-        "lock": layout.lock(service.init),
+        "lock": f"{layout.prefix}/deploying" if has_own_lock else _BOARD_LOCK,
         "trial": layout.trial,
         "service": {name: getattr(service, name) for name in commands},
     }

@@ -170,8 +170,6 @@ def workspace_checks(workspace: Workspace) -> Iterator[Finding]:
 
 def _why_not_writable(directory: Path) -> str:
     """By making a file that has no name, which asks quotas and read-only file systems as well."""
-    if not directory.is_dir():
-        return f"{directory} is no directory"
     try:
         with tempfile.TemporaryFile(dir=directory):
             return ""

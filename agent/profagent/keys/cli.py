@@ -171,13 +171,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
-    certificate = entry.certificate
-    return (
-        certificate.kind,
-        certificate.name,
-        certificate.role,
-        f"{certificate.until:%Y-%m-%d}",
-        "revoked" if entry.revoked else "expired" if entry.expired else "valid",
-        certificate.fingerprint,
-        " ".join(certificate.addresses),
-    )
+    found = entry.certificate
+    state = "revoked" if entry.revoked else "expired" if entry.expired else "valid"
+    until, addresses = f"{found.until:%Y-%m-%d}", " ".join(found.addresses)
+    return (found.kind, found.name, found.role, until, state, found.fingerprint, addresses)

@@ -41,6 +41,7 @@ from profagent.link.credentials import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -60,12 +61,10 @@ class Issued:
 
 def new_ca(name: str, now: datetime) -> Issued:
     """An authority of its own."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = _name(name)
-    builder = _builder(subject, subject, key.public_key(), now + timedelta(days=CA_DAYS))
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
-    return _issued(builder, key, key)
+    key, subject = ec.generate_private_key(ec.SECP256R1()), _name(name)
+    constraints = x509.BasicConstraints(ca=True, path_length=0)
+    critical = (constraints, _usage(signs_certificates=True))
+    return _signed(subject, subject, key, key, now + timedelta(days=CA_DAYS), critical)
 
 
 def issue_board(
@@ -107,33 +106,28 @@ def _issue(
     key = ec.generate_private_key(ec.SECP256R1())
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if is_board else ExtendedKeyUsageOID.CLIENT_AUTH
     until = min(now + timedelta(days=days), issuer.not_valid_after_utc)
-    builder = _builder(_name(name), issuer.subject, key.public_key(), until)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-    builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-    signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
-    return _issued(builder.add_extension(signer, critical=False), key, issuer_key)
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(SINCE)
-        .not_valid_after(until)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    critical = (x509.BasicConstraints(ca=False, path_length=None), _usage(signs_certificates=False))
+    others = (
+        x509.ExtendedKeyUsage([purpose]),
+        x509.SubjectAlternativeName(alternatives),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
     )
+    return _signed(_name(name), issuer.subject, key, issuer_key, until, critical, others)
 
 
-def _issued(
-    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
+def _signed(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
+    until: datetime,
+    critical: Sequence[x509.ExtensionType],
+    others: Sequence[x509.ExtensionType] = (),
 ) -> Issued:
+    names = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
+    builder = names.serial_number(x509.random_serial_number()).not_valid_before(SINCE).not_valid_after(until)
+    for extension in (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), *critical, *others):
+        builder = builder.add_extension(extension, critical=extension in critical)
     pem = serialization.Encoding.PEM
     return Issued(
         builder.sign(signer, hashes.SHA256()).public_bytes(pem),

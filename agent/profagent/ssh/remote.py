@@ -159,25 +159,33 @@ class Program:
     async def fed(self, pieces: AsyncIterator[bytes]) -> Ran:
         """Give it its input, and wait for its end. Raises UnreachableError; ProfagentError for too much output."""
         with connected(self._where):
-            stdout, stderr = await _conversed(self, pieces)
-        return Ran(stdout, stderr, await self.wait())
+            try:
+                async with asyncio.TaskGroup() as group:
+                    feeding = group.create_task(_feed(self, pieces))
+                    reading = [group.create_task(_read(pipe)) for pipe in (self.stdout, self.stderr)]
+                    await asyncio.wait(reading)
+                    # A command that has ended takes no more.
+                    feeding.cancel()
+            except BaseExceptionGroup as failures:
+                raise failures.exceptions[0] from None
+        return Ran(reading[0].result(), reading[1].result(), await self.wait())
 
     @asynccontextmanager
     async def kept_awake(self, each_s: float) -> AsyncIterator[None]:
         """Send an empty line now and then, by which the program knows that this host is there."""
 
-        async def speak() -> None:
+        async def keep() -> None:
             while True:
                 with suppress(OSError):
                     self.stdin.write(b"\n")
                 await asyncio.sleep(each_s)
 
-        speaking = asyncio.create_task(speak())
+        keeping = asyncio.create_task(keep())
         try:
             yield
         finally:
-            speaking.cancel()
-            await asyncio.wait([speaking])
+            keeping.cancel()
+            await asyncio.wait([keeping])
 
     async def end(self) -> None:
         """Tell it the end of its input, and give it a while to heed that."""
@@ -346,20 +354,6 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 def _short(command: str) -> str:
     return command if len(command) <= _SHOWN_LETTERS else f"{command[:_SHOWN_LETTERS]}…"
-
-
-async def _conversed(program: Program, pieces: AsyncIterator[bytes]) -> tuple[bytes, bytes]:
-    """Feed a program; what it writes to stdout and stderr until it ends."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            feeding = group.create_task(_feed(program, pieces))
-            reading = [group.create_task(_read(pipe)) for pipe in (program.stdout, program.stderr)]
-            await asyncio.wait(reading)
-            # A command that has ended takes no more.
-            feeding.cancel()
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return reading[0].result(), reading[1].result()
 
 
 async def _feed(program: Program, pieces: AsyncIterator[bytes]) -> None:

@@ -105,9 +105,13 @@ def _run(here: Path, layout: Layout, options: argparse.Namespace) -> None:
         return
     found = subprocess.check_output(["sh", "-c", FOUND_INIT], text=True).strip()  # noqa: S603, S607
     init = chosen_init(options.init, installed, found, "this board")
-    version = _before(layout) if options.rollback else ""
+    version, previous = "", Path(layout.prefix, "previous")
     if not options.rollback:
         _check(here, layout, board, options)
+    elif previous.is_symlink():
+        version = previous.readlink().name
+    else:
+        raise UsageError("there is no version before this one", hint="install one")
     files = _files(layout, board, options)
     text = files[layout.config][0].decode("utf-8", _ODD)
     own = _service(layout, init, {**board, layout.config: text})
@@ -115,13 +119,6 @@ def _run(here: Path, layout: Layout, options: argparse.Namespace) -> None:
     part = "" if options.rollback else _copied(here, layout)
     request = install_request(layout, own, version, part, files, had_service=installed is not None)
     _try_out(request, here, tomllib.loads(text).get("listen", _DEFAULT_LISTEN), own)
-
-
-def _before(layout: Layout) -> str:
-    link = Path(layout.prefix, "previous")
-    if not link.is_symlink():
-        raise UsageError("there is no version before this one", hint="install one")
-    return link.readlink().name
 
 
 def _check(here: Path, layout: Layout, board: Mapping[str, str], options: argparse.Namespace) -> None:
