@@ -162,7 +162,10 @@ async def reached(
     Raises UsageError, UnreachableError, RefusedError, ProfagentError of the first way to each board; one that is lost
     later is made again. Of several boards, one that is away holds up no other.
     """
-    tunnelled = list(dict.fromkeys(boards)) if over else _behind_ssh(boards, tell)
+    behind = [] if over else BoardsFile().behind_ssh(boards)
+    for entry in behind:
+        tell(f"{entry.name} listens at {entry.address} of its own: an SSH tunnel to {entry.ssh} leads there")
+    tunnelled = list(dict.fromkeys(boards)) if over else [entry.name for entry in behind]
     if not tunnelled:
         yield access
         return
@@ -182,13 +185,6 @@ async def reached(
                 known[board] = tunnel.board
                 await stack.enter_async_context(tunnel.kept(known, is_patient=len(boards) > 1))
         yield by_tunnel
-
-
-def _behind_ssh(boards: Sequence[str], tell: Callable[[str], None]) -> list[str]:
-    found = BoardsFile().behind_ssh(boards)
-    for entry in found:
-        tell(f"{entry.name} listens at {entry.address} of its own: an SSH tunnel to {entry.ssh} leads there")
-    return [entry.name for entry in found]
 
 
 class Tunnel:

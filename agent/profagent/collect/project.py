@@ -73,7 +73,8 @@ async def upload_project(
     wanted = await asyncio.to_thread(project_tree, project, left_out)
     found = await _found(remote, where, [*dict.fromkeys((*wanted, *put))])
     send, remove = difference(wanted, found, put)
-    size = await asyncio.to_thread(_size_bytes, project, send)
+    stats = [(project / name).lstat() for name in send]
+    size = sum(each.st_size for each in stats if stat.S_ISREG(each.st_mode))
     if send or remove or set(put) != set(wanted):
         # Names first: a link that drops must leave nothing that is not known as ours.
         await _remember(remote, directory, dict.fromkeys((*put, *wanted)))
@@ -173,12 +174,6 @@ done"""
             if name in found:
                 found[name] = replace(found[name], content=digest)
     return found
-
-
-def _size_bytes(project: Path, names: Iterable[str]) -> int:
-    """Of the files among these."""
-    found = ((project / name).lstat() for name in names)
-    return sum(each.st_size for each in found if stat.S_ISREG(each.st_mode))
 
 
 def _pack(project: Path, names: Iterable[str], file: IO[bytes]) -> None:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from profagent.watch.live import Event
 
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 10.0
+START_TIMEOUT_S, STOP_TIMEOUT_S = 30.0, 10.0
 # A board that cannot be reached is given so long to be gone.
 ENDING_S = 2.0
 T = TypeVar("T")

@@ -51,9 +51,6 @@ class Asked:
             raise UsageError(
                 f"--listen {self.listen!r} is no HOST:PORT", hint=f"take {DEFAULT_LISTEN}, or unix:/PATH with --via ssh"
             )
-        for root in self.roots:
-            if not root.startswith("/"):
-                raise UsageError(f"--root {root!r} is no absolute path", hint="it is a directory of the board")
         if (self.min_free is not None) != (self.retain == _MIN_FREE):
             raise UsageError("--retain min_free and --min-free SIZE go together", hint="e.g. --min-free 200MB, or 10%")
         if self.retain_for and self.retain in (None, "keep"):
@@ -155,9 +152,6 @@ def _set(document: Any, key: str, value: Any) -> None:
         document[key] = value
 
 
-_NAMELESS = ("", "(none)", "localhost")
-
-
 def choose_init(facts: BoardFacts, wish: str, layout: Layout) -> str:
     """One of INITS. Raises UsageError where the user may not, or another one has the service."""
     chosen = chosen_init(wish, installed_init(layout, facts.files), facts.init, facts.hostname)
@@ -189,15 +183,13 @@ def is_deployed(facts: BoardFacts, layout: Layout) -> bool:
 def board_name(facts: BoardFacts) -> str:
     """A name for boards.toml by the host name. Raises UsageError where that is none."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", facts.hostname).strip("-_")[:63]
-    if not name or facts.hostname in _NAMELESS:
+    if not name or facts.hostname in ("", "(none)", "localhost"):
         raise UsageError(f"the board calls itself {facts.hostname!r}", hint="give it a name with --name")
     return name
 
 
-# Each board's own, the surest first.
-_HARDWARE = ("mac", "serial")
-# An image's, made anew at a first boot if its maker saw to that.
-_IMAGE = ("machine-id", "host-key")
+# Each board's own, the surest first; then an image's, made anew at a first boot if its maker saw to that.
+_HARDWARE, _IMAGE = (("mac",), ("serial",)), ("machine-id", "host-key")
 
 
 @dataclass(slots=True)
@@ -277,15 +269,11 @@ def recognised(entries: Iterable[BoardEntry], written: str, target: str, marks: 
 
 def _is_another_machine(before: Collection[str], now: Collection[str], *, by_image: bool) -> bool:
     """Whether these are not the marks of one machine; False where nothing tells."""
-    for kind in _HARDWARE:
-        if (old := _of(before, (kind,))) and (new := _of(now, (kind,))):
+    for kinds in (*_HARDWARE, *([_IMAGE] if by_image else [])):
+        old, new = ({mark for mark in marks if mark.partition(":")[0] in kinds} for marks in (before, now))
+        if old and new:
             return not old & new
-    shared = [kind for kind in _IMAGE if _of(before, (kind,)) and _of(now, (kind,))] if by_image else []
-    return bool(shared) and not _of(before, shared) & _of(now, shared)
-
-
-def _of(marks: Iterable[str], kinds: Collection[str]) -> set[str]:
-    return {mark for mark in marks if mark.partition(":")[0] in kinds}
+    return False
 
 
 def board_keys(

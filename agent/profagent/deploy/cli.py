@@ -103,7 +103,8 @@ def command(
 
     done = run_to_the_end(act)
     if isinstance(done, bool):
-        document, lines = {"removed": done}, [_removal(done, is_dry=wanted.is_dry)]
+        what = "nothing was written (--dry-run)" if wanted.is_dry else "removed; JOBs are where they were"
+        document, lines = {"removed": done}, [what if done else "nothing is deployed there"]
     else:
         document, lines = _fields(done), _lines(done)
     if as_json:
@@ -126,12 +127,6 @@ def _check(*, rollback: bool, is_removal: bool, chosen: dict[str, Any]) -> None:
 
 def _show(line: str) -> None:
     click.echo(printable(line))
-
-
-def _removal(was_there: bool, *, is_dry: bool) -> str:
-    if not was_there:
-        return "nothing is deployed there"
-    return "nothing was written (--dry-run)" if is_dry else "removed; JOBs are where they were"
 
 
 def _lines(done: Deployed) -> list[str]:

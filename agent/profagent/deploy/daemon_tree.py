@@ -129,14 +129,10 @@ def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-def cache_folder() -> Path:
-    """Where fetched wheels are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "profagent" / "wheels"
-
-
 async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> list[Path]:
     """The wheels; those of a wheelhouse are not kept apart from it. Raises ProfagentError."""
-    kept = cache_folder() / python.key
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    kept = cache / "profagent" / "wheels" / python.key
     if wheelhouse is None and (wheels := _wheels(kept)):
         return wheels
     make_directory(kept.parent)

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["LOST_S", "MANIFEST", "SetupError", "checked_tree", "main"]
 
@@ -260,11 +260,12 @@ def _remove(request: Request, _: _Ear) -> None:
     _shell(request["service"]["forget"])
 
 
-def _back(_request: Request, _: _Ear) -> None:
-    _say("back")
-
-
-_ACTS = {"install": _install, "remove": _remove, "back": _back}
+# What was begun before is taken back in any case.
+_ACTS: dict[str, Callable[[Request, _Ear], None]] = {
+    "install": _install,
+    "remove": _remove,
+    "back": lambda _request, _hear: _say("back"),
+}
 
 
 def _clear_versions(prefix: str) -> None:

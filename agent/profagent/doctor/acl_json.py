@@ -186,14 +186,10 @@ def _output(output: object, state: str, roots: Sequence[str] | None) -> Iterator
     elif state in ("missing", "not a directory"):
         told = "does not exist" if state == "missing" else "is no directory"
         yield bad(check, f"{output} {told}: the JOB goes to the program's current directory", make)
-    elif roots is not None and not _is_below(output, roots):
+    elif roots is not None and not any(f"{output}/".startswith(f"{root.rstrip('/')}/") for root in roots):
         remedy = given(f"add {output!r} to roots", f"--root {shlex.quote(output)}")
         yield bad(check, f"{output} is below no root of the daemon: JOBs there are not found", remedy)
     elif state == "directory":
         yield good(check, f"{output} is a directory")
     else:
         yield unknown(check, f"{output}: whether it exists on the board cannot be seen from here", make)
-
-
-def _is_below(path: str, roots: Sequence[str]) -> bool:
-    return any(f"{path.rstrip('/')}/".startswith(f"{root.rstrip('/')}/") for root in roots)

@@ -18,7 +18,7 @@ from profagent.sessions.clearing import COLLECTED
 from profagent.store.workspace import baseline_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from profagent.nightly.night import Board, Nightly
@@ -33,6 +33,9 @@ LONGEST_LINE_BYTES = 1 << 20
 LAST_GOOD = "the last good night"
 # What `record` and `collect` say of a board that cannot be reached, and of data that is missing.
 UNREACHABLE, INCOMPLETE = 3, 4
+
+
+_KEPT = ("board", "verdict", "session")
 
 
 class PastBoard(NamedTuple):
@@ -289,13 +292,9 @@ async def _compared(settings: Nightly, against: str, base: int, workspace: Works
 
 def past_boards(folder: Path) -> list[PastBoard]:
     """Every board of every night that was kept, the newest night first; files that are none of ours are passed over."""
-    files = sorted(folder.glob("*.json"), reverse=True)
-    return [board for file in files for board in _boards(file)]
-
-
-def _boards(file: Path) -> Iterator[PastBoard]:
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        document: dict[str, Any] = json.loads(file.read_bytes())
-        yield from [
-            PastBoard(document["run"], each["board"], each["verdict"], each["session"]) for each in document["boards"]
-        ]
+    found = []
+    for file in sorted(folder.glob("*.json"), reverse=True):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            night: dict[str, Any] = json.loads(file.read_bytes())
+            found += [PastBoard(night["run"], *(each[key] for key in _KEPT)) for each in night["boards"]]
+    return found

@@ -92,7 +92,6 @@ def test_hosts_call_it_by_what_ssh_reached_unless_it_listens_elsewhere(listen: s
     [
         {"listen": "50151"},
         {"listen": "0.0.0.0:0"},
-        {"roots": ("relative",)},
         {"retain": "min_free"},
         {"min_free": "1GB"},
         {"retain_for": ("x",)},

@@ -114,11 +114,13 @@ def _run(here: Path, layout: Layout, options: argparse.Namespace) -> None:
         raise UsageError("there is no version before this one", hint="install one")
     files = _files(layout, board, options)
     text = files[layout.config][0].decode("utf-8", _ODD)
-    own = _service(layout, init, {**board, layout.config: text})
+    settings = _settings(layout, {layout.config: text})
+    roots = [*settings.get("roots", ()), *named_roots(board, layout)]
+    own = service(init, layout, roots, deletes=settings.get("retain", "keep") != "keep")
     files.update({path: (content.encode(), mode) for path, (content, mode) in own.files.items()})
     part = "" if options.rollback else _copied(here, layout)
     request = install_request(layout, own, version, part, files, had_service=installed is not None)
-    _try_out(request, here, tomllib.loads(text).get("listen", _DEFAULT_LISTEN), own)
+    _try_out(request, here, settings.get("listen", _DEFAULT_LISTEN), own)
 
 
 def _check(here: Path, layout: Layout, board: Mapping[str, str], options: argparse.Namespace) -> None:
@@ -229,12 +231,6 @@ def _said(told: tuple[IO[bytes], IO[bytes]]) -> dict[str, Any]:
     if answer["is"] == "failed":
         raise ProfagentError(answer["why"], hint=answer.get("hint", "run this again"))
     return answer
-
-
-def _service(layout: Layout, init: str, board: Mapping[str, str]) -> Service:
-    settings = _settings(layout, board)
-    roots = [*settings.get("roots", ()), *named_roots(board, layout)]
-    return service(init, layout, roots, deletes=settings.get("retain", "keep") != "keep")
 
 
 def _settings(layout: Layout, board: Mapping[str, str]) -> dict[str, Any]:
