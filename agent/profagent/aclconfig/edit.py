@@ -164,9 +164,9 @@ def edited_acl_json(data: bytes, asked: Profiler, file: str, *, without_dump: bo
     """
     document = _document(data, file) if data else {}
     found = document.get(PROFILER)
-    told = _profiler_strings(found) if isinstance(found, dict) else {}
+    own = _profiler_strings(found) if isinstance(found, dict) else {}
     kept = {key: _as_strings(value) for key, value in document.items() if not (without_dump and key == DUMP)}
-    text = json.dumps({**kept, PROFILER: {**told, **_values(told, asked, file)}}, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps({**kept, PROFILER: {**own, **_values(own, asked, file)}}, indent=2, ensure_ascii=False) + "\n"
     # Halves of characters, which a file can only name by their numbers.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -195,30 +195,30 @@ def _document(data: bytes, file: str) -> dict[str, object]:
     return document
 
 
-def _values(told: Mapping[str, str], asked: Profiler, file: str) -> dict[str, str]:
+def _values(own: Mapping[str, str], asked: Profiler, file: str) -> dict[str, str]:
     """What was asked for, else what the file says, else the default; in both spellings."""
-    output = asked.output or told.get("output")
+    output = asked.output or own.get("output")
     if not output:
         raise UsageError(f"{file} names no output, and a program would crash", hint="name a directory with --output")
     values = {"output": output}
     for name, *other in _SPELLINGS:
         wanted = getattr(asked, name)
-        found = next((told[key] for key in (*other, name) if key in told), getattr(DEFAULTS, name))
+        found = next((own[key] for key in (*other, name) if key in own), getattr(DEFAULTS, name))
         values |= dict.fromkeys((name, *other), str(found if wanted is None else wanted))
     return {key: values[key] for key in PROFILER_KEYS}
 
 
 def _profiler_strings(profiler: Mapping[str, Any]) -> dict[str, Any]:
     """The members of `profiler`, each value a string: a truth of a switch is on or off, null says nothing."""
-    told = {}
+    own = {}
     for key, value in profiler.items():
         if key in _SWITCH_KEYS and isinstance(value, bool):
-            told[key] = "on" if value else "off"
+            own[key] = "on" if value else "off"
         elif key not in PROFILER_KEYS:
-            told[key] = _as_strings(value)
+            own[key] = _as_strings(value)
         elif isinstance(value, str) or (key != "output" and value is not None):
-            told[key] = _text(value)
-    return told
+            own[key] = _text(value)
+    return own
 
 
 def _as_strings(value: Any) -> Any:

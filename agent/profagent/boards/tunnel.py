@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # The daemon ends when it has heard nothing for so long; this host speaks several times meanwhile.
 SILENCE_S = 20.0
-_SPEAK_S = SILENCE_S / 5
+_BEAT_S = SILENCE_S / 5
 _START_S = 60.0
 _END_S = 15.0
 _KEPT_LINES = 20
@@ -77,7 +77,7 @@ async def temporary_daemon(
             program.stdin.write(b"go\n")
             async with asyncio.timeout(_START_S):
                 line = await _expect(program, _SERVING, remote.host)
-            async with program.kept_awake(_SPEAK_S):
+            async with program.kept_awake(_BEAT_S):
                 ended = asyncio.create_task(_last_words(program))
                 try:
                     yield line.rpartition(_SERVING)[2].decode(), ended

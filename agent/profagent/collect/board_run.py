@@ -38,7 +38,7 @@ GRACE_S = 10
 OUTPUT_BYTES, PIECE_READS = 16 << 20, 1024
 # The follower's exit status, and the keeper's of an acl.json that cannot be written.
 GONE, NOT_KEPT = 7, 9
-_SPEAK_S = 5.0
+_BEAT_S = 5.0
 _READ_BYTES = 1 << 16
 _KEPT_BYTES = 8192
 # What the keeper says is read until it is ready, for then it writes elsewhere. Where the link is gone nobody reads on.
@@ -132,7 +132,7 @@ class BoardRun:
         Raises ProfagentError for a board that is held by another, UnreachableError.
         """
         remote = self._ssh.remote
-        async with remote.stream(keeper(self._place)) as program, program.kept_awake(_SPEAK_S):
+        async with remote.stream(keeper(self._place)) as program, program.kept_awake(_BEAT_S):
             await _take(program, remote.host)
             yield
 
@@ -182,8 +182,8 @@ class BoardRun:
                 hint="another profagent may follow it; or look there whether it has tail, cat and grep",
             )
         why = "{ [ ! -e abandoned ] || echo abandoned; [ ! -e failure ] || cat failure; }"
-        told = (await remote.must(f"cd {self._run} && cat status && {why}")).text.split("\n", 1)
-        return RunEnd(int(told[0]), told[1] if len(told) > 1 else "", complaint)
+        lines = (await remote.must(f"cd {self._run} && cat status && {why}")).text.split("\n", 1)
+        return RunEnd(int(lines[0]), lines[1] if len(lines) > 1 else "", complaint)
 
     async def _pass_over(self, remote: Remote) -> None:
         """Go on with what is kept, and say how much is not."""
@@ -198,7 +198,7 @@ class BoardRun:
         """The exit status of a follower that shows what there is."""
         arguments = (LOCK, self._place.run, *map(str, self._shown))
         follower = remote.stream(f"exec {_script('follower.sh', arguments)}")
-        async with follower as program, program.kept_awake(_SPEAK_S):
+        async with follower as program, program.kept_awake(_BEAT_S):
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._pass_on(program, remote.host, is_stderr=False))

@@ -154,7 +154,7 @@ class Collecting:
         options = self.options
         found = await project_labels(options.project, options.main, ready.main.digest)
         async with self._served(ssh, ready.place) as access:
-            made, ending = MadeJobs(ready.place.output, ready.before, ready.told), asyncio.Event()
+            made, ending = MadeJobs(ready.place.output, ready.before, ready.profiling), asyncio.Event()
             wanted = RecordOptions(
                 (options.board,),
                 options.workspace,
@@ -261,7 +261,7 @@ class Collecting:
             files = {job.name: await asyncio.to_thread(_job_files, job) for job in jobs}
             if self.options.exports:
                 for job in jobs:
-                    await _export_job(job, self.options.maps, ready.told, summary["sdk_version"])
+                    await _export_job(job, self.options.maps, ready.profiling, summary["sdk_version"])
             # Of several, one may be another program's.
             if self.options.releases and is_whole and summary["complete"] and len(names) == 1:
                 command = f"cd {shlex.quote(ready.place.output)} && rm -rf {shlex.quote(names[0])}"
@@ -290,9 +290,9 @@ def _deliver(mirror: Path, output: Path) -> Path:
     return target
 
 
-async def _export_job(job: Path, maps: CounterMaps, told: Profiling, sdk: str) -> None:
+async def _export_job(job: Path, maps: CounterMaps, profiling: Profiling, sdk: str) -> None:
     """What the vendor's `--all` makes in a JOB directory: its database, timelines and summaries. StoreError."""
-    imported = await import_job(job, maps, told=told, sdk=sdk)
+    imported = await import_job(job, maps, told=profiling, sdk=sdk)
     await export_timeline(imported.database, own_folder(job, "timeline"), job=job.name)
     await export_summary(imported.database, own_folder(job, "summary"), job=job.name)
     await asyncio.to_thread(write_log, job, [f"collect: {imported.files} files in {imported.elapsed_s:.1f} s"])

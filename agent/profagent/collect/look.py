@@ -82,7 +82,7 @@ class Prepared:
     before: frozenset[str]
 
     @property
-    def told(self) -> Profiling:
+    def profiling(self) -> Profiling:
         """The same as a daemon tells it that finds the file."""
         asked = self.asked
         return Profiling(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 async def survey(remote: Remote, layout: Layout) -> BoardFacts:
     """What the board is, and what was deployed there; its key stays there. Raises UnreachableError, ProfagentError."""
-    told = (path for path in layout.files if not path.endswith(".key"))
-    script = survey_script(layout, (*told, f"{layout.roots_d}/*.conf", *every_service_file(layout)))
+    readable = (path for path in layout.files if not path.endswith(".key"))
+    script = survey_script(layout, (*readable, f"{layout.roots_d}/*.conf", *every_service_file(layout)))
     return read_survey((await remote.must("sh -s", script.encode())).stdout.decode("utf-8", "replace"))
 
 

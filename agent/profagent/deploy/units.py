@@ -242,7 +242,7 @@ def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
 
 def _script(layout: Layout, *, has_boot: bool) -> Service:
     path = _SCRIPT if has_boot else _private_script(layout)
-    told = "the init script starts it at boot, and again when it fails"
+    booted = "the init script starts it at boot, and again when it fails"
     manual = f"nothing starts it at boot: have the board run {path} start"
     return Service(
         "initd" if has_boot else "none",
@@ -257,7 +257,7 @@ def _script(layout: Layout, *, has_boot: bool) -> Service:
         is_active=f"{path} status | grep -q process",
         # Likewise its watcher.
         log=f"grep -v ' profagentd.init: ' {layout.log} | tail -n {_LOG_LINES}",
-        starts_at_boot=told if has_boot else manual,
+        starts_at_boot=booted if has_boot else manual,
         owned=(layout.log, f"{layout.log}.1"),
     )
 

@@ -90,8 +90,8 @@ def job_sections(directory: Path) -> list[Section]:
     found = Section(f"{about}{' [simulated]' if job.is_simulated else ''}", tuple(job_checks(job, files)))
     above = directory.resolve().parent
     usual = [str(folder / name) for folder in (above, above.parent) for name in USUAL_NAMES]
-    told = [acl_json_section(display_text(path), data) for path in usual if (data := content(path, None)) is not None]
-    return [found, *told, job_facts(job, about)]
+    beside = [acl_json_section(display_text(path), data) for path in usual if (data := content(path, None)) is not None]
+    return [found, *beside, job_facts(job, about)]
 
 
 async def host_and_board(

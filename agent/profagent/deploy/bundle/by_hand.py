@@ -99,8 +99,8 @@ def _run(here: Path, layout: Layout, options: argparse.Namespace) -> None:
     if options.remove:
         own = service(installed or "none", layout, (), deletes=True)
         roots = _settings(layout, board).get("roots", ())
-        with _asked(removal_request(layout, own, (*roots, *named_roots(board, layout))), here) as told:
-            _said(told)
+        with _asked(removal_request(layout, own, (*roots, *named_roots(board, layout))), here) as pipes:
+            _said(pipes)
         sys.stdout.write("profagentd is removed; JOBs are as they were\n")
         return
     found = subprocess.check_output(["sh", "-c", FOUND_INIT], text=True).strip()  # noqa: S603, S607
@@ -174,15 +174,15 @@ def _copied(here: Path, layout: Layout) -> str:
 
 
 def _try_out(request: Mapping[str, Any], here: Path, listen: str, own: Service) -> None:
-    with _asked(request, here) as told:
-        answer = _said(told)
+    with _asked(request, here) as pipes:
+        answer = _said(pipes)
         if answer["is"] == "started":
             until = time.monotonic() + float(os.environ.get("ANSWER_S", _ANSWER_S))
             while (why := _silent(listen)) and time.monotonic() < until:
                 time.sleep(_PAUSE_S)
-                _tell(told, b"")
-            _tell(told, b"back" if why else b"keep")
-            answer = {"why": f"nothing answers at {listen}: {why}", **_said(told)}
+                _write(pipes, b"")
+            _write(pipes, b"back" if why else b"keep")
+            answer = {"why": f"nothing answers at {listen}: {why}", **_said(pipes)}
     name = request["version"] or here.name
     if answer["is"] == "back":
         log = answer["log"].strip()
@@ -193,9 +193,9 @@ def _try_out(request: Mapping[str, Any], here: Path, listen: str, own: Service) 
     sys.stdout.write(f"profagentd {name} is installed; {own.starts_at_boot}\n")
 
 
-def _tell(told: tuple[IO[bytes], IO[bytes]], word: bytes) -> None:
-    told[0].write(word + b"\n")
-    told[0].flush()
+def _write(pipes: tuple[IO[bytes], IO[bytes]], word: bytes) -> None:
+    pipes[0].write(word + b"\n")
+    pipes[0].flush()
 
 
 def _silent(listen: str) -> str:
@@ -226,8 +226,8 @@ def _asked(request: Mapping[str, Any], here: Path) -> Iterator[tuple[IO[bytes], 
         yield process.stdin, process.stdout
 
 
-def _said(told: tuple[IO[bytes], IO[bytes]]) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(told[1].readline() or b'{"is": "failed", "why": "it ended without a word"}')
+def _said(pipes: tuple[IO[bytes], IO[bytes]]) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(pipes[1].readline() or b'{"is": "failed", "why": "it ended without a word"}')
     if answer["is"] == "failed":
         raise ProfagentError(answer["why"], hint=answer.get("hint", "run this again"))
     return answer
