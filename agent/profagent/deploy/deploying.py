@@ -24,7 +24,7 @@ from profagent.files import finished
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
 from profagent.link.boards_file import BoardsFile
 from profagent.link.channel import connected
-from profagent.link.credentials import CA, Access, Certificate, KnownBoard, default_keys
+from profagent.link.credentials import CA, Access, KnownBoard, default_keys
 from profagent.ssh.connection import Person, connect
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class Deployment:
         there = self.board.facts.files.get(f"{self.options.layout.keys}/{CA}")
         own = self.options.keys / CA
         if self.board.settings.has_tls and there is not None and not (own.exists() and there.encode() == content(own)):
-            yield f"the keys of {_ca_name(there)}: hosts that have keys of it will be refused"
+            yield "the keys of another CA: hosts that have keys of it will be refused"
         other = self.board.copied_from
         if other is not None:
             yield f"the identity {other.uuid}: it is that of {other.name}, another machine; keys are made anew, too"
@@ -349,10 +349,3 @@ def _forget(identity: str, keys: Keys) -> None:
     for entry in file.entries().values():
         if entry.uuid == identity:
             file.remove(entry.name)
-
-
-def _ca_name(pem: str) -> str:
-    try:
-        return f"the CA {Certificate.read(pem.encode(), CA).name}"
-    except UsageError:
-        return "a CA that cannot be told"

@@ -32,7 +32,7 @@ def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callabl
         yield
     except ProfagentError:
         raise
-    except (asyncssh.Error, OSError, RecursionError) as error:  # the last: jump hosts that go in a circle
+    except (asyncssh.Error, OSError) as error:
         is_refused = isinstance(error, asyncssh.PermissionDenied | asyncssh.HostKeyNotVerifiable)
         if options.tunnel and not is_reached():
             raise (RefusedError if is_refused else UnreachableError)(

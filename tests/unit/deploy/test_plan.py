@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from profagent.deploy.board import board_name, choose_init, is_deployed
+from profagent.deploy.board import board_name, choose_init
 from profagent.deploy.daemon_tree import BoardPython, DaemonTree, chosen_version, pack, unfit
 from profagent.deploy.survey import BoardFacts, check_room, fact_lines, read_survey
-from profagent.deploy.units import Layout, service
+from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, UsageError
 from tests.unit.deploy.test_survey import EULER as SAID
 
@@ -105,18 +105,3 @@ def test_facts_are_told_with_what_is_odd() -> None:
     odd = "\n".join(fact_lines(replace(EULER, npu=("pqp",), is_writable=False, free_bytes=None), now))
     for part in ("no Python 3.9", "N/A, cannot be written to", "1970-01-02 00:00 UTC: never set", "another stack"):
         assert part in odd
-
-
-@pytest.mark.parametrize("init", ["systemd", "initd"])
-def test_the_service_of_another_prefix_is_none_of_this_one(init: str) -> None:
-    files = {path: text for path, (text, _) in service(init, USUAL, (), deletes=False).files.items()}
-    facts = replace(AIFLY, files=files)
-    assert is_deployed(facts, USUAL)
-    assert not is_deployed(facts, Layout("/data"))
-
-
-@pytest.mark.parametrize("ahead_s", [-2, 0, 1])
-def test_a_clock_that_agrees_within_what_a_board_tells_is_not_called_off(ahead_s: int) -> None:
-    now = datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC)
-    told = list(fact_lines(replace(AIFLY, clock=now + timedelta(seconds=ahead_s)), now))
-    assert "clock    2026-01-01 12:00 UTC, as this host's to within 2 s" in told

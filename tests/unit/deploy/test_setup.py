@@ -173,14 +173,6 @@ def test_a_damaged_version_is_refused(board: Board, run: Any) -> None:
     assert "lib/a.py is damaged" in run(request).answer()["why"]
 
 
-def test_one_at_a_time_works_there(board: Board, run: Any) -> None:
-    first = run(board.installing("one"))
-    first.answer()
-    assert "is being worked on from here" in run(board.request("back")).answer()["why"]
-    assert first.tell("keep")["is"] == "kept"
-    assert run(board.request("back")).answer()["is"] == "back"
-
-
 def test_what_was_deployed_is_removed_and_nothing_else(board: Board, run: Any) -> None:
     first = run(board.installing("one"))
     first.answer()

@@ -78,16 +78,12 @@ def fetch_standalone(address: str, digest: str, target: Path) -> None:
 
 def unpack_archive(archive: Path, directory: Path) -> None:
     """Unpack it. Raises ProfagentError for what is none."""
-    if not archive.name.endswith(_KINDS):
-        raise ProfagentError(
-            f"{archive} is no {', '.join(_KINDS)}",
-            hint="of python-build-standalone take the file whose name ends in -install_only_stripped.tar.gz",
-        )
     try:
         with tarfile.open(archive) as opened:
             opened.extractall(directory, filter="data")
     except (OSError, EOFError, tarfile.TarError) as error:
-        raise ProfagentError(f"{archive}: {error}", hint="fetch it again: it is damaged, or cut off") from error
+        hint = "fetch it again; of python-build-standalone the file whose name ends in -install_only_stripped.tar.gz"
+        raise ProfagentError(f"{archive}: {error}", hint=hint) from error
 
 
 _START_S = 120.0
