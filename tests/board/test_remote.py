@@ -118,13 +118,17 @@ async def test_a_port_of_the_board_is_reached(remote: Remote) -> None:
         assert not socket.parent.exists()
 
 
+def known(home: Path, friend: Sshd, proxy: FaultProxy) -> str:
+    """The server behind a proxy, whose key is known there."""
+    port = proxy.address.rpartition(":")[2]
+    key = public_key(friend.folder / "host")
+    (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{port} {key}\n", "ascii")
+    return f"ssh://{friend.user}@127.0.0.1:{port}"
+
+
 async def test_a_link_that_drops_in_mid_upload_is_told(home: Path, friend: Sshd, tmp_path: Path) -> None:
     with FaultProxy(f"127.0.0.1:{friend.port}", seed=1) as proxy:
-        port = proxy.address.rpartition(":")[2]
-        (home / ".ssh" / "known_hosts").write_text(
-            f"[127.0.0.1]:{port} {public_key(friend.folder / 'host')}\n", "ascii"
-        )
-        async with connect(f"ssh://{friend.user}@127.0.0.1:{port}", Nobody()) as remote:
+        async with connect(known(home, friend, proxy), Nobody()) as remote:
 
             def cut_later(sent: int) -> None:
                 if sent > 2 * MIB:
@@ -140,12 +144,8 @@ async def test_a_link_that_drops_in_mid_upload_is_told(home: Path, friend: Sshd,
 
 async def test_a_link_over_which_nothing_comes_any_more_is_found(home: Path, friend: Sshd) -> None:
     with FaultProxy(f"127.0.0.1:{friend.port}", seed=1) as proxy:
-        port = proxy.address.rpartition(":")[2]
-        (home / ".ssh" / "known_hosts").write_text(
-            f"[127.0.0.1]:{port} {public_key(friend.folder / 'host')}\n", "ascii"
-        )
         (home / ".ssh" / "config").write_text("ServerAliveInterval 1\n", "ascii")
-        async with connect(f"ssh://{friend.user}@127.0.0.1:{port}", Nobody()) as remote:
+        async with connect(known(home, friend, proxy), Nobody()) as remote:
             proxy.stall()
             with pytest.raises(UnreachableError, match="is lost"):
                 await remote.run("true")

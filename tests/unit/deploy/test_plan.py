@@ -10,7 +10,7 @@ import pytest
 
 from profagent.deploy.board import board_name, choose_init
 from profagent.deploy.daemon_tree import BoardPython, DaemonTree, chosen_version, pack, unfit
-from profagent.deploy.survey import BoardFacts, check_room, fact_lines, read_survey
+from profagent.deploy.survey import BoardFacts, fact_lines, read_survey
 from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, UsageError
 from tests.unit.deploy.test_survey import EULER as SAID
@@ -73,13 +73,6 @@ def test_an_init_system_that_cannot_be_is_refused() -> None:
         choose_init(replace(AIFLY, uid=1000, user="app"), "auto", USUAL)
     assert "--init none" in error.value.hint
     assert choose_init(replace(AIFLY, uid=1000), "none", USUAL) == "none"
-
-
-def test_room_is_looked_for_first() -> None:
-    check_room(EULER, 40 << 20)
-    check_room(replace(EULER, free_bytes=None), 60 << 20)
-    with pytest.raises(ProfagentError, match=r"has 50\.0 MiB free, and 62\.0 MiB are needed"):
-        check_room(EULER, 60 << 20)
 
 
 def test_a_board_is_called_by_its_host_name() -> None:
