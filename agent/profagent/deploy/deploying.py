@@ -18,7 +18,7 @@ from profagent.deploy.board import Asked, board_keys, check_version, is_deployed
 from profagent.deploy.daemon_tree import chosen_version
 from profagent.deploy.setup import LOST_S
 from profagent.deploy.survey import check_room, fact_lines
-from profagent.deploy.units import Layout, install_request, installed_init, named_roots, removal_request, request
+from profagent.deploy.units import Layout, install_request, installed_init, named_roots, removal_request, setup_request
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.files import finished
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
@@ -89,7 +89,7 @@ async def opened(
         if found.board.facts.is_on_trial:
             show("change   what an interrupted deployment changed is taken back first")
             if not options.is_dry:
-                await found.change(request("back", options.layout, found.board.service))
+                await found.change(setup_request("back", options.layout, found.board.service))
                 found.board = await looked_at(remote, options)
         for line in fact_lines(found.board.facts, datetime.now(UTC)):
             show(line)
@@ -157,17 +157,17 @@ class Deployment:
         if not is_deployed(facts, layout):
             return False
         roots = tomllib.loads(facts.files.get(layout.config, "")).get("roots", ())
-        asked = removal_request(layout, self.board.service, (*roots, *named_roots(facts.files, layout)))
+        request = removal_request(layout, self.board.service, (*roots, *named_roots(facts.files, layout)))
         self.show(f"change   remove what was deployed below {layout.prefix}, its service and {layout.settings}")
         if not self.options.is_dry:
-            await self.change(asked)
+            await self.change(request)
             _forget(self.board.entry.uuid, Keys(self.options.keys))
         return True
 
-    async def change(self, asked: Mapping[str, Any]) -> None:
+    async def change(self, request: Mapping[str, Any]) -> None:
         """Have `setup` do something that needs no second word."""
-        async with self._asked(asked) as program:
-            await self._said(program)
+        async with self._running_setup(request) as program:
+            await self._answer(program)
 
     async def _tried(self, version: str, part: str, wanted: Files) -> Board:
         """Have a version run, and answer; else what was there before is there, and runs, again.
@@ -176,16 +176,16 @@ class Deployment:
         """
         layout, facts = self.options.layout, self.board.facts
         had_service = installed_init(layout, facts.files) is not None
-        asked = install_request(layout, self.board.service, version, part, wanted, had_service=had_service)
+        request = install_request(layout, self.board.service, version, part, wanted, had_service=had_service)
         before = f"{facts.current} runs again" if facts.current else "nothing runs there"
-        async with self._asked(asked) as program:
+        async with self._running_setup(request) as program:
             try:
-                answer = await self._said(program)
+                answer = await self._answer(program)
                 if answer["is"] == "back":
                     raise _not_usable(version, before, ProfagentError(answer["why"], hint="see its log there"), answer)
                 board = await self._answered()
                 program.stdin.write(b"keep\n")
-                await finished(asyncio.create_task(self._said(program)))
+                await finished(asyncio.create_task(self._answer(program)))
             except asyncio.CancelledError:
                 await finished(asyncio.create_task(_taken_back(program)))
                 raise
@@ -199,21 +199,21 @@ class Deployment:
         return board
 
     @asynccontextmanager
-    async def _asked(self, asked: Mapping[str, Any]) -> AsyncIterator[Program]:
+    async def _running_setup(self, request: Mapping[str, Any]) -> AsyncIterator[Program]:
         """`setup`, which was given a request, and hears this host for as long as the context."""
         layout, python = self.options.layout, self.board.facts.python
         await self.remote.must(f"mkdir -p {layout.prefix}")
         await self.remote.put(files("profagent.deploy").joinpath("setup.py").read_bytes(), layout.setup)
         # A bundle has a Python of its own.
-        tree = asked.get("part") or layout.current
+        tree = request.get("part") or layout.current
         system = shlex.quote(python.path) if python else "python3"
         command = f"python={tree}/bin/python; [ -x $python ] || python={system}; exec $python -I -B {layout.setup}"
         async with self.remote.stream(command) as program:
-            program.stdin.write(json.dumps(asked).encode() + b"\n")
+            program.stdin.write(json.dumps(request).encode() + b"\n")
             async with program.kept_awake(_BEAT_S):
                 yield program
 
-    async def _said(self, program: Program) -> Mapping[str, Any]:
+    async def _answer(self, program: Program) -> Mapping[str, Any]:
         """The next answer. Raises ProfagentError for one that says why not, UnreachableError."""
         line = await program.read_line()
         hostname = self.board.facts.hostname

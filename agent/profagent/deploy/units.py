@@ -166,7 +166,7 @@ def install_request(
 ) -> dict[str, Any]:
     """What `setup` is asked to put in place: `part` is where the version has arrived, empty for one that is there."""
     return {
-        **request("install", layout, service),
+        **setup_request("install", layout, service),
         "version": version,
         "part": part,
         "files": {path: (base64.b64encode(content).decode(), mode) for path, (content, mode) in files.items()},
@@ -195,10 +195,10 @@ def removal_request(layout: Layout, service: Service, roots: Iterable[str]) -> d
         layout.settings,
         layout.prefix,
     )
-    return {**request("remove", layout, service), "paths": paths, "empty": empty}
+    return {**setup_request("remove", layout, service), "paths": paths, "empty": empty}
 
 
-def request(act: str, layout: Layout, service: Service) -> dict[str, Any]:
+def setup_request(act: str, layout: Layout, service: Service) -> dict[str, Any]:
     """What `setup` is asked; `back` has taken back what was not confirmed."""
     commands = ("enable", "restart", "stop", "forget", "log")
     # The board's service is one, so its lock is, whatever the prefix; without any another prefix is for itself.

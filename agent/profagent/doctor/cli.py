@@ -118,7 +118,7 @@ async def _board_sections(board: str, access: Access, over: OverSsh | None) -> t
             channel = await stack.enter_async_context(connected(board, reachable))
             description = await channel.describe()
             findings.append(good("link", f"profagentd answers at {address}"))
-            more, examination = await _asked(channel, description)
+            more, examination = await _examined(channel, description)
     except UsageError:
         raise
     except ProfagentError as error:
@@ -151,7 +151,7 @@ async def _name_resolution(name: str) -> Finding:
     return good("name", f"{name} is {addresses}" if addresses != name else f"{name} is an address")
 
 
-async def _asked(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
+async def _examined(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
     has_more = board.protocol[0] == PROTOCOL[0]
     examination = await channel.examine() if has_more else Examination()
     findings = [host.daemon_version(board), host.listener(board)]

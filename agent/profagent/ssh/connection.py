@@ -44,7 +44,7 @@ class Person:
 
     async def confirm(self, question: str) -> bool | None:
         """Asked at the terminal only."""
-        answer = await _asked(question, is_secret=False)
+        answer = await _typed(question, is_secret=False)
         return None if answer is None else answer.strip().lower() in ("yes", "y")
 
     async def secret(self, prompt: str) -> str | None:
@@ -53,7 +53,7 @@ class Person:
         wish = os.environ.get("SSH_ASKPASS_REQUIRE", "").lower()
         if program and wish in ("force", "prefer"):
             return await _from_program(program, prompt)
-        answer = await _asked(prompt, is_secret=True)
+        answer = await _typed(prompt, is_secret=True)
         return await _from_program(program, prompt) if answer is None and program and wish != "never" else answer
 
 
@@ -75,7 +75,7 @@ class Given:
         return self._password
 
 
-async def _asked(prompt: str, *, is_secret: bool) -> str | None:
+async def _typed(prompt: str, *, is_secret: bool) -> str | None:
     try:
         terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

@@ -99,8 +99,8 @@ def _run(here: Path, layout: Layout, options: argparse.Namespace) -> None:
     if options.remove:
         own = service(installed or "none", layout, (), deletes=True)
         roots = _settings(layout, board).get("roots", ())
-        with _asked(removal_request(layout, own, (*roots, *named_roots(board, layout))), here) as pipes:
-            _said(pipes)
+        with _running_setup(removal_request(layout, own, (*roots, *named_roots(board, layout))), here) as pipes:
+            _answer(pipes)
         sys.stdout.write("profagentd is removed; JOBs are as they were\n")
         return
     found = subprocess.check_output(["sh", "-c", FOUND_INIT], text=True).strip()  # noqa: S603, S607
@@ -174,15 +174,15 @@ def _copied(here: Path, layout: Layout) -> str:
 
 
 def _try_out(request: Mapping[str, Any], here: Path, listen: str, own: Service) -> None:
-    with _asked(request, here) as pipes:
-        answer = _said(pipes)
+    with _running_setup(request, here) as pipes:
+        answer = _answer(pipes)
         if answer["is"] == "started":
             until = time.monotonic() + float(os.environ.get("ANSWER_S", _ANSWER_S))
             while (why := _silent(listen)) and time.monotonic() < until:
                 time.sleep(_PAUSE_S)
                 _write(pipes, b"")
             _write(pipes, b"back" if why else b"keep")
-            answer = {"why": f"nothing answers at {listen}: {why}", **_said(pipes)}
+            answer = {"why": f"nothing answers at {listen}: {why}", **_answer(pipes)}
     name = request["version"] or here.name
     if answer["is"] == "back":
         log = answer["log"].strip()
@@ -213,7 +213,7 @@ def _silent(listen: str) -> str:
 
 
 @contextmanager
-def _asked(request: Mapping[str, Any], here: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def _running_setup(request: Mapping[str, Any], here: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """`setup` in a process of its own: were this one killed, it would lead back."""
     command = [str(here / "bin/python"), "-I", "-B", setup.__file__]
     with subprocess.Popen(  # noqa: S603 - this tree's own
@@ -226,7 +226,7 @@ def _asked(request: Mapping[str, Any], here: Path) -> Iterator[tuple[IO[bytes], 
         yield process.stdin, process.stdout
 
 
-def _said(pipes: tuple[IO[bytes], IO[bytes]]) -> dict[str, Any]:
+def _answer(pipes: tuple[IO[bytes], IO[bytes]]) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(pipes[1].readline() or b'{"is": "failed", "why": "it ended without a word"}')
     if answer["is"] == "failed":
         raise ProfagentError(answer["why"], hint=answer.get("hint", "run this again"))
