@@ -227,6 +227,8 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     is_away: bool = False
     is_incomplete: bool = False
+    is_lost: bool = False
+    """Whether the board was restarted while its program ran."""
     compared: list[Compared] = field(default_factory=list)
 
     @property
@@ -325,10 +327,6 @@ def report_lines(night: Night, *, as_markdown: bool) -> Iterator[str]:
 
 def junit_cases(night: Night) -> list[tuple[str, str | None]]:
     """A test case for each board: its name, and why it failed or None."""
-    return [(outcome.board, "; ".join(_faults_verdict(outcome)) or None) for outcome in night.outcomes]
-
-
-def _faults_verdict(outcome: Outcome) -> Iterator[str]:
-    yield from outcome.problems
-    for compared in outcome.compared:
-        yield from compared.lines() if compared.slower else ()
+    slower = [[line for each in one.compared if each.slower for line in each.lines()] for one in night.outcomes]
+    faults = zip(night.outcomes, slower, strict=True)
+    return [(outcome.board, "; ".join([*outcome.problems, *lines]) or None) for outcome, lines in faults]
