@@ -19,7 +19,7 @@ from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.record.capture import Capture, Conversation
 from profagent.record.recording import Recording, RecordingOptions
-from profagent.stats.stats import StatsOptions, stats
+from profagent.stats.stats import stats
 from profagent.store.counter_maps import BUILT_IN
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
@@ -485,7 +485,7 @@ class Player:
             jobs = connection.execute("SELECT count(*) FROM session_job WHERE session = ?", (session,)).fetchone()
         if session is None or not jobs[0]:
             return
-        found = self.runner.run(stats(self.database, session=session, options=StatsOptions("model", 0)))
+        found = self.runner.run(stats(self.database, session=session, by="model", skip=0))
         if found.unit == "us":
             final = [each for each in kept if each.is_final and each.session == session]
             loads = [self.whole.by_key[each.key][each.stretch] for each in final]

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from profagent.cli.provenance import provenance_of
 from profagent.errors import UsageError
 from profagent.formats.records import ticks_to_us
 from profagent.stats.gathering import By, Figures, JobRecords, JobRows, LeftOut, Row, call_rows
 from profagent.store.database import readings
-from profagent.store.queries import (
-    Scope,
-    find_session,
-    jobs_of,
-    layers_of,
-)
+from profagent.store.queries import Scope, find_session, jobs_of, layers_of
 from profagent.store.series import READERS, call_series, read_series
 from profagent.store.sessions import figures_of_session, is_cleared, left_out_of, require_records
 
@@ -28,16 +23,10 @@ if TYPE_CHECKING:
     from profagent.store.queries import SessionRow
 
 StatsBy = By | Literal["api"]
+BYS: tuple[StatsBy, ...] = (*get_args(By), "api")
 Unit = Literal["us", "ticks"]
 # What is asked of each aicore record; all else of sums over these.
 _OF_AICORE_LAYERS = ("layer", "type")
-
-
-class StatsOptions(NamedTuple):
-    """What the rows are of; how many inferences of each load to leave out, None for its warm-up."""
-
-    by: StatsBy = "layer"
-    skip: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +46,19 @@ class Stats:
 
 
 async def stats(
-    database: Path, *, session: int | None = None, job: str | None = None, options: StatsOptions | None = None
+    database: Path,
+    *,
+    session: int | None = None,
+    job: str | None = None,
+    by: StatsBy = "layer",
+    skip: int | None = None,
 ) -> Stats:
-    """The figures of the session's JOBs together, or of one; `session` None is the newest.
+    """The figures of the session's JOBs together, or of one, by what `by` says; `session` None is the newest.
+
+    Of each load so many inferences are left out, None: its warm-up.
 
     Raises UsageError where there is no such session or JOB, or `skip` goes with API calls, and StoreError.
     """
-    by, skip = options or StatsOptions()
     if by == "api" and skip is not None:
         raise UsageError("--skip does not go with --by api", hint="calls are not told apart by inference: leave it out")
     async with readings(database, READERS) as readers:
@@ -94,8 +89,8 @@ async def _kept(
             hint="leave --job and --skip out",
         )
     kept = await figures_of_session(connection, session.session, by)
-    rows = [] if kept is None else [Row(row.key, Figures(*row[1:8]), row.share, row.bound) for row in kept.rows]
-    unit: Unit = "ticks" if kept is not None and kept.unit == "ticks" else "us"
+    rows = [Row(key, Figures(*figures), share, bound) for _, key, *figures, share, bound in kept]
+    unit: Unit = "ticks" if kept and kept[0][0] == "ticks" else "us"
     left_out = [LeftOut(*row) for row in await left_out_of(connection, session.session)] if by != "api" else []
     jobs = await jobs_of(connection, session.session)
     return Stats(by, unit, rows, left_out, [await provenance_of(connection, Scope(session, row)) for row in jobs])

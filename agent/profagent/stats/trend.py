@@ -19,7 +19,7 @@ from profagent.cli.running import asynchronous
 from profagent.cli.table import Column, printable, sparkline, table_lines
 from profagent.errors import UsageError
 from profagent.stats.gathering import MAD_TO_SIGMA
-from profagent.stats.stats import StatsOptions, stats
+from profagent.stats.stats import stats
 from profagent.store.database import reading
 from profagent.store.queries import jobs_of
 from profagent.store.sampling import sampling_of
@@ -155,8 +155,7 @@ async def trend(
 async def _night(
     database: Path, session: Mapping[str, Any], facts: Mapping[str, str], model: str, layer: str | None
 ) -> Night | None:
-    by = StatsOptions("model" if layer is None else "layer")
-    answer = await stats(database, session=session["session"], options=by)
+    answer = await stats(database, session=session["session"], by="model" if layer is None else "layer")
     wanted = (model,) if layer is None else (model, layer)
     figures = next((row.figures for row in answer.rows if row.key[: len(wanted)] == wanted), None)
     if figures is None or figures.median is None or figures.mad is None:

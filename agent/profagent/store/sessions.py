@@ -51,13 +51,6 @@ class HeldSession(NamedTuple):
     bytes: int
 
 
-class JobMirrored(NamedTuple):
-    """A JOB by what its folder in the mirror is called."""
-
-    board: str
-    name: str
-
-
 async def held_sessions(connection: aiosqlite.Connection) -> list[HeldSession]:
     """The sessions that have not been cleared, oldest first."""
     sizes: dict[int, int] = dict(await fetched(connection, "SELECT job, sum(offset) FROM log GROUP BY job"))
@@ -87,15 +80,14 @@ async def clear_sessions(connection: aiosqlite.Connection, sessions: Sequence[He
         await _clear_job(connection, job)
 
 
-async def cleared_jobs(connection: aiosqlite.Connection) -> list[JobMirrored]:
-    """The JOBs that were cleared and of which nothing has come since: nothing of them is wanted in the mirror."""
-    rows = await fetched(
+async def cleared_jobs(connection: aiosqlite.Connection) -> list[tuple[Any, ...]]:
+    """Boards and names of JOBs that were cleared and of which nothing has come since: the mirror keeps none of them."""
+    return await fetched(
         connection,
         "SELECT b.identity, j.name FROM job j JOIN board b USING (board)"
         " WHERE EXISTS (SELECT 1 FROM session_job JOIN cleared_session USING (session) WHERE session_job.job = j.job)"
         " AND NOT EXISTS (SELECT 1 FROM log WHERE log.job = j.job AND generation > 0)",
     )
-    return list(map(JobMirrored._make, rows))
 
 
 async def is_cleared(connection: aiosqlite.Connection, session: int) -> bool:
@@ -127,60 +119,35 @@ async def _clear_job(connection: aiosqlite.Connection, job: int) -> None:
         await connection.execute(statement, (job,))
 
 
-class StoredRow(NamedTuple):
-    """The figures of one thing, None where not known; `share` is in %, the others are in the unit of all rows."""
-
-    key: tuple[str, ...]
-    number: int
-    total: float | None
-    mean: float | None
-    median: float | None
-    mad: float | None
-    p95: float | None
-    max: float | None
-    share: float | None
-    bound: str | None
-
-
-class StoredFigures(NamedTuple):
-    """Rows by falling total, of what `by` says, in `unit` (us or ticks)."""
-
-    by: str
-    unit: str
-    rows: Sequence[StoredRow]
-
-
 async def write_figures(
     connection: aiosqlite.Connection,
     session: int,
-    figures: Sequence[StoredFigures],
+    rows: Iterable[tuple[Any, ...]],
     left_out: Sequence[tuple[str, int, int]],
 ) -> None:
-    """Keep a session's figures in place of those kept before; `left_out`: model, its inferences, those left out."""
+    """Keep a session's figures in place of those kept before.
+
+    A row: what it is by, its place, the unit, the key, and the figures; `left_out`: model, its inferences, those left
+    out.
+    """
     for table in ("figure", "figure_left_out"):
         await connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 - one of two names
     await put(
         connection,
         f"INSERT INTO figure (session, by, place, unit, {_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        [
-            (session, each.by, place, each.unit, json.dumps(row.key), *row[1:])
-            for each in figures
-            for place, row in enumerate(each.rows)
-        ],
+        [(session, by, place, unit, json.dumps(key), *figures) for by, place, unit, key, *figures in rows],
     )
     await put(connection, "INSERT INTO figure_left_out VALUES (?, ?, ?, ?)", [(session, *row) for row in left_out])
 
 
-async def figures_of_session(connection: aiosqlite.Connection, session: int, by: str) -> StoredFigures | None:
-    """The figures that were kept; None where none were."""
+async def figures_of_session(connection: aiosqlite.Connection, session: int, by: str) -> list[tuple[Any, ...]]:
+    """The figures that were kept: unit, key, number to max, share and bound."""
     rows = await fetched(
         connection,
         f"SELECT unit, {_ROW} FROM figure WHERE session = ? AND by = ? ORDER BY place",  # noqa: S608 - constants
         (session, by),
     )
-    if not rows:
-        return None
-    return StoredFigures(by, rows[0][0], [StoredRow(tuple(json.loads(key)), *others) for _, key, *others in rows])
+    return [(unit, tuple(json.loads(key)), *figures) for unit, key, *figures in rows]
 
 
 async def left_out_of(connection: aiosqlite.Connection, session: int) -> list[tuple[str, int, int]]:

@@ -8,7 +8,7 @@ import pytest
 
 from profagent.diff.cli import floor_of
 from profagent.diff.comparing import Floor
-from profagent.diff.diff import Diff, DiffOptions, Operand, diff, parse_condition
+from profagent.diff.diff import Diff, Operand, diff, parse_condition
 from profagent.diff.report import diff_document, junit_cases, report_lines
 from profagent.errors import UsageError
 from tests.unit.store.database import START_US, DatabaseBuilder
@@ -58,8 +58,9 @@ def _session(
 
 
 async def _diff(file: Path, *conditions: str, base: int = 1, new: int = 2) -> Diff:
-    options = DiffOptions([parse_condition(text) for text in conditions])
-    return await diff(Operand(str(base), file, base), Operand(str(new), file, new), options)
+    return await diff(
+        Operand(str(base), file, base), Operand(str(new), file, new), [parse_condition(text) for text in conditions]
+    )
 
 
 def _two(builder: DatabaseBuilder) -> Path:
