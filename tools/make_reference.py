@@ -16,7 +16,6 @@ from inspect import cleandoc
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 import click
 
@@ -251,31 +250,12 @@ def _meanings(comment: str) -> dict[str, str]:
     return dict(re.findall(r"^--   (\w+) +(.*)$", comment, re.MULTILINE))
 
 
-class _ParserFoundError(Exception):
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        super().__init__()
-        self.parser = parser
-
-
 def _daemon_arguments() -> list[tuple[str, Sequence[argparse.Action]]]:
-    """The daemon's arguments by their groups, as its parser has them when it begins to parse."""
-
-    def found(self: argparse.ArgumentParser, *_: object, **__: object) -> argparse.Namespace:
-        raise _ParserFoundError(self)
-
-    actions: list[tuple[str, Sequence[argparse.Action]]] = []
-    with patch.object(argparse.ArgumentParser, "parse_args", found):
-        try:
-            daemon.main([])
-        except _ParserFoundError as error:
-            groups = error.parser._action_groups  # noqa: SLF001 - argparse shows them no other way
-            actions = [(each.title or "", each._group_actions) for each in groups]  # noqa: SLF001 - as above
+    """The daemon's arguments by their groups."""
+    groups = daemon.make_parser()._action_groups  # noqa: SLF001 - argparse shows them no other way
     titles = {"options": "Arguments", "optional arguments": "Arguments", "simulated board": "The simulated board"}
-    return [
-        (titles[title], [each for each in each_group if each.dest != "help"])
-        for title, each_group in actions
-        if each_group
-    ]
+    found = [(each.title or "", [action for action in each._group_actions if action.dest != "help"]) for each in groups]  # noqa: SLF001 - as above
+    return [(titles[title], actions) for title, actions in found if actions]
 
 
 def _list(rows: Iterable[tuple[str, str]]) -> list[str]:

@@ -130,7 +130,7 @@ def _locked(directory: Path, listen: str) -> int | None:
     return descriptor
 
 
-async def until_let_go(leash_s: float) -> None:
+async def until_stdin_ends(timeout_s: float) -> None:
     """Return when standard input is closed, or silent for so long. Raises DaemonError when nobody can hold it."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
@@ -138,13 +138,13 @@ async def until_let_go(leash_s: float) -> None:
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     except ValueError as error:
         hint = "keep a pipe, a socket or a terminal open there, e.g. through ssh"
-        raise DaemonError("--leash: standard input is nothing that somebody holds", hint=hint) from error
+        raise DaemonError("--stdin-timeout: standard input is nothing that somebody holds", hint=hint) from error
     try:
-        while await asyncio.wait_for(reader.read(_SOME_BYTES), leash_s):
+        while await asyncio.wait_for(reader.read(_SOME_BYTES), timeout_s):
             pass
         _LOGGER.info("standard input was closed")
     except asyncio.TimeoutError:
-        _LOGGER.warning("nothing came on standard input for %g s", leash_s)
+        _LOGGER.warning("nothing came on standard input for %g s", timeout_s)
     finally:
         transport.close()
 
@@ -158,7 +158,7 @@ class Orders:
 
     config: DaemonConfig
     simulation: SimulationOptions | None = None
-    leash_s: float | None = None
+    stdin_timeout_s: float | None = None
     reread: Callable[[], Examined] | None = None
     settings_file: str = ""
 
@@ -230,8 +230,8 @@ class _Daemon:
         """What is done at once; JOBs are watched until clients were said goodbye."""
         works = [self._watch.run(), self._board.keep_states(), *self._retention.works(), self._until_stopped(stop)]
         works.append(self._notifier.keep_telling(self._clock, lambda: self.status))
-        if self._orders.leash_s is not None:
-            works.append(_stop_when_let_go(self._orders.leash_s, stop))
+        if self._orders.stdin_timeout_s is not None:
+            works.append(_stop_when_stdin_ends(self._orders.stdin_timeout_s, stop))
         if self._orders.reread:
             works.append(self._reload_when(_asked_by(signal.SIGHUP), self._orders.reread))
         if self._orders.simulation:
@@ -301,8 +301,8 @@ def _asked_by(*signals: signal.Signals) -> asyncio.Event:
     return asked
 
 
-async def _stop_when_let_go(leash_s: float, stop: asyncio.Event) -> None:
-    await until_let_go(leash_s)
+async def _stop_when_stdin_ends(stdin_timeout_s: float, stop: asyncio.Event) -> None:
+    await until_stdin_ends(stdin_timeout_s)
     stop.set()
     await asyncio.Event().wait()
 

@@ -149,17 +149,17 @@ def where(function: F) -> F:
     )(function)
 
 
-def job_directory(function: F) -> F:
+def job_directory(*, required: bool = True) -> Callable[[F], F]:
     """`-dir JOB`, as the vendor's tool spells it."""
     return click.option(
         "-dir",
         "--collection-dir",
         "directory",
-        required=True,
+        required=required,
         type=click.Path(file_okay=False, path_type=Path),
         metavar="JOB",
         help="The JOB… directory, which holds data/ and info.json.0.",
-    )(function)
+    )
 
 
 def workspace(function: F) -> F:

@@ -16,7 +16,7 @@ from profagent.cli.options import duration_s
 from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError
-from profagent.export.export import SummaryOptions, export_summary, export_timeline
+from profagent.export.export import export_summary, export_timeline
 from profagent.record.record import RecordOptions, record
 from profagent.store.workspace import Workspace
 from profagent.watch.cli import show_text
@@ -68,7 +68,7 @@ async def demo(
 async def _export(database: Path, folder: Path, session: int) -> None:
     await export_timeline(database, folder / "timeline", session=session)
     await export_summary(database, folder / "summary", session=session)
-    await export_summary(database, folder / "aggregate", session=session, options=SummaryOptions(aggregate=True))
+    await export_summary(database, folder / "aggregate", session=session, aggregate=True)
 
 
 async def _lives_through(process: asyncio.subprocess.Process, work: Coroutine[Any, Any, T]) -> T:

@@ -31,7 +31,7 @@ SESSION = 1
 
 
 @click.command("import")
-@options.job_directory
+@options.job_directory()
 @click.option(
     "--workspace",
     type=click.Path(file_okay=False, path_type=Path),

@@ -13,8 +13,9 @@ import secrets
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -86,38 +87,38 @@ class Target:
 
 
 def target_options(function: F) -> F:
-    """`-dir JOB` or `--session N`, with what goes with them."""
-    for add in (
-        options.counter_map,
-        options.workspace,
-        click.option("--job", metavar="NAME", help="Only this JOB of the session."),
-        click.option("--session", type=int, metavar="N", help="A session of the workspace, in place of -dir."),
-        click.option(
-            "-dir",
-            "--collection-dir",
-            "directory",
-            type=click.Path(file_okay=False, path_type=Path),
-            metavar="JOB",
-            help="The JOB… directory, which holds data/ and info.json.0.",
-        ),
-    ):
-        function = add(function)
-    return function
+    """`-dir JOB` or `--session N`, with what goes with them, which the command is given as one `target`."""
+
+    @wraps(function)
+    async def with_target(
+        *,
+        directory: Path | None,
+        session: int | None,
+        job: str | None,
+        workspace: Path | None,
+        maps: CounterMaps,
+        **others: Any,
+    ) -> Any:
+        return await function(target=await find_target(directory, session, job, workspace, maps), **others)
+
+    command = options.workspace(options.counter_map(with_target))
+    command = click.option("--job", metavar="NAME", help="Only this JOB of the session.")(command)
+    command = click.option("--session", type=int, metavar="N", help="A session of the workspace, in place of -dir.")(
+        command
+    )
+    return cast("F", options.job_directory(required=False)(command))
 
 
 def choice_options(function: F) -> F:
-    """`--last N` and `--inference PIC`."""
-    for add in (
-        click.option("--inference", type=click.IntRange(min=0), metavar="PIC", help="The one at this picture count."),
-        click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences."),
-    ):
-        function = add(function)
-    return function
+    """`--last N` and `--inference PIC`, which the command is given as one `choice`."""
 
+    @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences.")
+    @click.option("--inference", type=click.IntRange(min=0), metavar="PIC", help="The one at this picture count.")
+    @wraps(function)
+    def with_choice(*, last: int | None, inference: int | None, **others: Any) -> Any:
+        return function(choice=Choice(inference, last), **others)
 
-def chosen_inferences(last: int | None, inference: int | None, default: Choice) -> Choice:
-    """The choice that the options make."""
-    return default if last is None and inference is None else Choice(last=last, inference=inference)
+    return cast("F", with_choice)
 
 
 async def find_target(

@@ -260,14 +260,6 @@ class JobFacts:
     is_settled: bool = True
 
 
-@dataclass(frozen=True)
-class Deletion:
-    """What is to go now; `is_loss` when somebody was to have it and has not."""
-
-    stored: Stored
-    is_loss: bool
-
-
 def is_over(state: JobState, rest_s: float, quiet_after_s: float, npu_is_open: bool | None) -> bool:
     """Whether nothing more will be written to a JOB.
 
@@ -279,7 +271,7 @@ def is_over(state: JobState, rest_s: float, quiet_after_s: float, npu_is_open: b
     return rest_s >= max(quiet_after_s, UNSEEN_REST_S if npu_is_open is None else 0.0)
 
 
-def plan(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> list[Deletion]:
+def plan(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> list[Stored]:
     """What is to be deleted now, in order. `short_bytes`: with MIN_FREE, how much space is missing."""
     if policy.retain is Retain.KEEP:
         return []
@@ -300,7 +292,7 @@ def plan(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> list[Del
     if policy.retain is Retain.DELIVERED or short_bytes > 0:
         gone = {id(stored) for stored in chosen}
         chosen += [table for job in jobs for table in _last_tables(job, gone, may_lose=may_lose)]
-    return [Deletion(stored, is_loss=not stored.is_delivered) for stored in chosen]
+    return chosen
 
 
 def _last_tables(job: JobFacts, gone: set[int], *, may_lose: bool) -> list[Stored]:

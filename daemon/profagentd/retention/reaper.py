@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from profagentd.follow.log import LossReason
 from profagentd.loop import Clock, on_disk, until_first
 from profagentd.retention.losses import SpaceWatch
-from profagentd.retention.policy import AckTracker, Deletion, JobFacts, Policy, Retain, Stored, is_over, plan
+from profagentd.retention.policy import AckTracker, JobFacts, Policy, Retain, Stored, is_over, plan
 from profagentd.sources.files import (
     Fingerprint,
     Gone,
@@ -343,24 +343,24 @@ class Retention:
         deletions = plan(self.policy, [facts for _, facts in found], short_bytes)
         count = 0
         for job, facts in found:
-            own = [each for each in deletions if each.stored.job == job.place]
+            own = [each for each in deletions if each.job == job.place]
             gone = await self._delete_of(job, own)
             count += gone
             if facts.is_over and facts.is_all and gone == len(facts.logs):
                 await self._delete_directories(job)
         return count
 
-    async def _delete_of(self, job: Job, deletions: Sequence[Deletion]) -> int:
-        place, lost = job.place, [each.stored for each in deletions if each.is_loss]
+    async def _delete_of(self, job: Job, deletions: Sequence[Stored]) -> int:
+        place, lost = job.place, [each for each in deletions if not each.is_delivered]
         try:
             if lost:
                 await on_disk(place.root, check, place)
                 await self._lose(job.name, lost)
-            gone = await on_disk(place.root, remove, place, [each.stored.files for each in deletions])
+            gone = await on_disk(place.root, remove, place, [each.files for each in deletions])
         except OSError as error:
             self._refuse(place, error)
             return 0
-        return sum(each.stored.files[-1][0] in gone for each in deletions)
+        return sum(each.files[-1][0] in gone for each in deletions)
 
     async def _lose(self, job: str, lost: Sequence[Stored]) -> None:
         """Keep the loss of these before they go: when power fails in between, too much was told."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from profagent.errors import UsageError
-from profagent.export.export import SummaryOptions, export_summary, export_timeline
+from profagent.export.export import export_summary, export_timeline
 from profagent.store.selection import Choice
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 
@@ -55,7 +55,7 @@ def _spans(file: Path) -> list[Any]:
 
 @pytest.mark.parametrize("choice", [Choice(last=1), Choice(inference=6)])
 async def test_a_choice_leaves_the_other_inferences_out(database: Path, tmp_path: Path, choice: Choice) -> None:
-    (exported,) = await export_summary(database, tmp_path, job=JOB, options=SummaryOptions(choice=choice))
+    (exported,) = await export_summary(database, tmp_path, job=JOB, choice=choice)
     assert [name for name in exported.files if name.startswith("op_")] == [
         "op_summary_0.yolo.0.1.6.6.0.2500.700.csv",
         "op_statistic_0_0_6_1.csv",
