@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UnreachableError
 from profagent.formats.records import ticks_to_us
-from profagent.importing.importing import WorkspaceImport, import_into
+from profagent.importing.importing import import_into
 from profagent.ingest.changes import Entry
 from profagent.ingest.reasons import STOPPED_EARLY
 from profagent.link.session import State
@@ -418,8 +418,8 @@ class Player:
     def finish_by_import(self) -> None:
         """The host stops, and what is left comes by `import --workspace`."""
         self.stop()
-        options = WorkspaceImport(self.board.directory, Workspace(self.folder / "workspace"), board=IDENTITY)
-        self.runner.run(import_into(options, asyncio.Event()))
+        workspace = Workspace(self.folder / "workspace")
+        self.runner.run(import_into(self.board.directory, workspace, asyncio.Event(), board=IDENTITY))
 
     @property
     def must_have_told_all(self) -> bool:

@@ -50,7 +50,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Capture": {
         "record": ("record.cli", "Capture boards into a workspace."),
         "collect": ("collect.cli", "Run a program on a board and fetch its JOB (the vendor's command)."),
-        "import": ("importing.cli", "Import a JOB directory (the vendor's command)."),
+        "import": ("importing.importing", "Import a JOB directory (the vendor's command)."),
         "sessions": ("sessions.cli", "List the captures of a workspace."),
         "ledger": ("sessions.cli:ledger", "Show what a session lost or noted, and what to do."),
         "gc": ("sessions.clearing", "Delete raw records of old sessions; keep their statistics."),

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from profagent import __version__
 from profagent.cli import options
+from profagent.cli.running import tell
 from profagent.doctor.job import why_no_layers
 from profagent.errors import StoreError, UsageError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
@@ -36,37 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from profagent.store.counter_maps import CounterMaps
-
-
-class Unrecorded(NamedTuple):
-    """A JOB without layers; `is_empty`: nor has it any other record."""
-
-    job: str
-    why: str
-    remedy: str
-    is_empty: bool
-
-
-async def unrecorded_jobs(database: Path, session: int | None, job: str | None) -> tuple[list[Unrecorded], bool]:
-    """The session's JOBs without layers, or the one that is named, and whether no JOB has any record. StoreError.
-
-    `session` None is the newest. Of one whose records `gc` deleted nothing is told.
-    """
-    async with reading(database) as connection:
-        number = (await find_session(connection, session)).session
-        if await is_cleared(connection, number):
-            return [], False
-        jobs = await jobs_of(connection, number, job)
-        found = [
-            Unrecorded(
-                each.name,
-                *why_no_layers(await log_sizes(connection, each.job)),
-                is_empty=not await has_records(connection, each.job, "aicpu", "acl_api"),
-            )
-            for each in jobs
-            if not await has_records(connection, each.job, "aicore")
-        ]
-    return found, len(found) == len(jobs) and all(each.is_empty for each in found)
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -155,27 +125,28 @@ def _named_directory(target: str) -> Path | None:
 
 
 async def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:
-    """Say of JOBs without layers why they have none; the exit code, 1 where there is no record of any kind."""
-    from profagent.cli.running import tell  # noqa: PLC0415 - verbs that only read start faster
-    from profagent.importing.job_folder import unrecorded_jobs  # noqa: PLC0415 - as above
+    """Say of JOBs without layers why they have none; the exit code, 1 where there is no record of any kind.
 
-    found, is_empty = await unrecorded_jobs(database, session, job)
-    for each in found:
-        tell(f"{each.job}: {each.why}")
-        tell(f"  {each.remedy}")
+    `session` None is the newest. Of one whose records `gc` deleted nothing is said.
+    """
+    async with reading(database) as connection:
+        number = (await find_session(connection, session)).session
+        jobs = [] if await is_cleared(connection, number) else await jobs_of(connection, number, job)
+        is_empty = bool(jobs)
+        for each in jobs:
+            has_layers = await has_records(connection, each.job, "aicore")
+            is_empty &= not has_layers and not await has_records(connection, each.job, "aicpu", "acl_api")
+            if not has_layers:
+                why, remedy = why_no_layers(await log_sizes(connection, each.job))
+                tell(f"{each.name}: {why}")
+                tell(f"  {remedy}")
     return int(is_empty)
-
-
-def _name_of(directory: Path) -> str:
-    return directory.resolve().name
 
 
 async def _job_target(directory: Path, maps: CounterMaps) -> Target:
     """A JOB directory's; it is imported first when needed."""
-    from profagent.cli.running import tell  # noqa: PLC0415 - verbs that only read start faster
-
     database = await imported_database(directory, maps, tell=tell)
-    return Target(database, directory, job=_name_of(directory))
+    return Target(database, directory, job=(await asyncio.to_thread(directory.resolve)).name)
 
 
 def _session_target(workspace: Workspace, session: int | None, job: str | None, maps: CounterMaps) -> Target:

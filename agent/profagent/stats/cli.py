@@ -14,15 +14,13 @@ from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pie
 from profagent.errors import UsageError
 from profagent.formats.countermap import bound_mark
 from profagent.importing.job_folder import named_target, tell_unrecorded
-from profagent.stats.gathering import KEYS
-from profagent.stats.stats import BYS, stats
+from profagent.stats.stats import BYS, KEYS, stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from profagent.stats.gathering import Row
-    from profagent.stats.stats import Stats, StatsBy
+    from profagent.stats.stats import Row, Stats, StatsBy
     from profagent.store.counter_maps import CounterMaps
 
 FIGURES = ("count", "total", "share", "mean", "median", "mad", "p95", "max")

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -18,13 +18,11 @@ from profagent.cli.options import age_us
 from profagent.cli.running import asynchronous
 from profagent.cli.table import Column, printable, sparkline, table_lines
 from profagent.errors import UsageError
-from profagent.stats.gathering import MAD_TO_SIGMA
-from profagent.stats.stats import stats
+from profagent.stats.stats import MAD_TO_SIGMA, stats
 from profagent.store.database import reading
-from profagent.store.queries import jobs_of
+from profagent.store.queries import all_sessions, jobs_of
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import fits
-from profagent.store.summary import all_sessions
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -49,17 +47,10 @@ OWN_LABELS = ("nightly", "baseline")
 _FACTS = ("sdk_version", "daemon_version", "counter_map", "keeping", "simulated")
 
 
-class Change(NamedTuple):
-    """From `place` on the level is `after`; it was `before`. `is_confirmed` when the one behind it agrees."""
+def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> list[tuple[int, float, float, bool]]:
+    """Changes of level of values in the order of time; `spreads` is how uncertain each value is by itself (σ).
 
-    place: int
-    before: float
-    after: float
-    is_confirmed: bool
-
-
-def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> list[Change]:
-    """The changes of level of values in the order of time; `spreads` is how uncertain each value is by itself (σ).
+    Each has its place, the level before and after, and whether the value behind it confirms it.
 
     A single value that is off, and back the next, is no change of level. The last one cannot be confirmed.
     """
@@ -78,7 +69,7 @@ def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> 
             starts.append(place)
     levels = [float(np.median(values[start:end])) for start, end in pairwise([*starts, len(values)])]
     return [
-        Change(start, before, after, is_confirmed=start + 1 < len(values))
+        (start, before, after, start + 1 < len(values))
         for start, (before, after) in zip(starts[1:], pairwise(levels), strict=True)
     ]
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from profagent.calibrate.redecode_cli import redecode_job, redecode_session
 from profagent.cli.main import run
 from profagent.errors import UsageError
-from profagent.importing.importing import WorkspaceImport, import_into, import_job
+from profagent.importing.importing import import_into, import_job
 from profagent.store import counters
 from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.store.workspace import Workspace
@@ -59,7 +59,7 @@ def expected(job: Path) -> Dump:
 def workspace(job: Path, tmp_path: Path) -> Workspace:
     """A workspace with the JOB, read with the guess."""
     found = Workspace(tmp_path / "workspace")
-    asyncio.run(import_into(WorkspaceImport(job, found, maps=CounterMaps(GUESS)), asyncio.Event()))
+    asyncio.run(import_into(job, found, asyncio.Event(), maps=CounterMaps(GUESS)))
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare
 from profagent.diff.runs import LayerName, ModelRun
-from profagent.stats.gathering import figures_of
+from profagent.stats.stats import figures_of
 from tests.unit.diff.noisy_runs import independent, run
 
 SIZES = {"inferences": 30, "layers": 12}
