@@ -60,7 +60,7 @@ def match_rows(
 
     Both are in the order of execution. A row that might be one of several records is left out.
     """
-    if table.rows * len(names) > MOST_PAIRS:
+    if len(table.names) * len(names) > MOST_PAIRS:
         return None
     for by, alike in _ways(table, names, time_us):
         needed = max(LEAST_SHARE * min(alike.shape), 1)
@@ -88,8 +88,8 @@ def _ways(
         yield "time", same_time
     if has_names:
         yield ("name" if same_time is None else NAME_ONLY), same_name
-    if same_time is None and table.rows == len(names):
-        yield "sequence", np.eye(table.rows, dtype=np.bool_)
+    if same_time is None and len(table.names) == len(names):
+        yield "sequence", np.eye(len(table.names), dtype=np.bool_)
 
 
 def _certain_pairs(alike: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
@@ -149,7 +149,7 @@ class _Pair:
         """How the table was used."""
         log = f"{self.inference.log.model} at picture {self.inference.log.current_pic_count}"
         matched = len(self.matched.rows)
-        return Coverage(self.table.file, self.job.name, log, self.table.rows, matched, self.matched.by)
+        return Coverage(self.table.file, self.job.name, log, len(self.table.names), matched, self.matched.by)
 
     def evidence(self, counter: str) -> Evidence | None:
         """What the table says of a counter; None where it has no such column."""

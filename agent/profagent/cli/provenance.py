@@ -77,6 +77,7 @@ UNVERIFIED = (
     "times of aicore records are ticks x 100 / MHz, the runtime library's formula; no board's tick was measured",
     "an aicore segment is placed after the one before it; the board does not store when a layer began",
 )
+_OF_SESSION = ("session", "source", "board", "hostname", "simulated", "daemon_version", "sdk_version")
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
@@ -89,13 +90,7 @@ async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
     return {
         "profagent": __version__,
-        "session": session.session,
-        "source": session.source,
-        "board": session.board,
-        "hostname": session.hostname,
-        "simulated": session.simulated,
-        "daemon_version": session.daemon_version,
-        "sdk_version": session.sdk_version,
+        **{name: getattr(session, name) for name in _OF_SESSION},
         "job": job.name,
         "job_state": job.state,
         "frequency_mhz": job.frequency_mhz,

@@ -253,12 +253,9 @@ def counters_moved(base: NDArray[np.float64], new: NDArray[np.float64]) -> tuple
     names = [name for name, is_known in zip(COUNTER_NAMES, known.tolist(), strict=True) if is_known]
     means = zip(names, one.mean(axis=0).tolist(), other.mean(axis=0).tolist(), strict=True)
     found = [Moved(*each) for each, p in zip(means, tested, strict=True) if p <= COUNTER_ALPHA]
-    return tuple(sorted(filter(_is_far, found), key=lambda moved: -abs(moved.new - moved.base) / max(moved[1:])))
-
-
-def _is_far(moved: Moved) -> bool:
-    least = LEAST_MOVE * (moved.base if moved.counter.endswith("_bytes") else 1.0)
-    return abs(moved.new - moved.base) > least
+    least = {name: LEAST_MOVE * (base if name.endswith("_bytes") else 1.0) for name, base, _ in found}
+    far = [moved for moved in found if abs(moved.new - moved.base) > least[moved.counter]]
+    return tuple(sorted(far, key=lambda moved: -abs(moved.new - moved.base) / max(moved[1:])))
 
 
 def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> ModelDiff:

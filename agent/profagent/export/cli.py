@@ -122,7 +122,7 @@ async def _show_job(connection: aiosqlite.Connection, scope: Scope, choice: Choi
     devices = sorted({each.inference.device_id for each in found} | {log.device_id for log in logs})
     frequency = [(device, scope.job.frequency_mhz) for device in devices]
     tables.append(ShownTable("Frequency", {}, FREQUENCY, frequency))
-    known = await count_inferences(connection, scope)
+    known = await count_inferences(connection, scope.job.job, scope.session.session)
     return Shown(await provenance_of(connection, scope), known, len(found), [table for table in tables if table.rows])
 
 

@@ -329,7 +329,7 @@ async def _gained_map(database: Path, maps: CounterMaps) -> bool:
     except StoreError:
         # It is damaged, or of another version.
         return True
-    found = MapUsed.of(maps.would_be(simulated=session.simulated, sdk=session.sdk_version))
+    found = MapUsed.of(maps.unheard().of(simulated=session.simulated, sdk=session.sdk_version))
     return session.counter_map in (None, found.name) and session.counter_map_digest != found.digest
 
 

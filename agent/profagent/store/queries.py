@@ -127,12 +127,13 @@ async def log_sizes(connection: aiosqlite.Connection, job: int) -> dict[str, int
     return {os.fsdecode(path): offset for path, offset in rows}
 
 
-async def count_inferences(connection: aiosqlite.Connection, scope: Scope) -> int:
-    """How many sampled inferences of the JOB the session has."""
+async def count_inferences(connection: aiosqlite.Connection, job: int, session: int | None = None) -> int:
+    """How many sampled inferences of a JOB have rows, those that a session fetched, or all."""
     (count,) = await fetched_one(
         connection,
-        "SELECT count(*) FROM inference i JOIN model m USING (model) WHERE i.session = ? AND m.job = ?",
-        (scope.session.session, scope.job.job),
+        "SELECT count(*) FROM inference i JOIN model m USING (model)"
+        " WHERE m.job = ?1 AND (?2 IS NULL OR i.session = ?2)",
+        (job, session),
     )
     return int(count)
 
@@ -259,14 +260,6 @@ _STOOD = (
 )
 
 
-async def inferences_in(connection: aiosqlite.Connection, job: int) -> int:
-    """How many inferences of a JOB have rows, whoever fetched them."""
-    (count,) = await fetched_one(
-        connection, "SELECT count(*) FROM inference JOIN model USING (model) WHERE job = ?", (job,)
-    )
-    return int(count)
-
-
 _LABELS = "SELECT key, value FROM session_label WHERE session = ? ORDER BY key"
 _UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 
@@ -302,7 +295,7 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
         "records": {unit: await _records(connection, session, table) for table, unit in _UNITS.items()},
         "sampling": await sampling_of(connection, session),
         "earlier": [
-            {"job": name, "session": stood[job], "inferences": await inferences_in(connection, job)}
+            {"job": name, "session": stood[job], "inferences": await count_inferences(connection, job)}
             for job, name, _ in jobs
             if job in stood
         ],

@@ -180,10 +180,7 @@ class LiveJob:
             self._forget_if_told(key)
         while len(self._files) > OPEN_INFERENCES:
             key, files = next(iter(self._files.items()))
-            for number in sorted(files.inferences):
-                inference = self._close(key, number)
-                if inference.told is not FigureState.PARTIAL:
-                    yield inference, TOO_MANY
+            yield from self._given_up(key, sorted(files.inferences))
             del self._files[key]
 
     def waited(self, now_s: float) -> Iterator[tuple[OpenInference, Verdict]]:
@@ -200,10 +197,14 @@ class LiveJob:
             for number in sorted(files.inferences):
                 if records <= 0:
                     return
-                inference = self._close(key, number)
-                records -= len(inference.records)
-                if inference.told is not FigureState.PARTIAL:
-                    yield inference, TOO_MANY
+                records -= len(files.inferences[number].records)
+                yield from self._given_up(key, [number])
+
+    def _given_up(self, key: InferenceKey, numbers: list[int]) -> Iterator[tuple[OpenInference, Verdict]]:
+        for number in numbers:
+            inference = self._close(key, number)
+            if inference.told is not FigureState.PARTIAL:
+                yield inference, TOO_MANY
 
     def _told_now(self, key: InferenceKey, number: int, now_s: float) -> Iterator[tuple[OpenInference, Verdict]]:
         files = self._files[key]

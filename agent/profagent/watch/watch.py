@@ -96,8 +96,6 @@ class Silence:
         return INTERVAL_ZERO if may_be_zero else f"no inference has come for {SILENCE_S:.0f} s"
 
 
-# So often it is looked whether there is something to say of a silence.
-LOOK_S = 1.0
 # Under a steady load a JOB may never have caught up for a moment.
 HOLD_S = 1.0
 HELD_INFERENCES = 10_000
@@ -181,7 +179,8 @@ class WatchView:
                 self._show_in_order(event)
                 if event["event"] == "inference" and event["figures"] != FigureState.PENDING:
                     self.beginnings.note_shown(event)
-            if any(isinstance(change, SegmentRecords) and _lacks_counters(change) for change in batch.changes):
+            records = [change for change in batch.changes if isinstance(change, SegmentRecords)]
+            if any(change.name.kind is LogKind.AICORE and not change.counters for change in records):
                 self._tell_once(NO_COUNTER_MAP)
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
@@ -218,22 +217,17 @@ class WatchView:
         if len(self._held) > HELD_INFERENCES:
             self.show_held()
 
-    async def mind_waiting(self) -> None:
-        """Tell inferences that wait for long that their figures are not known yet."""
-        while True:
-            await asyncio.sleep(PATIENCE_S / 8)
-            self.show_waiting()
-
     def show_waiting(self) -> None:
         """Show inferences that have waited for long, once, as ones whose figures are not known yet."""
         for event in self.events.waited(self._now_s()):
             if not self.beginnings.is_in_past(event["job"]):
                 self._show(event)
 
-    async def mind_silence(self) -> None:
-        """Say that nothing comes, when a JOB has not finished and no inference comes."""
+    async def mind(self) -> None:
+        """Tell of inferences that wait for long, and of silence."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(PATIENCE_S / 8)
+            self.show_waiting()
             if (remark := self._silence.remark()) is not None:
                 self._tell(remark)
 
@@ -241,10 +235,6 @@ class WatchView:
         if text not in self._told:
             self._told.add(text)
             self._tell(text)
-
-
-def _lacks_counters(change: SegmentRecords) -> bool:
-    return change.name.kind is LogKind.AICORE and not change.counters
 
 
 async def watch(
@@ -268,13 +258,12 @@ async def watch(
             stop=stop,
             access=options.access,
         )
-        minding = [asyncio.create_task(each) for each in (view.mind_silence(), view.mind_waiting())]
+        minding = asyncio.create_task(view.mind())
         try:
             await capture.run()
         finally:
-            for task in minding:
-                task.cancel()
-            await asyncio.wait(minding)
+            minding.cancel()
+            await asyncio.wait([minding])
     view.show_held()
     summary = view.events.summary()
     if options.save is not None and not isinstance(sink, Watching) and sink.is_begun:

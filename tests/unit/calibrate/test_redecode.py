@@ -69,7 +69,7 @@ def test_a_session_becomes_what_an_import_with_the_map_gives(
     monkeypatch.setattr(counters, "ROWS_PER_BATCH", 5)
     assert dump(workspace.database)["op_records"] != expected["op_records"]
     done = asyncio.run(redecode_session(workspace, 1, MAPS))
-    assert (done.before, done.filled) == ("guess", (len(expected["op_records"]), 0))
+    assert (done["counter_map_before"], done["rows"]) == ("guess", len(expected["op_records"]))
     assert dump(workspace.database)["op_records"] == expected["op_records"]
     with closing(sqlite3.connect(workspace.database)) as connection:
         used = connection.execute("SELECT counter_map, counter_map_digest FROM sessions").fetchall()
@@ -111,6 +111,6 @@ def test_without_a_map_that_fits_it_is_refused(workspace: Workspace) -> None:
 
 def test_a_job_directory_s_own_database_is_filled(job: Path, expected: Dump) -> None:
     asyncio.run(import_job(job, CounterMaps(GUESS)))
-    assert asyncio.run(redecode_job(job, MAPS)).before == "guess"
+    assert asyncio.run(redecode_job(job, MAPS))["counter_map_before"] == "guess"
     assert dump(job / "sqlite" / "profagent.db") == expected
     assert sorted(file.name for file in (job / "sqlite").iterdir()) == ["lock", "profagent.db"]

@@ -37,7 +37,7 @@ def test_names_in_gbk() -> None:
 
 def test_the_total_is_no_layer_and_what_is_not_known_is_no_number() -> None:
     table = read(f"{HEADING}\n3,N/A,conv,Conv,10.0,100.00,N/A,12\n-,-,total,-,10.0,100.00,50.00,12\n")
-    assert table.rows == 1
+    assert len(table.names) == 1
     assert np.isnan(table.columns["mac_busy"].values).all()
     assert table.columns["ddr_read_bytes"].values.tolist() == [12.0]
     assert table.columns["ddr_read_bytes"].half == 0.5
