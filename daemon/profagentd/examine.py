@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from profagentd.follow.registry import JobRegistry
     from profagentd.follow.watcher import Watch
     from profagentd.loop import Clock
-    from profagentd.sources.acl_json import File
 
     Work = Callable[[], wire.Examination]
 
@@ -206,7 +205,11 @@ def acl_facts(root: bytes, jobs: Sequence[Place], patterns: Sequence[str] = ()) 
     """Files that are or may be the acl.json of programs, by patterns or else in the usual places below a root."""
     holders = {os.path.dirname(job.path): job for job in (Place(root, _ANY_JOB), *jobs)}
     files = {file.path: file for file in candidates(list(holders.values()), patterns)}
-    return wire.Examination(acl_json=[_acl_json(file) for file in list(files.values())[:ACL_FILES]])
+    found = wire.Examination()
+    for file in list(files.values())[:ACL_FILES]:
+        data = file.data
+        found.acl_json.add(path=text(file.path), data=data[:ACL_BYTES], size=len(data), output=_output_state(data))
+    return found
 
 
 def _job_facts(place: Place) -> wire.JobFacts:
@@ -228,12 +231,6 @@ def _why_not(place: Place) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
-
-
-def _acl_json(file: File) -> wire.AclJson:
-    return wire.AclJson(
-        path=text(file.path), data=file.data[:ACL_BYTES], size=len(file.data), output=_output_state(file.data)
-    )
 
 
 def _output_state(data: bytes) -> wire.OutputState.ValueType:

@@ -11,7 +11,7 @@ import socket
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
@@ -31,7 +31,7 @@ from profagentd.simulate.run import SimulationOptions, simulate
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine
 
     from profagentd.config import DaemonConfig, Examined
     from profagentd.loop import Clock
@@ -94,40 +94,29 @@ class Notifier:
         await asyncio.Event().wait()
 
 
-@contextmanager
-def state_lock(directory: Path | None, listen: str) -> Iterator[None]:
-    """Have the directory to oneself. Raises DaemonError when another daemon has it.
+def lock_state(directory: Path, listen: str, cleanup: ExitStack) -> None:
+    """Have the directory to oneself until the cleanup. Raises DaemonError when another daemon has it.
 
     One that cannot be written, or knows no locks, is nobody's: nothing is kept there that could be lost.
     """
-    descriptor = None if directory is None else _locked(directory, listen)
-    try:
-        yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-def _locked(directory: Path, listen: str) -> int | None:
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError:
-        return None
+        return
+    cleanup.callback(os.close, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = os.pread(descriptor, _SOME_BYTES, 0).decode("utf-8", "replace")
-        os.close(descriptor)
         raise DaemonError(
             f"{directory} is in use by another profagentd: {holder or 'it does not say which'}",
             hint="end that one, or give each daemon a --state of its own",
         ) from error
     except OSError:
-        return descriptor
+        return
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"process {os.getpid()}, for {listen}".encode(), 0)
-    return descriptor
 
 
 async def until_stdin_ends(timeout_s: float) -> None:
@@ -172,7 +161,8 @@ async def serve(orders: Orders, clock: Clock, filesystem: Path = Path("/")) -> N
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="profagentd-"))
             orders = replace(orders, config=replace(orders.config, roots=(directory,)))
         state = Path(orders.config.state) if orders.config.state else None if orders.simulation else STATE_DIRECTORY
-        cleanup.enter_context(state_lock(state, orders.config.listen))
+        if state:
+            lock_state(state, orders.config.listen, cleanup)
         notifier = cleanup.enter_context(closing(Notifier()))
         await _Daemon(orders, clock, notifier, filesystem, state).run(stop)
 

@@ -30,7 +30,6 @@ from profagentd.simulate.run import (
     add_simulation_arguments,
     options_from,
     simulate,
-    write_job,
 )
 from tests.daemon.simulated_job import (
     BATCHED,
@@ -41,6 +40,7 @@ from tests.daemon.simulated_job import (
     contents,
     done,
     only_job,
+    write_job,
     write_network,
 )
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from profagent.export.export import export_summary, export_timeline
 from profagent.importing.importing import import_job
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
+from tests.daemon.simulated_job import write_job
 
 GOLDEN = Path(__file__).parent / "exports"
 SAMPLES = Path(__file__).parents[1] / "data" / "jobs"

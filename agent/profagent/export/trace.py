@@ -97,7 +97,15 @@ class TaskEvents:
                 yield self._add_track(lanes)
             args = {"Task Type": TASK_TYPES[task.is_aicpu], "Stream Id": stream, "Task Id": task_id}
             duration_us = (span[1] - span[0]) / NS_PER_US
-            yield _span(self._layer_name(task), self._pid, lanes.tids[lane], start_ns / NS_PER_US, duration_us, args)
+            layer = None if task.layer_index is None else self._layers.get(task.layer_index)
+            yield _span(
+                UNKNOWN if layer is None else layer.name,
+                self._pid,
+                lanes.tids[lane],
+                start_ns / NS_PER_US,
+                duration_us,
+                args,
+            )
             task_id += 1
 
     def _span_ns(self, task: TaskRow) -> tuple[int, int] | None:
@@ -113,10 +121,6 @@ class TaskEvents:
         ns_per_tick = CYCLES_PER_TICK * NS_PER_US / self._frequency_mhz
         start = round(task.ticks_before * ns_per_tick)
         return base_ns + start, base_ns + round((task.ticks_before + task.ticks) * ns_per_tick)
-
-    def _layer_name(self, task: TaskRow) -> str:
-        layer = None if task.layer_index is None else self._layers.get(task.layer_index)
-        return UNKNOWN if layer is None else layer.name
 
     def _lanes_of(self, stream: int, *, is_aicpu: bool) -> _Lanes:
         return self._lanes.setdefault((stream, is_aicpu), _Lanes(f"stream {stream} {TASK_TYPES[is_aicpu]}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,7 @@ from profagent.formats.countermap import PEAK_MEMORY_RATE
 from profagent.store.database import RECORDS_PER_PART, fetched, put, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import aiosqlite
 
@@ -163,6 +163,14 @@ async def left_out_of(connection: aiosqlite.Connection, session: int) -> list[tu
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 LONGEST_VALUE = 256
 FORMS = "label=KEY, label=KEY=VALUE, board=NAME, sdk=VERSION, frequency=MHZ or source=record|watch|import|collect"
+# What a session is to have.
+Condition = Callable[[Mapping[str, Any]], bool]
+_VALUES: dict[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {
+    "board": lambda session: (session["board"], session["hostname"]),
+    "source": lambda session: (session["source"],),
+    "sdk": lambda session: (session["sdk_version"],),
+    "frequency": lambda session: map(str, session["frequencies_mhz"]),
+}
 # The marker may have come with another session, which named the JOB's counter map.
 _SIMULATED_BEFORE = (
     "UPDATE session SET simulated = 1, (counter_map, counter_map_digest, counter_map_likely) ="
@@ -185,14 +193,6 @@ _OF_JOB = (
 _ADD_JOB = "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')"
 
 
-class Condition(NamedTuple):
-    """What a session is to have: a `label` of a key (and value, unless None), or another field of a value."""
-
-    field: str
-    key: str
-    value: str | None
-
-
 def labels_of(texts: Iterable[str]) -> dict[str, str]:
     """Labels from `key=value`, of a key the last; UsageError for what is none."""
     return dict(_label(text) for text in texts)
@@ -203,29 +203,17 @@ def condition_of(text: str) -> Condition:
     name, _, rest = text.partition("=")
     if name == "label" and _KEY.fullmatch(rest.partition("=")[0]):
         key, separator, value = rest.partition("=")
-        return Condition(name, key, value if separator else None)
-    if name in ("board", "source", "sdk", "frequency") and rest:
-        return Condition(name, name, rest)
+        if separator:
+            return lambda session: session["labels_by_key"].get(key) == value
+        return lambda session: key in session["labels_by_key"]
+    if name in _VALUES and rest:
+        return lambda session: rest in _VALUES[name](session)
     raise UsageError(f"{text!r} is no condition on sessions", hint=f"write {FORMS}")
 
 
 def fits(session: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
     """Whether a session, as `all_sessions` gives it, fits all of them; a board is its identity or its host's name."""
-    return all(_fits(session, condition) for condition in conditions)
-
-
-def _fits(session: Mapping[str, Any], condition: Condition) -> bool:
-    match condition.field:
-        case "label":
-            labels = session["labels_by_key"]
-            return condition.key in labels and condition.value in (None, labels[condition.key])
-        case "board":
-            return condition.value in (session["board"], session["hostname"])
-        case "sdk":
-            return bool(session["sdk_version"] == condition.value)
-        case "frequency":
-            return condition.value in [str(mhz) for mhz in session["frequencies_mhz"]]
-    return bool(session[condition.field] == condition.value)
+    return all(holds(session) for holds in conditions)
 
 
 def _label(text: str) -> tuple[str, str]:

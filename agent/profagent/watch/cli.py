@@ -12,8 +12,7 @@ import msgspec
 from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.provenance import kept_loss_line, sampling_line, share_text
-from profagent.cli.running import tell, terminal_columns
-from profagent.cli.table import text_width
+from profagent.cli.running import tell
 from profagent.formats.countermap import bound_mark
 from profagent.formats.figure_states import FigureState
 from profagent.store.workspace import Workspace
@@ -34,8 +33,6 @@ US_PER_MS = 1000.0
 LONGEST_NAME = 24
 # Stands after what rests on a counter that the map is not certain of.
 DOUBT = "?"
-GAP = "  "
-INDENT = "    "
 
 
 def line_of(event: Event) -> str:
@@ -57,18 +54,6 @@ def line_of(event: Event) -> str:
     ledger = ", ".join(f"{count} {grade}" for grade, count in event["ledger"].items())
     sampling = sampling_line(event["sampling"])
     return f"{event['inferences']} inferences, {sampling}; records: {records}; ledger: {ledger}{mark}"
-
-
-def folded(line: str, columns: int) -> str:
-    """A line in as many as a terminal of so many columns needs, broken where it has gaps."""
-    lines = [""]
-    for part in line.split(GAP):
-        gap = GAP if lines[-1].strip() else ""
-        if gap and text_width(lines[-1] + gap + part) > columns:
-            lines.append(INDENT + part)
-        else:
-            lines[-1] += gap + part
-    return "\n".join(lines)
 
 
 def _inference(event: Event) -> str:
@@ -192,6 +177,5 @@ def show_json(event: dict[str, Any]) -> None:
 
 
 def show_text(event: dict[str, Any]) -> None:
-    """One line of text; a terminal that is too narrow for it gets it in several."""
-    columns = terminal_columns()
-    click.echo(folded(line_of(event), columns) if columns else line_of(event))
+    """One line of text."""
+    click.echo(line_of(event))

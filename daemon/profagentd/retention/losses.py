@@ -228,21 +228,13 @@ class SpaceWatch:
         self._clock = clock
         self._board = board
         self._losses = losses
-        self._spaces: dict[bytes, Space] = {}
+        # The newest answer of each root's file system that has answered.
+        self.spaces: dict[bytes, Space] = {}
 
     @property
     def free_bytes(self) -> tuple[int, ...]:
         """Free space of each root's file system; 0 where it is not known."""
-        return tuple(self._spaces[root].free_bytes if root in self._spaces else 0 for root in self._roots)
-
-    @property
-    def known(self) -> list[Space]:
-        """The newest answers of those that have answered."""
-        return list(self._spaces.values())
-
-    def space(self, root: bytes) -> Space | None:
-        """The newest answer of a root's file system; None before the first."""
-        return self._spaces.get(root)
+        return tuple(self.spaces[root].free_bytes if root in self.spaces else 0 for root in self._roots)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -252,9 +244,9 @@ class SpaceWatch:
         """Ask one root's file system, and note what is lost there; whether a JOB is open on it."""
         writing = [job for job in self._board.jobs if job.place.root == root and job.state is JobState.OPEN]
         try:
-            self._spaces[root], full = await on_disk(root, _look, root, [job.place for job in writing])
+            self.spaces[root], full = await on_disk(root, _look, root, [job.place for job in writing])
         except OSError:
-            self._spaces.pop(root, None)
+            self.spaces.pop(root, None)
             return bool(writing)
         for job in writing:
             if job.place in full:

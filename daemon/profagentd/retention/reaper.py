@@ -306,7 +306,7 @@ class Retention:
         await self._delete([(job, facts)], 0)
 
     async def _make_room(self, root: bytes, jobs: Sequence[Job]) -> None:
-        space = self.space.space(root)
+        space = self.space.spaces.get(root)
         wanted = self.policy.wanted_bytes(space.total_bytes) if space else 0
         if space is None or space.free_bytes >= wanted:
             self._complaints.discard(os.fsdecode(root))

@@ -125,16 +125,12 @@ class Sampling:
     def takes_next(self) -> bool:
         """Count one more inference, and say whether it is sampled."""
         self._since += 1
-        if self._samples and not (0 < self._interval <= self._since and self._busy_now <= self._since):
+        busy_now = 0 if self._samples % self._each else self._busy
+        if self._samples and not (0 < self._interval <= self._since and busy_now <= self._since):
             return False
         self._samples += 1
         self._since = 0
         return True
-
-    @property
-    def _busy_now(self) -> int:
-        """How many inferences the writing of the last sample takes."""
-        return 0 if self._samples % self._each else self._busy
 
 
 RING_CALLS = 511

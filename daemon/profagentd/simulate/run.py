@@ -7,7 +7,7 @@ import itertools
 import logging
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Callable, TypeVar
@@ -90,37 +90,6 @@ def options_from(args: argparse.Namespace) -> SimulationOptions:
     """The options of a parsed command line; the root is the caller's to set. DaemonError for a value out of range."""
     names = ("model", "layers", "rate", "interval", "busy", "pictures", "seed", "for_s")
     return SimulationOptions(**{name: getattr(args, name) for name in names}, facts=tuple(args.facts))
-
-
-START_US = 1_767_225_600_000_000
-"""2026-01-01 00:00:00 UTC."""
-
-
-def write_job(
-    root: Path,
-    options: SimulationOptions,
-    inferences: int,
-    *,
-    loads: int = 1,
-    gaps: bool = True,
-) -> Path:
-    """Write a JOB under `root` as fast as the disk takes it, and return its directory.
-
-    The model is loaded `loads` times, each time for so many `inferences`. The times in the files begin at START_US
-    and go by the options' rate, or by the NPU where that is slower; `options.for_s` and `options.root` do not matter.
-    Without `gaps` each layer leaves its record. Raises DaemonError for the options, OSError for the disk.
-    """
-    npu = Npu(replace(options, root=root), gaps=gaps)
-    now_us = START_US
-    for _ in range(loads):
-        first_us = now_us = npu.load(now_us)
-        for number in range(inferences):
-            scheduled_us = first_us + round(number * US_PER_S / options.rate)
-            now_us = npu.infer(max(now_us, scheduled_us))
-        now_us = npu.unload(now_us)
-    if npu.directory is None:
-        raise ValueError("loads must be 1 or more")
-    return npu.directory
 
 
 MAX_LAG_S = 0.1

@@ -21,7 +21,8 @@ from profagent.importing.importing import import_into, import_job
 from profagent.store import counters
 from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.store.workspace import Workspace
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
+from tests.daemon.simulated_job import write_job
 from tests.fakes.dumps import Dump, dump
 
 # The whole map's first three counters, of which one gives half of what it should: an earlier guess.

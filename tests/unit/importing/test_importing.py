@@ -15,7 +15,8 @@ from profagent.errors import StoreError, UnsupportedBoardError, UsageError
 from profagent.importing import job_folder
 from profagent.importing.importing import import_job
 from profagent.importing.job_folder import job_database
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
+from tests.daemon.simulated_job import write_job
 
 SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
 

@@ -19,7 +19,8 @@ from profagent.nightly.night import Nightly, Retention
 from profagent.sessions import clearing
 from profagent.sessions.clearing import Rules
 from profagent.store.workspace import Workspace, set_baseline
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
+from tests.daemon.simulated_job import write_job
 from tests.fakes.dumps import check
 
 if TYPE_CHECKING:
