@@ -217,7 +217,6 @@ def _command_lines(name: str, command: click.Command, shared: set[tuple[str, str
 
 
 def _short(label: str) -> str:
-    """An option's first name alone."""
     return f"`{label.strip('`').split()[0].rstrip(',')}`"
 
 
@@ -228,7 +227,6 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _columns(schema: str, kind: str) -> dict[str, list[str]]:
-    """The columns of each table or view."""
     with closing(sqlite3.connect(":memory:")) as database:
         database.executescript(schema)
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = ?", (kind,))]

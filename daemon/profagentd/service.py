@@ -119,8 +119,8 @@ def lock_state(directory: Path, listen: str, cleanup: ExitStack) -> None:
     os.pwrite(descriptor, f"process {os.getpid()}, for {listen}".encode(), 0)
 
 
-async def until_stdin_ends(timeout_s: float) -> None:
-    """Return when standard input is closed, or silent for so long. Raises DaemonError when nobody can hold it."""
+async def stop_with_stdin(timeout_s: float, stop: asyncio.Event) -> None:
+    """Stop when standard input is closed, or silent for so long. Raises DaemonError when nobody can hold it."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     try:
@@ -136,6 +136,8 @@ async def until_stdin_ends(timeout_s: float) -> None:
         _LOGGER.warning("nothing came on standard input for %g s", timeout_s)
     finally:
         transport.close()
+    stop.set()
+    await asyncio.Event().wait()
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,6 @@ async def serve(orders: Orders, clock: Clock, filesystem: Path = Path("/")) -> N
 
 
 class _Daemon:
-    """The parts, and what they do together."""
-
     def __init__(self, orders: Orders, clock: Clock, notifier: Notifier, filesystem: Path, state: Path | None) -> None:
         config, is_simulated = orders.config, orders.simulation is not None
         self._orders = orders
@@ -193,14 +193,12 @@ class _Daemon:
 
     @property
     def status(self) -> str:
-        """A line of what goes on."""
         jobs = self._board.jobs
         open_jobs = sum(job.state is JobState.OPEN for job in jobs)
         clients, losses = self._servicer.streams, len(self._losses.since(0))
         return f"clients: {clients}, JOBs: {len(jobs)} ({open_jobs} open), losses kept: {losses}"
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until told to stop."""
         config = self._orders.config
         await self._losses.load()
         address = await self._server.start(config.listen)
@@ -221,7 +219,7 @@ class _Daemon:
         works = [self._watch.run(), self._board.keep_states(), *self._retention.works(), self._until_stopped(stop)]
         works.append(self._notifier.keep_telling(self._clock, lambda: self.status))
         if self._orders.stdin_timeout_s is not None:
-            works.append(_stop_when_stdin_ends(self._orders.stdin_timeout_s, stop))
+            works.append(stop_with_stdin(self._orders.stdin_timeout_s, stop))
         if self._orders.reread:
             works.append(self._reload_when(_asked_by(signal.SIGHUP), self._orders.reread))
         if self._orders.simulation:
@@ -289,12 +287,6 @@ def _asked_by(*signals: signal.Signals) -> asyncio.Event:
     for each in signals:
         asyncio.get_running_loop().add_signal_handler(each, asked.set)
     return asked
-
-
-async def _stop_when_stdin_ends(stdin_timeout_s: float, stop: asyncio.Event) -> None:
-    await until_stdin_ends(stdin_timeout_s)
-    stop.set()
-    await asyncio.Event().wait()
 
 
 async def _simulate(options: SimulationOptions, clock: Clock) -> None:

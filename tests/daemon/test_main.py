@@ -116,9 +116,6 @@ def test_settings_that_are_fine_are_called_so(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "ok\n", "")
 
 
-ON_STDIN = ("--listen", "127.0.0.1:0", "--stdin-timeout")
-
-
 def test_it_ends_when_standard_input_is_closed(tmp_path: Path) -> None:
     started = command(
         "--root", str(tmp_path), "--listen", "127.0.0.1:0", "--state", str(tmp_path), "--stdin-timeout", "1000"

@@ -29,12 +29,8 @@ if TYPE_CHECKING:
 
     from profagent.store.counter_maps import CounterMaps
 
-HINT = "nothing was changed; check the permissions and the free space, and call it again"
 
-
-async def redecode_session(
-    workspace: Workspace, session: int, maps: CounterMaps, progress: Callable[[int], None] = lambda _: None
-) -> dict[str, Any]:
+async def redecode_session(workspace: Workspace, session: int, maps: CounterMaps) -> dict[str, Any]:
     """Fill a session's counter columns from the mirror. Raises UsageError, WorkspaceBusyError, StoreError."""
     workspace.readable_database()
     with workspace.locked():
@@ -43,7 +39,6 @@ async def redecode_session(
             session,
             maps,
             lambda board, job: workspace.board_mirror(board) / job,
-            progress,
             durable=True,
         )
 
@@ -68,7 +63,6 @@ async def _redecoded(
     session: int | None,
     maps: CounterMaps,
     folder_of: Callable[[str, str], Path],
-    progress: Callable[[int], None] = lambda _: None,
     *,
     durable: bool,
 ) -> dict[str, Any]:
@@ -84,11 +78,12 @@ async def _redecoded(
     try:
         async with Store(database, durable=durable) as store:
             rows, without_bytes = await store.run(
-                lambda connection: exchange_counters(connection, found.session, counter_map, bytes_of, progress)
+                lambda connection: exchange_counters(connection, found.session, counter_map, bytes_of)
             )
             await store.note_counters(found.session, maps.peak_bytes_per_s)
     except OSError as error:
-        raise StoreError(f"cannot read the records' bytes: {error}", hint=HINT) from error
+        hint = "nothing was changed; check the permissions and the free space, and call it again"
+        raise StoreError(f"cannot read the records' bytes: {error}", hint=hint) from error
     return {
         "session": found.session,
         "counter_map_before": found.counter_map,

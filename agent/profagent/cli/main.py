@@ -10,9 +10,8 @@ from typing import Any
 import click
 
 from profagent import __version__
-from profagent.errors import ProfagentError, UsageError
+from profagent.errors import ProfagentError
 
-USAGE_EXIT_CODE = UsageError.exit_code
 INTERRUPTED_EXIT_CODE = 130
 
 EXIT_CODES = {
@@ -143,9 +142,6 @@ def run(arguments: list[str] | None = None) -> int:
         for line in (f"profagent: {error}", f"  {error.hint}"):
             click.echo(printable(line), err=True)
         return error.exit_code
-    except click.UsageError as error:
-        error.show()
-        return USAGE_EXIT_CODE
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -19,7 +19,7 @@ from profagent.errors import IncompleteError, ProfagentError, UnreachableError
 from profagent.export.export import export_summary, export_timeline
 from profagent.record.record import RecordOptions, record
 from profagent.store.workspace import Workspace
-from profagent.watch.cli import show_text
+from profagent.watch.cli import line_of
 from profagent.watch.watch import WatchOptions, watch
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def command(*, for_text: str, rate: float, model: str) -> int:
     """
     root = Path(tempfile.mkdtemp(prefix="profagent-demo-"))
     chosen = DemoOptions(Workspace(root), duration_s(for_text), rate, model)
-    result = run_until_stopped(lambda stop: demo(chosen, show_text, tell, stop))
+    result = run_until_stopped(lambda stop: demo(chosen, lambda event: click.echo(line_of(event)), tell, stop))
     for line in summary_lines(result.summary):
         click.echo(line)
     click.echo(f"  exports:  {result.exports}")

@@ -108,7 +108,8 @@ async def command(  # noqa: PLR0913 - one parameter an option
         click.echo("\n".join(lines))
     if any(outcome.failing for outcome in found.outcomes):
         return ProfagentError.exit_code
-    return 0 if found.is_complete and found.is_decided else IncompleteError.exit_code
+    is_decided = not any(outcome.untold for outcome in found.outcomes)
+    return 0 if found.is_complete and is_decided else IncompleteError.exit_code
 
 
 def _is_in_workspace(text: str) -> bool:

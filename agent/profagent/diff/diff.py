@@ -146,11 +146,6 @@ class Diff:
         """Whether there are inferences enough to tell a change of any model from noise."""
         return any(model.total.p is not None for model in self.models)
 
-    @property
-    def is_decided(self) -> bool:
-        """Whether it can be told of every condition if it holds."""
-        return not any(outcome.untold for outcome in self.outcomes)
-
 
 # What makes runs hard to compare where they differ; what of it should be known is named below.
 _FACTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

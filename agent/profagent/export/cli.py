@@ -15,6 +15,7 @@ from profagent.cli.table import (
     FREQUENCY,
     OP_STATISTIC,
     OP_SUMMARY,
+    SHEETS,
     UNKNOWN,
     Cell,
     Column,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from profagent.cli.table import SheetFormat
     from profagent.export.export import Exported
     from profagent.importing.job_folder import Target
     from profagent.store.selection import InferenceRow
@@ -194,10 +194,10 @@ async def timeline(*, target: Target, choice: Choice, as_json: bool) -> int:
 @asynchronous
 @target_options
 @choice_options
-@click.option("--format", "sheet_format", type=click.Choice(["csv", "json"]), default="csv", show_default=True)
+@click.option("--format", "sheet_format", type=click.Choice([*SHEETS]), default="csv", show_default=True)
 @click.option("--aggregate", is_flag=True, help="One table over all inferences of a model, not one for each.")
 @options.as_json
-async def summary(*, target: Target, choice: Choice, sheet_format: SheetFormat, aggregate: bool, as_json: bool) -> int:
+async def summary(*, target: Target, choice: Choice, sheet_format: str, aggregate: bool, as_json: bool) -> int:
     """Write op_summary, op_statistic and acl_statistic tables.
 
     Example: profagent export summary -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --format csv

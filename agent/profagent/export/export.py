@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from profagent.cli.table import Cell, Column, SheetFormat
+    from profagent.cli.table import Cell, Column
     from profagent.export.trace import TraceEvent
     from profagent.store.selection import InferenceRow
 
@@ -84,7 +84,7 @@ async def export_summary(
     session: int | None = None,
     job: str | None = None,
     choice: Choice = NO_CHOICE,
-    sheet_format: SheetFormat = "csv",
+    sheet_format: str = "csv",
     aggregate: bool = False,
 ) -> list[Exported]:
     """Write the tables op_summary, op_statistic and acl_statistic; sessions, JOBs and errors as `export_timeline`.
@@ -107,8 +107,6 @@ async def export_summary(
 
 
 class _Output:
-    """The files of one JOB."""
-
     def __init__(self, provenance: dict[str, Any], scope: Scope, directory: Path) -> None:
         self.scope = scope
         self.provenance = provenance
@@ -118,7 +116,7 @@ class _Output:
         make_directory(directory)
 
     def write_sheet(
-        self, stem: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], sheet_format: SheetFormat
+        self, stem: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], sheet_format: str
     ) -> None:
         """Write one table, under a name that no other has; none where there are no rows."""
         if rows:

@@ -178,7 +178,6 @@ class _Gathered:
         self._found: dict[tuple[str, str], Durations] = defaultdict(Durations)
 
     def of(self, unit: str, layer_index: int | None) -> Durations:
-        """Those of a layer."""
         layer = None if layer_index is None else self._layers.get(layer_index)
         return self._found[unit, UNKNOWN if layer is None else layer.name]
 

@@ -33,7 +33,6 @@ TraceEvent = dict[str, Any]
 
 
 def _span(name: str, pid: int, tid: int, ts: float, dur: float, args: dict[str, Any]) -> TraceEvent:
-    """A span of time on a track."""
     return {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
 
@@ -74,7 +73,7 @@ class TaskEvents:
         self._origin_ns = _ns(origin_us)
         self._frequency_mhz = frequency_mhz
         self._layers = layers
-        self._lanes: dict[tuple[int, bool], _Lanes] = {}
+        self._lanes: dict[str, _Lanes] = {}
         self._tracks = 0
 
     def of_inference(self, inference: InferenceRow, tasks: Iterable[TaskRow]) -> Iterator[TraceEvent]:
@@ -89,7 +88,8 @@ class TaskEvents:
             if span is None:
                 self.unplaced += 1
                 continue
-            lanes = self._lanes_of(stream, is_aicpu=task.is_aicpu)
+            title = f"stream {stream} {TASK_TYPES[task.is_aicpu]}"
+            lanes = self._lanes.setdefault(title, _Lanes(title))
             lane, start_ns = lanes.take(*span)
             if not self._tracks:
                 yield _title("process_name", self._pid, 0, self._title)
@@ -121,9 +121,6 @@ class TaskEvents:
         ns_per_tick = CYCLES_PER_TICK * NS_PER_US / self._frequency_mhz
         start = round(task.ticks_before * ns_per_tick)
         return base_ns + start, base_ns + round((task.ticks_before + task.ticks) * ns_per_tick)
-
-    def _lanes_of(self, stream: int, *, is_aicpu: bool) -> _Lanes:
-        return self._lanes.setdefault((stream, is_aicpu), _Lanes(f"stream {stream} {TASK_TYPES[is_aicpu]}"))
 
     def _add_track(self, lanes: _Lanes) -> TraceEvent:
         self._tracks += 1

@@ -137,7 +137,11 @@ async def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Call
     try:
         async with writing(database) as connection:
             for group in chosen.groups:
-                await _clear_group(connection, database, group, now_us, tell)
+                async with transaction(connection):
+                    for held in group:
+                        tell(f"session {held.session}: its figures are worked out, its records go")
+                        await _keep_figures(connection, database, held.session)
+                    await clear_sessions(connection, group, now_us)
             await _remove_files(workspace, connection)
             await _shrink(connection, workspace.root, tell)
     except (sqlite3.Error, OSError) as error:
@@ -157,21 +161,6 @@ def disk_bytes(root: Path) -> int:
             except FileNotFoundError:
                 continue
     return total
-
-
-async def _clear_group(
-    connection: aiosqlite.Connection,
-    database: Path,
-    group: Sequence[HeldSession],
-    now_us: int,
-    tell: Callable[[str], None],
-) -> None:
-    """In one transaction: figures in, records out."""
-    async with transaction(connection):
-        for held in group:
-            tell(f"session {held.session}: its figures are worked out, its records go")
-            await _keep_figures(connection, database, held.session)
-        await clear_sessions(connection, group, now_us)
 
 
 async def _keep_figures(connection: aiosqlite.Connection, database: Path, session: int) -> None:

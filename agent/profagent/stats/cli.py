@@ -128,7 +128,6 @@ def _heading(answer: Stats) -> str:
 
 
 def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[str]:
-    """What the figures are of, and what is missing."""
     if not answer.rows and not any(each.left_out for each in answer.left_out):
         switch = f': "{SWITCHES[answer.by]}" of acl.json must be exactly "on"' if answer.by in SWITCHES else ""
         yield f"nothing was recorded that could be told by {answer.by}{switch}"

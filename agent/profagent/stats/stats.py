@@ -193,7 +193,6 @@ class _Coded:
         self.codes: NDArray[np.int64] = models[records.inference] * self._width + numbers + 1
 
     def key(self, by: By, code: int, unit: str) -> Key:
-        """How the row of a code is named."""
         place, number = divmod(code, self._width)
         model, name = self._models[place]
         layer = self._job.layers[model].get(number - 1)
@@ -361,7 +360,6 @@ async def stats(
 async def _kept(
     connection: aiosqlite.Connection, session: SessionRow, by: StatsBy, *, job: str | None, skip: int | None
 ) -> Stats:
-    """The figures that stayed of a session."""
     if job is not None or skip is not None:
         raise UsageError(
             f"session {session.session} has its figures only: `profagent gc` deleted its records",

@@ -16,7 +16,7 @@ import numpy as np
 from profagent.cli import options
 from profagent.cli.options import age_us
 from profagent.cli.running import asynchronous
-from profagent.cli.table import Column, printable, sparkline, table_lines
+from profagent.cli.table import Column, printable, sparkline, table_lines, time_text
 from profagent.errors import UsageError
 from profagent.stats.stats import MAD_TO_SIGMA, stats
 from profagent.store.database import reading
@@ -41,6 +41,7 @@ FLOOR = 0.01
 FEWEST_STEPS = 6
 # The standard deviation of a median is so much of that of its values, over the root of their number.
 MEDIAN_FACTOR = 1.2533
+_MINUTE = "%Y-%m-%d %H:%M"
 # Labels that are a session's own name.
 OWN_LABELS = ("nightly", "baseline")
 # What is compared of two sessions, beside their labels, when a level changed between them.
@@ -240,7 +241,15 @@ def _lines(board: BoardTrend, what: str) -> Iterator[str]:
     columns = [Column(title) for title in ("session", "started (UTC)", "count")]
     columns += [Column(f"median({unit})", 3), Column(f"mad({unit})", 3), Column("losses"), Column("level")]
     rows = [
-        (each.session, _date(each.started_us), each.count, median, mad, each.losses, levels.get(each.session, "-"))
+        (
+            each.session,
+            time_text(each.started_us, _MINUTE),
+            each.count,
+            median,
+            mad,
+            each.losses,
+            levels.get(each.session, "-"),
+        )
         for each, median, mad in zip(nights, medians, mads, strict=True)
     ]
     yield from table_lines(columns, rows)
@@ -248,12 +257,9 @@ def _lines(board: BoardTrend, what: str) -> Iterator[str]:
         sure = "" if change.is_confirmed else ", which one session alone says"
         others = [f"{name}: {old or 'none'} -> {new or 'none'}" for name, (old, new) in change.changed.items()]
         yield (
-            f"from session {change.session} ({_date(change.started_us)}) on: {change.before:.3f} -> {change.after:.3f}"
-            f" {unit}, {change.percent:+.1f} %{sure}; changed with it: {', '.join(others) or 'nothing that is known'}"
+            f"from session {change.session} ({time_text(change.started_us, _MINUTE)}) on:"
+            f" {change.before:.3f} -> {change.after:.3f} {unit}, {change.percent:+.1f} %{sure};"
+            f" changed with it: {', '.join(others) or 'nothing that is known'}"
         )
     if not board.changes:
         yield f"the level did not change in {len(nights)} sessions"
-
-
-def _date(at_us: int) -> str:
-    return datetime.fromtimestamp(at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M")

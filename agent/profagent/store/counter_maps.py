@@ -14,8 +14,6 @@ from profagent.formats.countermap import PEAK_MEMORY_RATE, CounterMap, parse_cou
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["BUILT_IN", "CounterMaps", "maps_folder", "read_map", "simulated_map"]
-
 
 @cache
 def simulated_map() -> CounterMap:

@@ -141,14 +141,13 @@ async def exchange_counters(
     session: int,
     counter_map: CounterMap,
     bytes_of: _BytesOf,
-    progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[int, int]:
     """Fill the columns from the records' bytes, in one transaction; on an error nothing is changed.
 
     The answer: how many records have values of the new map, and how many have none.
 
     Records whose bytes are not there have no counters then: what another map read would not go with the rest.
-    `progress` is given how many rows were looked at, a page at a time. Memory is bounded by a page.
+    Memory is bounded by a page.
     """
     filled = seen = 0
     async with transaction(connection):
@@ -161,7 +160,6 @@ async def exchange_counters(
             await connection.executemany(_UPDATE, zip(*columns, keys.tolist(), strict=True))
             filled += int(are_there.sum())
             seen += len(keys)
-            progress(seen)
         await connection.execute(
             "UPDATE session SET counter_map = ?, counter_map_digest = ?, counter_map_likely = ? WHERE session = ?",
             (counter_map.name, counter_map.fingerprint, ",".join(counter_map.likely) or None, session),

@@ -165,7 +165,8 @@ async def call_logs(connection: aiosqlite.Connection, scope: Scope) -> list[Call
         " AND EXISTS (SELECT 1 FROM part p WHERE p.log = l.log AND p.session = ?1) ORDER BY m.name, m.model_id, l.log",
         (scope.session.session, scope.job.job),
     )
-    return [CallLog(log, _device_of(path), *row) for log, path, *row in rows]
+    names = [parse_log_name(os.fsdecode(path)) for _, path, *_ in rows]
+    return [CallLog(log, (name and name.device) or 0, *row) for name, (log, _, *row) in zip(names, rows, strict=True)]
 
 
 async def calls(connection: aiosqlite.Connection, scope: Scope, log: int) -> AsyncIterator[list[CallRow]]:
@@ -235,11 +236,6 @@ async def implausible_of(connection: aiosqlite.Connection, session: int, job: in
         (session, reasons.IMPLAUSIBLE_COUNTER, job),
     )
     return [f"implausible: {name}: {detail}" for name, detail in rows]
-
-
-def _device_of(path: str | bytes) -> int:
-    name = parse_log_name(os.fsdecode(path))
-    return 0 if name is None or name.device is None else name.device
 
 
 async def kept_losses_of(connection: aiosqlite.Connection, session: int) -> list[dict[str, Any]]:

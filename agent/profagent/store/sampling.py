@@ -99,12 +99,7 @@ async def sampling_of(connection: aiosqlite.Connection, session: int, job: int |
     figures = sum_of(share for share, _ in shares)
     passed_over = sum(passed for _, passed in shares)
     return {
-        "sampled": figures.sampled,
-        "due": figures.due,
-        "late": figures.late,
-        "never_came": figures.never_came,
-        "interval": figures.interval,
-        "interval_from": figures.origin,
+        **figures.fields(),
         "keeping": keeping,
         "kept": figures.sampled - passed_over,
         "passed_over": passed_over,

@@ -51,7 +51,6 @@ class _Samples:
     is_loaded_again: bool = False
 
     def see(self, count: int, pictures: int) -> None:
-        """A file with this picture count came."""
         place = bisect_left(self.counts, count)
         if count <= self.forgotten or self.counts[place : place + 1] == [count]:
             return
@@ -108,15 +107,7 @@ class LiveSamples:
     def in_all(self) -> dict[str, Any]:
         """The figures of all models together."""
         known = (self._figures(job, samples) for (job, _, _), samples in self._models.items())
-        total = sum_of([*self._forgotten, *known])
-        return {
-            "sampled": total.sampled,
-            "due": total.due,
-            "late": total.late,
-            "never_came": total.never_came,
-            "interval": total.interval,
-            "interval_from": total.origin,
-        }
+        return sum_of([*self._forgotten, *known]).fields()
 
     def _figures(self, job: str, samples: _Samples) -> Figures:
         if job not in self._listed:

@@ -108,7 +108,9 @@ class LiveJob:
                 self._know_layers((change.model, change.model_id), change.table)
                 self._touch_all()
             case InferenceTimed():
-                self._time(change, now_s)
+                inference = self._opened(change.name, change.stretch, now_s)
+                if inference is not None:
+                    inference.done = change.done
             case LogReset():
                 self._reset(change.path)
             case LogAnnounced():
@@ -310,13 +312,7 @@ class LiveJob:
         logs = self._of(name).logs
         logs[name.kind] = logs.get(name.kind, UnitLog())._replace(whole=change.whole, fault=change.fault)
 
-    def _time(self, change: InferenceTimed, now_s: float) -> None:
-        inference = self._opened(change.name, change.stretch, now_s)
-        if inference is not None:
-            inference.done = change.done
-
     def _reset(self, path: str) -> LogName | None:
-        """A log's records come anew."""
         name = parse_log_name(path)
         for inference in self.of_log(name):
             assert name is not None, "an inference's log has a name"

@@ -295,14 +295,15 @@ class Retention:
     async def _visit(self, job: Job) -> None:
         """Delete what is delivered of a JOB of which there is news, and once more when it is over."""
         place = job.place
-        is_news = self._acks.take_news(place) or place not in self._was_over
+        is_news = place in self._acks.news or place not in self._was_over
+        self._acks.news.discard(place)
         is_over_now = (is_news or not self._was_over[place]) and await self._is_over(job)
         if not is_news and not is_over_now:
             return
         self._was_over[place] = is_over_now
         facts = await self._facts(job, is_over=is_over_now)
         if not facts.is_settled:
-            self._acks.give_news_back(place)
+            self._acks.news.add(place)
         await self._delete([(job, facts)], 0)
 
     async def _make_room(self, root: bytes, jobs: Sequence[Job]) -> None:
@@ -366,8 +367,8 @@ class Retention:
         """Keep the loss of these before they go: when power fails in between, too much was told."""
         now_us, reason = self._clock.wall_us(), LossReason.DELETED_UNDELIVERED
         loss = self.losses.last(reason, job) or self.losses.begin(reason, job, now_us)
-        lost_bytes, lost_logs = sum(each.size_bytes for each in lost), sum(len(each.files) for each in lost)
-        self.losses.go_on(loss, now_us, lost_bytes=lost_bytes, lost_logs=lost_logs)
+        sizes = [seen.size for each in lost for _, seen in each.files]
+        self.losses.go_on(loss, now_us, lost_bytes=sum(sizes), lost_logs=len(sizes))
         await self.losses.save()
 
     async def _delete_directories(self, job: Job) -> None:
@@ -382,7 +383,7 @@ class Retention:
 
     def _refuse(self, place: Place, error: OSError) -> None:
         self._refused_until[place] = self._clock.monotonic() + RETRY_S
-        self._acks.give_news_back(place)
+        self._acks.news.add(place)
         self._complain(os.fsdecode(place.directory), f"{error.strerror}: nothing can be deleted there")
 
     def _complain(self, what: str, why: str) -> None:

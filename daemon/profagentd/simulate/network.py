@@ -26,8 +26,7 @@ else:
 MODELS = Path(__file__).with_name("models")
 AICORE, AICPU = "aicore", "aicpu"
 
-MAX_NAME_BYTES = 200
-"""Longer model names make the library's file names fail (format page 2.1)."""
+MAX_NAME_BYTES = 200  # longer model names make the library's file names fail (format page 2.1)
 MAX_BATCH = MAX_LOOPS = 1024
 MAX_TIME_US = 10_000_000.0
 MAX_BYTES_PER_US = 100_000.0
@@ -39,6 +38,7 @@ _LAYER = re.compile(r"([^:]{1,50}):([^:]{1,50})(?::([1-9][0-9]?))?")
 # The library turns these into `_` in file names (format page 2.1).
 _REPLACED = str.maketrans(" ./\\", "____")
 
+# The alternatives of each fact; the first is what the format page takes for likely.
 FACTS: Mapping[str, tuple[str, ...]] = {
     "tick-unit": ("100-cycles", "cycle", "10-ns", "us"),
     "batch-number": ("on", "each-batch", "each-picture", "once"),
@@ -48,7 +48,6 @@ FACTS: Mapping[str, tuple[str, ...]] = {
     "item-form": ("u32", "u16"),
     "file-prefix": ("library", "manual"),
 }
-"""The alternatives of each fact; the first is what the format page takes for likely."""
 
 
 def chosen_facts(given: Sequence[str]) -> dict[str, str]:

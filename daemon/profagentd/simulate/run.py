@@ -92,8 +92,7 @@ def options_from(args: argparse.Namespace) -> SimulationOptions:
     return SimulationOptions(**{name: getattr(args, name) for name in names}, facts=tuple(args.facts))
 
 
-MAX_LAG_S = 0.1
-"""How far the pretend NPU may be ahead of the clock that reads its results; a slow host holds it back."""
+MAX_LAG_S = 0.1  # how far the pretend NPU may be ahead of the clock that reads its results; a slow host holds it back
 
 _LOGGER = logging.getLogger(__name__)
 _A = TypeVar("_A")

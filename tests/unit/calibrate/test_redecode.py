@@ -37,10 +37,16 @@ from profagent.store.workspace import Workspace
 from profagent.store import counters
 
 counters.ROWS_PER_BATCH = 5
-def die(rows):
-    if rows > 10:
-        os.kill(os.getpid(), signal.SIGKILL)
-asyncio.run(redecode_session(Workspace(Path(sys.argv[1])), 1, CounterMaps(simulated_map()), die))
+pages = counters._pages
+async def three_pages(*arguments):
+    number = 0
+    async for page in pages(*arguments):
+        yield page
+        number += 1
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+counters._pages = three_pages
+asyncio.run(redecode_session(Workspace(Path(sys.argv[1])), 1, CounterMaps(simulated_map())))
 """
 
 

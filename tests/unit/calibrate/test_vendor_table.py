@@ -43,13 +43,6 @@ def test_the_total_is_no_layer_and_what_is_not_known_is_no_number() -> None:
     assert table.columns["ddr_read_bytes"].half == 0.5
 
 
-@pytest.mark.parametrize("data", [b"", b"a,b\n1,2\n", b"\xff\xfe\xff", b'"' + b"a" * 200_000])
-def test_what_is_no_op_summary_is_refused(data: bytes) -> None:
-    with pytest.raises(FormatError) as raised:
-        parse_vendor_table(data, "other.csv")
-    assert "op_summary" in raised.value.hint
-
-
 def test_a_few_small_ratios_may_be_either_and_are_refused() -> None:
     with pytest.raises(FormatError, match="found 1 of them with values"):
         read(f"{HEADING}\n0,N/A,a,Conv,10.0,60,0.5000,77\n0,N/A,b,Conv,10.0,40,0.4000,77\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -38,11 +37,6 @@ def database(builder: DatabaseBuilder) -> Path:
     builder.calls(builder.part(session, log), [(0, None, 0), (2, -10, 460), (2, 990, 1460)])
     builder.ledger(session, "note", "filter gap", 3, job)
     return builder.close()
-
-
-def _csv(file: Path) -> list[dict[str, str]]:
-    with file.open(encoding="utf-8", newline="") as text:
-        return list(csv.DictReader(text))
 
 
 def _json(file: Path) -> Any:
@@ -116,16 +110,6 @@ async def test_loads_streams_and_models_that_share_a_name_have_files_of_their_ow
         ".reload1.csv",
     ]
     assert "op_statistic_0_0_0_0.2.csv" in exported.files
-
-
-async def test_without_a_job_each_has_a_folder_of_its_name(builder: DatabaseBuilder, tmp_path: Path) -> None:
-    session = builder.session()
-    for name in (JOB, OTHER_JOB):
-        builder.job(session, name=name)
-    exported = await export_summary(builder.close(), tmp_path / "exports")
-    assert {(one.job, one.directory) for one in exported} == {
-        (name, tmp_path / "exports" / name) for name in (JOB, OTHER_JOB)
-    }
 
 
 async def test_an_unknown_session_or_job_is_refused_before_anything_is_made(database: Path, tmp_path: Path) -> None:

@@ -124,12 +124,6 @@ def test_what_needs_records_says_that_they_are_gone(workspace: Path, capsys: pyt
     assert gc(workspace, "--keep-last", "0") == 0
 
 
-def _sessions(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    capsys.readouterr()
-    assert run(["sessions", "--workspace", str(workspace), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 def test_what_ends_in_the_middle_is_whole_before_or_after(
     workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
