@@ -60,8 +60,8 @@ def npu(filesystem: Path) -> wire.Examination:
 def processes(filesystem: Path) -> wire.Examination:
     """Who has the NPU open."""
     found, are_all_seen = npu_processes(filesystem / "proc")
-    told = [wire.NpuProcess(**vars(each)) for each in found[:PROCESSES]]
-    return wire.Examination(processes=wire.ProcessFacts(with_npu=told, count=len(found), are_all_seen=are_all_seen))
+    known = [wire.NpuProcess(**vars(each)) for each in found[:PROCESSES]]
+    return wire.Examination(processes=wire.ProcessFacts(with_npu=known, count=len(found), are_all_seen=are_all_seen))
 
 
 def umap(filesystem: Path) -> wire.Examination:
@@ -82,8 +82,8 @@ def umap(filesystem: Path) -> wire.Examination:
 def mounts(filesystem: Path) -> wire.Examination:
     """Network file systems; only the kernel's list is read, so one that hangs does not matter."""
     found = remote_mounts((filesystem / "proc/self/mountinfo").read_bytes())[:MOUNTS]
-    told = [wire.Mount(point=text(each.point), file_system=each.kind, source=text(each.source)) for each in found]
-    return wire.Examination(remote_mounts=told)
+    known = [wire.Mount(point=text(each.point), file_system=each.kind, source=text(each.source)) for each in found]
+    return wire.Examination(remote_mounts=known)
 
 
 def inotify(filesystem: Path) -> wire.Examination:
@@ -98,10 +98,10 @@ def daemon(filesystem: Path, settings_file: str) -> wire.Examination:
     """Who this process is, what it may, and what tells it what to do."""
     lines = (filesystem / "proc/self/status").read_text("utf-8", "replace").splitlines()
     effective = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
-    told = wire.DaemonFacts(
+    facts = wire.DaemonFacts(
         uid=os.geteuid(), capabilities=int(effective, 16), pid=os.getpid(), settings_file=settings_file
     )
-    return wire.Examination(daemon=told)
+    return wire.Examination(daemon=facts)
 
 
 def certificates(cert: str, ca: str) -> wire.Examination:

@@ -83,13 +83,13 @@ class Notifier:
     async def keep_telling(self, clock: Clock, status: Callable[[], str]) -> None:
         """Tell the status, and that the loop and its threads work, until cancelled."""
         alive_s = int(os.environ.get("WATCHDOG_USEC") or 30 * US_PER_S) / US_PER_S / 2
-        told, due_s = "", 0.0
+        sent, due_s = "", 0.0
         while self._socket:
             now_s, line = clock.monotonic(), status()
-            if line != told or now_s >= due_s:
+            if line != sent or now_s >= due_s:
                 await asyncio.to_thread(os.getpid)  # any work
                 self.tell("WATCHDOG=1", f"STATUS={line}")
-                told, due_s = line, now_s + alive_s - STATUS_S
+                sent, due_s = line, now_s + alive_s - STATUS_S
             await clock.sleep(min(STATUS_S, alive_s))
         await asyncio.Event().wait()
 

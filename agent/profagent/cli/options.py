@@ -123,13 +123,13 @@ def _peak_bytes_per_s() -> float:
     """What the board's memory moves at most; higher counters are reported as wrong."""
     from profagent.formats.countermap import PEAK_MEMORY_RATE  # noqa: PLC0415 - numpy, only where it is decoded
 
-    told = os.environ.get(PEAK_VARIABLE, "")
+    given = os.environ.get(PEAK_VARIABLE, "")
     try:
-        peak = float(told) * BYTES_PER_GB if told else PEAK_MEMORY_RATE
+        peak = float(given) * BYTES_PER_GB if given else PEAK_MEMORY_RATE
     except ValueError:
         peak = 0.0
     if not peak > 0:
-        raise UsageError(f"${PEAK_VARIABLE} is {told!r}", hint="write GB/s, like 34.1, or leave it empty")
+        raise UsageError(f"${PEAK_VARIABLE} is {given!r}", hint="write GB/s, like 34.1, or leave it empty")
     return peak
 
 

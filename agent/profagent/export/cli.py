@@ -235,8 +235,8 @@ def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> N
         for line in lines[1:]:
             tell(f"  {line}")
     if as_json:
-        told = [{**job._asdict(), "directory": str(job.directory)} for job in exported]
-        click.echo(msgspec.json.encode(told))
+        document = [{**job._asdict(), "directory": str(job.directory)} for job in exported]
+        click.echo(msgspec.json.encode(document))
         return
     for job in exported:
         click.echo(f"{job.job}{' [simulated]' if job.simulated else ''}: {len(job.files)} files in {job.directory}")

@@ -140,8 +140,8 @@ class _Output:
         metadata = {**self.provenance, "unplaced": self.unplaced, "files": list(self._files)}
         text = msgspec.json.format(msgspec.json.encode(metadata), indent=2)
         write_atomically(self._directory / METADATA_FILE, [text, b"\n"])
-        told = {name: self.provenance[name] for name in ("job", "simulated", "ledger", "not_final")}
-        return Exported(directory=self._directory, files=tuple(self._files), unplaced=self.unplaced, **told)
+        facts = {name: self.provenance[name] for name in ("job", "simulated", "ledger", "not_final")}
+        return Exported(directory=self._directory, files=tuple(self._files), unplaced=self.unplaced, **facts)
 
 
 async def _export(

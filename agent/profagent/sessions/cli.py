@@ -137,7 +137,7 @@ async def ledger(
     if as_json:
         click.echo(msgspec.json.encode(entries))
         return
-    for line in _told(entries, len(entries) if is_all else SHOWN_ENTRIES):
+    for line in _by_reason(entries, len(entries) if is_all else SHOWN_ENTRIES):
         click.echo(line)
     if not entries:
         click.echo(f"the ledger has no {grade or 'entry'}")
@@ -149,7 +149,7 @@ def _explained(entry: dict[str, Any]) -> dict[str, Any]:
     return {**entry, "text": known and known.text, "remedy": known and known.remedy}
 
 
-def _told(entries: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
+def _by_reason(entries: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
     """The entries by grade and reason, losses first."""
     kinds = sorted({(each["grade"], each["reason"]) for each in entries})
     for grade, reason in kinds:

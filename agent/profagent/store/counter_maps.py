@@ -59,7 +59,7 @@ class CounterMaps:
         self._folder = folder
         self._tell = tell
         self._found: list[tuple[Path, CounterMap]] | None = None
-        self._told: set[str] = set()
+        self._remarked: set[str] = set()
 
     def of(self, *, simulated: bool, sdk: str = "") -> CounterMap | None:
         """The map for JOBs of a board with this SDK, empty where that is not known; None without one. It reads files.
@@ -107,8 +107,8 @@ class CounterMaps:
                 self._tell_once(f"not a counter map, and passed over: {error}")
 
     def _tell_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._remarked:
+            self._remarked.add(text)
             self._tell(text)
 
 

@@ -58,7 +58,7 @@ class Silence:
         self._counts: Lru[tuple[str, str | None, int | None, int | None, int | None], int | None]
         self._counts = Lru(REMEMBERED_MODELS)
         self._sampled: set[str] = set()  # JOBs whose interval is not 0
-        self._told: set[bool] = set()
+        self._remarked: set[bool] = set()
 
     def take(self, batch: JobChanges) -> None:
         """What came of a JOB: with interval 0 each inference is the first after a load, and has the same count."""
@@ -90,9 +90,9 @@ class Silence:
         """What is to be said now, if anything."""
         silent_s = self._now_s() - self._since_s
         may_be_zero = not self._going_on & self._sampled
-        if not self._going_on or silent_s < SILENCE_S or may_be_zero in self._told:
+        if not self._going_on or silent_s < SILENCE_S or may_be_zero in self._remarked:
             return None
-        self._told.add(may_be_zero)
+        self._remarked.add(may_be_zero)
         return INTERVAL_ZERO if may_be_zero else f"no inference has come for {SILENCE_S:.0f} s"
 
 
@@ -135,7 +135,7 @@ class WatchView:
         self._options = options
         self._show = show
         self._tell = tell
-        self._told: set[str] = set()
+        self._remarked: set[str] = set()
         self._silence = Silence(time.monotonic)
         self._links = LinkRemarks(time.monotonic)
         # What a JOB held when it was found comes in any order: it is shown in time's, when all of it is there.
@@ -232,8 +232,8 @@ class WatchView:
                 self._tell(remark)
 
     def _tell_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._remarked:
+            self._remarked.add(text)
             self._tell(text)
 
 

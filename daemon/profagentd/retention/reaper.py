@@ -288,11 +288,11 @@ class Retention:
                 await self._make_room(root, open_to_us)
             else:
                 for job in open_to_us:
-                    await self._visit(job)
+                    await self._look_at(job)
             used_s = self._clock.monotonic() - begun
             await self._clock.sleep(max(LOOK_S, used_s * (1 / SHARE - 1)))
 
-    async def _visit(self, job: Job) -> None:
+    async def _look_at(self, job: Job) -> None:
         """Delete what is delivered of a JOB of which there is news, and once more when it is over."""
         place = job.place
         is_news = place in self._acks.news or place not in self._was_over
