@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 # The daemon ends when it has heard nothing for so long; this host speaks several times meanwhile.
-SILENCE_S = 20.0
-_BEAT_S = SILENCE_S / 5
+STDIN_TIMEOUT_S = 20.0
+_SPEAK_S = STDIN_TIMEOUT_S / 5
 _START_S = 60.0
 _END_S = 15.0
 _KEPT_LINES = 20
@@ -60,9 +60,9 @@ async def temporary_daemon(
 ) -> AsyncIterator[tuple[str, asyncio.Task[str]]]:
     """Serve these directories from a private directory of the board's /tmp, of which nothing is left at the end.
 
-    The same becomes of it when the link is lost: at once where the board notices, else within SILENCE_S. It runs with
-    the bundle's Python, without one with the board's own, and with these arguments more. Given are where it listens
-    there, and a task that ends with it, with its last words. Raises ProfagentError, UnreachableError.
+    The same becomes of it when the link is lost: at once where the board notices, else within that time. It runs with
+    the bundle's Python, without one with the board's own, and with these arguments more. Given are where it listens,
+    and a task that ends with it, with its last words. Raises ProfagentError, UnreachableError.
     """
     folder = f"/tmp/profagentd-{secrets.token_hex(8)}"  # noqa: S108 - `mkdir` fails where somebody has made it
     tree = await _tree(remote, folder, bundle)
@@ -77,7 +77,7 @@ async def temporary_daemon(
             program.stdin.write(b"go\n")
             async with asyncio.timeout(_START_S):
                 line = await _expect(program, _SERVING, remote.host)
-            async with program.kept_awake(_BEAT_S):
+            async with program.kept_awake(_SPEAK_S):
                 ended = asyncio.create_task(_last_words(program))
                 try:
                     yield line.rpartition(_SERVING)[2].decode(), ended
@@ -98,7 +98,7 @@ async def _tree(remote: Remote, folder: str, bundle: Path | None) -> DaemonTree:
 
 def _arguments(folder: str, roots: Sequence[str], settings: Sequence[str]) -> str:
     chosen = [argument for root in roots for argument in ("--root", root)]
-    fixed = ("--listen", "127.0.0.1:0", "--state", f"{folder}/state", "--leash", f"{SILENCE_S:g}")
+    fixed = ("--listen", "127.0.0.1:0", "--state", f"{folder}/state", "--stdin-timeout", f"{STDIN_TIMEOUT_S:g}")
     return shlex.join([*fixed, "--log-level", "warning", *chosen, *settings])
 
 

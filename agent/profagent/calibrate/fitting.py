@@ -49,11 +49,6 @@ class Evidence:
     values: npt.NDArray[np.float64]
     half: npt.NDArray[np.float64]
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return len(self.values)
-
     def chosen(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Evidence:
         """These rows of it."""
         return Evidence(self.records[rows], self.ticks[rows], self.values[rows], self.half[rows])
@@ -108,12 +103,12 @@ def numbers_at(records: npt.NDArray[np.uint8], type_: str, offset: int) -> npt.N
 
 def fits_of(evidence: Evidence, least_share: float) -> list[Fit]:
     """Every number, scale and denominator that gives at least this share of the values, the best first."""
-    if not evidence.rows:
+    if not len(evidence.values):
         return []
     screen = evidence.chosen(_telling_rows(evidence.values))
     # A share that all rows have, the rows of the screen need not have quite.
-    enough = screen.rows * (2 * least_share - 1)
-    needed = evidence.rows * least_share
+    enough = len(screen.values) * (2 * least_share - 1)
+    needed = len(evidence.values) * least_share
     fits = []
     for type_, offset, form in _survivors(screen, enough):
         values = numbers_at(evidence.records, type_, offset)
@@ -199,8 +194,8 @@ def find_counters(columns: Mapping[str, Evidence], records: npt.NDArray[np.uint8
 
 
 def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> Finding:
-    finding = Finding(counter, Verdict.NOT_FOUND, evidence.rows)
-    if not evidence.rows:
+    finding = Finding(counter, Verdict.NOT_FOUND, len(evidence.values))
+    if not len(evidence.values):
         return replace(finding, advice="a table that has values in this column")
     if not (evidence.values > evidence.half).any():
         return replace(finding, advice="a model that uses this unit: the column is 0 in every row")
@@ -231,10 +226,10 @@ def _judged(finding: Finding, fits: Sequence[Fit], evidence: Evidence, records: 
 
 def _doubt(fit: Fit, fits: Sequence[Fit], evidence: Evidence) -> str:
     """What would settle whether it is this number; empty where nothing must."""
-    if missing := evidence.rows - fit.agreeing:
+    if missing := len(evidence.values) - fit.agreeing:
         return f"{missing} rows do not agree: are they of this JOB?"
     read = evidence.distinct(fit)
-    if read.rows < FEWEST_ROWS or _improbability(read) < CERTAINTY:
+    if len(read.values) < FEWEST_ROWS or _improbability(read) < CERTAINTY:
         return "more rows or decimals: a number that nearly is this one would agree as well"
     if any(other.offset != fit.offset for other in fits):
         return f"a layer in which byte {fit.offset:#04x} is not 0: that it belongs to the count is not shown"

@@ -9,14 +9,13 @@ import shutil
 import signal
 import sys
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from profagent.cli.table import printable
+from profagent.cli.table import printable, time_text
 from profagent.errors import RefusedError, UnreachableError
 
 if TYPE_CHECKING:
@@ -46,8 +45,9 @@ def remarks(board: Board, role: str, host_wall_us: int) -> Iterator[str]:
             " for that it needs a certificate of `profagent keys issue host --role operator`"
         )
     if abs(board.clocks.wall_us - host_wall_us) > FAR_OFF_S * US_PER_S:
+        day, host_day = (time_text(each, "%Y-%m-%d") for each in (board.clocks.wall_us, host_wall_us))
         yield (
-            f"the clock of {name} shows {_day(board.clocks.wall_us)}, this host's {_day(host_wall_us)}: times of the"
+            f"the clock of {name} shows {day}, this host's {host_day}: times of the"
             " capture are the board's, and a clock past a certificate's end lets nobody in; set it with `date -s`"
         )
 
@@ -77,13 +77,6 @@ class LinkRemarks:
 def retrying(wait_s: float) -> str:
     """That something is tried again, in whole seconds."""
     return f"retrying in {max(1, round(wait_s))} s"
-
-
-def _day(wall_us: int) -> str:
-    try:
-        return datetime.fromtimestamp(wall_us / US_PER_S, UTC).strftime("%Y-%m-%d")
-    except (OverflowError, ValueError, OSError):
-        return "no date"
 
 
 @asynccontextmanager

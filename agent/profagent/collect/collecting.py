@@ -292,7 +292,7 @@ def _deliver(mirror: Path, output: Path) -> Path:
 
 async def _export_job(job: Path, maps: CounterMaps, profiling: Profiling, sdk: str) -> None:
     """What the vendor's `--all` makes in a JOB directory: its database, timelines and summaries. StoreError."""
-    imported = await import_job(job, maps, told=profiling, sdk=sdk)
+    imported = await import_job(job, maps, profiling=profiling, sdk=sdk)
     await export_timeline(imported.database, own_folder(job, "timeline"), job=job.name)
     await export_summary(imported.database, own_folder(job, "summary"), job=job.name)
     await asyncio.to_thread(write_log, job, [f"collect: {imported.files} files in {imported.elapsed_s:.1f} s"])

@@ -16,10 +16,10 @@ from profagent.cli.options import duration_s
 from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError
-from profagent.export.export import SummaryOptions, export_summary, export_timeline
+from profagent.export.export import export_summary, export_timeline
 from profagent.record.record import RecordOptions, record
 from profagent.store.workspace import Workspace
-from profagent.watch.cli import show_text
+from profagent.watch.cli import line_of
 from profagent.watch.watch import WatchOptions, watch
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ async def demo(
     database, session = options.workspace.database, summary["session"]
     await export_timeline(database, folder / "timeline", session=session)
     await export_summary(database, folder / "summary", session=session)
-    await export_summary(database, folder / "aggregate", session=session, options=SummaryOptions(aggregate=True))
+    await export_summary(database, folder / "aggregate", session=session, aggregate=True)
     return summary, folder
 
 
@@ -140,7 +140,9 @@ def command(*, for_text: str, rate: float, model: str) -> int:
     """
     root = Path(tempfile.mkdtemp(prefix="profagent-demo-"))
     chosen = DemoOptions(Workspace(root), duration_s(for_text), rate, model)
-    summary, exports = run_until_stopped(lambda stop: demo(chosen, show_text, tell, stop))
+    summary, exports = run_until_stopped(
+        lambda stop: demo(chosen, lambda event: click.echo(line_of(event)), tell, stop)
+    )
     for line in summary_lines(summary):
         click.echo(line)
     click.echo(f"  exports:  {exports}")

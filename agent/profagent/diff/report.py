@@ -29,7 +29,6 @@ SIMULATED = "*** simulated: figures are invented ***"
 
 
 def _verdict(found: Diff) -> str:
-    """The answer in a line."""
     failed = "FAILED: " if any(outcome.failing for outcome in found.outcomes) else ""
     if not found.can_tell:
         return f"{failed}cannot tell: there are too few different inferences to tell a change from noise"

@@ -162,6 +162,11 @@ class Figures(NamedTuple):
     late: int | None
     never_came: int | None
 
+    def fields(self) -> dict[str, int | str | None]:
+        """As they are told in JSON."""
+        names = ("sampled", "due", "late", "never_came", "interval")
+        return {**{name: getattr(self, name) for name in names}, "interval_from": self.origin}
+
 
 UNKNOWN_FIGURES = Figures(None, None, 0, None, None, None)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.cli.options import duration_s
-from profagent.diff.diff import DiffOptions, Operand, diff, parse_condition
+from profagent.diff.diff import Operand, diff, parse_condition
 from profagent.errors import UNKNOWN_NAME, ProfagentError
 from profagent.nightly.night import Compared, Outcome, Slower, Verdict
 from profagent.sessions.clearing import COLLECTED
@@ -270,9 +270,11 @@ def measure(board: str, earlier: Sequence[PastBoard]) -> int | None:
 
 async def _compared(settings: Nightly, against: str, base: int, workspace: Workspace, session: int) -> Compared:
     database = workspace.readable_database()
-    options = DiffOptions([parse_condition(text) for text in settings.fail_if])
+    conditions = [parse_condition(text) for text in settings.fail_if]
     try:
-        answer = await diff(Operand(against, database, base), Operand(f"session {session}", database, session), options)
+        answer = await diff(
+            Operand(against, database, base), Operand(f"session {session}", database, session), conditions
+        )
     except ProfagentError as error:
         return Compared(against, base, problem=str(error))
     slower = tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from profagent.formats.countermap import CounterMap
 
-__all__ = ["Filled", "JobBytes", "exchange_counters", "implausible_counters"]
+    # Of a board, a JOB and a log, so many bytes from a place on.
+    _BytesOf = Callable[[str, str, str, int, int], bytes]
 
 ROWS_PER_BATCH = 20_000
 RECORD = AICORE_DTYPE.itemsize
@@ -59,22 +60,8 @@ _ROWS = "SELECT record, sequence, ticks FROM aicore WHERE record > ? AND record 
 _UPDATE = f"UPDATE aicore SET {', '.join(f'{name} = ?' for name in COUNTER_NAMES)} WHERE record = ?"  # noqa: S608 - names of counters
 
 
-class JobBytes(Protocol):
-    """The logs' bytes, wherever they are kept."""
-
-    def __call__(self, board: str, job: str, path: str, start: int, size: int) -> bytes:
-        """At most `size` bytes of a log of a board's JOB from `start` on; fewer where they are not there."""
-
-
 # Keys of records, their bytes in shape (records, 256), and whether those are there.
 _Page = tuple["NDArray[np.int64]", "NDArray[np.uint8]", "NDArray[np.bool_]"]
-
-
-class Filled(NamedTuple):
-    """How many records have values of the new map, and how many have none, as their bytes are not kept any more."""
-
-    rows: int
-    without_bytes: int
 
 
 async def implausible_counters(
@@ -156,13 +143,14 @@ async def exchange_counters(
     connection: aiosqlite.Connection,
     session: int,
     counter_map: CounterMap,
-    bytes_of: JobBytes,
-    progress: Callable[[int], None] = lambda _: None,
-) -> Filled:
+    bytes_of: _BytesOf,
+) -> tuple[int, int]:
     """Fill the columns from the records' bytes, in one transaction; on an error nothing is changed.
 
+    The answer: how many records have values of the new map, and how many have none.
+
     Records whose bytes are not there have no counters then: what another map read would not go with the rest.
-    `progress` is given how many rows were looked at, a page at a time. Memory is bounded by a page.
+    Memory is bounded by a page.
     """
     filled = seen = 0
     async with transaction(connection):
@@ -175,15 +163,14 @@ async def exchange_counters(
             await connection.executemany(_UPDATE, zip(*columns, keys.tolist(), strict=True))
             filled += int(are_there.sum())
             seen += len(keys)
-            progress(seen)
         await connection.execute(
             "UPDATE session SET counter_map = ?, counter_map_digest = ?, counter_map_likely = ? WHERE session = ?",
             (counter_map.name, counter_map.fingerprint, ",".join(counter_map.likely) or None, session),
         )
-    return Filled(filled, seen - filled)
+    return filled, seen - filled
 
 
-async def _pages(connection: aiosqlite.Connection, session: int, bytes_of: JobBytes) -> AsyncIterator[_Page]:
+async def _pages(connection: aiosqlite.Connection, session: int, bytes_of: _BytesOf) -> AsyncIterator[_Page]:
     """The session's records, those of many small logs at once.
 
     For the records of one log each call of numpy would cost more than its work.

@@ -109,8 +109,6 @@ NOT_READ = reasons.entry(reasons.TOO_LARGE, "more than is read of small files: 4
 
 
 class _Job:
-    """One JOB's decoder."""
-
     def __init__(self, counter_map: CounterMap | None, begun_us: int) -> None:
         """`begun_us`: calls that ended by then, on the board's clock, are from before."""
         self.files = RememberedFiles()

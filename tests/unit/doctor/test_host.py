@@ -12,7 +12,7 @@ import pytest
 from profagent.doctor import host
 from profagent.doctor.finding import Mark
 from profagent.doctor.host import Known, clock, identities, workspace_checks
-from profagent.importing.importing import WorkspaceImport, import_into
+from profagent.importing.importing import import_into
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from tests.daemon.privileges import public_directory, without_privileges
@@ -84,7 +84,7 @@ def test_a_workspace_with_a_database_and_one_that_is_yet_to_be_made(
 def test_a_damaged_database_is_made_anew_by_what_is_told(tmp_path: Path, first_page: int) -> None:
     workspace = Workspace(tmp_path / "a workspace")
     job = write_files(tmp_path / JOB, SMALL_JOB)
-    asyncio.run(import_into(WorkspaceImport(job, workspace, board="euler-1"), asyncio.Event()))
+    asyncio.run(import_into(job, workspace, asyncio.Event(), board="euler-1"))
     before = dump(workspace.database)["op_records"]
     with workspace.database.open("r+b") as file:
         for page in range(first_page, workspace.database.stat().st_size // 4096, 3):

@@ -28,12 +28,6 @@ NAMES = {'one', 'two', 'three'} | frozenset(('a', 'b'))
 def has(name):
     return name in {'one', 'two', 'three'}
 """
-AGAIN = """
-import sys
-from profagent.deploy.bundle.assembling import compiled
-NAMES = 'one', 'two', 'three'
-sys.stdout.buffer.write(compiled({'some/module.py': sys.stdin.buffer.read()}, sys.version_info[:2])['some/module.pyc'])
-"""
 
 
 def test_it_runs_without_its_source(tmp_path: Path) -> None:
