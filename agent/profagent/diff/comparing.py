@@ -10,7 +10,7 @@ import numpy as np
 
 from profagent.diff.significance import differences, different_rows
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.stats.stats import Figures, figures_of
+from profagent.stats.figures import Figures, figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

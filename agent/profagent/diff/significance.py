@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profagent.stats.stats import MAD_TO_SIGMA, mad
+from profagent.stats.figures import MAD_TO_SIGMA, mad
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

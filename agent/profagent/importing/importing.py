@@ -26,9 +26,9 @@ from profagent.link.boards_file import BoardsFile
 from profagent.link.messages import OPEN, PROTOCOL, Board, Chunk, Clocks, Happened, JobStatus, Profiling
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import reading
-from profagent.store.queries import session_summary
 from profagent.store.sessions import MapUsed, SessionStart
 from profagent.store.store import Store
+from profagent.store.summary import session_summary
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from profagent.cli.running import asynchronous, tell
 from profagent.errors import StoreError, UsageError
 from profagent.stats.stats import BYS, stats
 from profagent.store.database import fetched, reading, transaction, writing
-from profagent.store.queries import all_sessions
 from profagent.store.sessions import (
     clear_sessions,
     cleared_jobs,
@@ -27,6 +26,7 @@ from profagent.store.sessions import (
     held_sessions,
     write_figures,
 )
+from profagent.store.summary import all_sessions
 from profagent.store.workspace import Workspace, baselines
 
 if TYPE_CHECKING:

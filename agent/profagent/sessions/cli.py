@@ -15,8 +15,9 @@ from profagent.cli.table import Cell, Column, fitted_lines, printable, table_lin
 from profagent.importing.job_folder import named_target
 from profagent.ingest.reasons import REASONS
 from profagent.store.database import reading
-from profagent.store.queries import all_sessions, ledger_entries
+from profagent.store.queries import ledger_entries
 from profagent.store.sessions import fits
+from profagent.store.summary import all_sessions
 from profagent.store.workspace import BASELINE, Workspace, set_baseline
 
 if TYPE_CHECKING:

@@ -18,11 +18,13 @@ from profagent.cli.options import age_us
 from profagent.cli.running import asynchronous
 from profagent.cli.table import Column, printable, sparkline, table_lines, time_text
 from profagent.errors import UsageError
-from profagent.stats.stats import MAD_TO_SIGMA, stats
+from profagent.stats.figures import MAD_TO_SIGMA
+from profagent.stats.stats import stats
 from profagent.store.database import reading
-from profagent.store.queries import all_sessions, jobs_of
+from profagent.store.queries import jobs_of
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import fits
+from profagent.store.summary import all_sessions
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from profagent.ingest.decoder import schemas
 from profagent.link.messages import ENDED_STATES
 from profagent.store.counters import implausible_counters
 from profagent.store.database import fetched, fetched_of, put, reading, transaction, writing
-from profagent.store.queries import session_summary
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
 from profagent.store.sampling import full_rings, sample_notes, sampling_of, samplings_of
 from profagent.store.sessions import begin_session
+from profagent.store.summary import session_summary
 from profagent.store.writer import settle_figures, write_batches
 
 if TYPE_CHECKING:

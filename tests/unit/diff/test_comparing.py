@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare
-from profagent.stats.stats import figures_of
+from profagent.stats.figures import figures_of
 from tests.unit.diff.noisy_runs import independent, run
 
 if TYPE_CHECKING:

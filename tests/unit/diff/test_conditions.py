@@ -9,7 +9,7 @@ import pytest
 from profagent.diff.comparing import Change, Scope
 from profagent.diff.diff import Condition, parse_condition
 from profagent.errors import UsageError
-from profagent.stats.stats import Figures
+from profagent.stats.figures import Figures
 
 
 @pytest.mark.parametrize(

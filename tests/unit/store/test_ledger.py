@@ -16,7 +16,8 @@ from profagent.ingest.changes import (
     LogReset,
 )
 from profagent.store import rows as module
-from profagent.store.queries import all_sessions, kept_losses_of, session_summary
+from profagent.store.queries import kept_losses_of
+from profagent.store.summary import all_sessions, session_summary
 from tests.unit.store.rows import AICORE, AICPU, JOB, Rows
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profagent.ingest.changes import ContentLedger, Entry, LinkLedger, LogAdvanced
-from profagent.store.queries import all_sessions, session_summary
+from profagent.store.summary import all_sessions, session_summary
 from tests.unit.store.rows import AICORE, AICPU, CALLS, JOB, Rows, aicore, aicpu, calls
 
 
