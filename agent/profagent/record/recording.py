@@ -94,10 +94,8 @@ class Recording:
         reached: Callable[[Step], None] | None = None,
     ) -> None:
         """`reached` is called after each step of the commit rule."""
-        self._workspace = workspace
-        self._store = store
-        self._options = options
-        self._reached = reached or (lambda _: None)
+        self._workspace, self._store = workspace, store
+        self._options, self._reached = options, reached or (lambda _: None)
         self._identity = ""
         self._opened: BoardMirrors | None = None
         self._session: StoredSession | None = None

@@ -41,7 +41,7 @@ LEAVE_S = 2.0
 # Logs that have their turn in one go.
 TURN_LOGS = 128
 # Released handles are told so often, or before others are announced.
-RELEASE_S = 0.5
+RELEASE_S = 0.25
 # Why, unless there is another reason.
 STOPPING = "the daemon is stopping"
 
@@ -206,7 +206,7 @@ class ClientStream:
     async def _tell_released(self, delay_s: float = 0.0) -> bool:
         """Tell which handles are over, unless some were told so lately."""
         table, now = self._session.table, self._clock.monotonic()
-        if not table.has_released or (now < self._released + delay_s and not self._session.is_short_of_room):
+        if not table.has_released or now < self._released + delay_s:
             return False
         self._released = now
         while table.has_released:

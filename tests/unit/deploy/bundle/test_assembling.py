@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import subprocess
@@ -97,7 +98,8 @@ def test_a_python_or_a_library_of_another_machine_is_refused(tmp_path: Path) -> 
 def test_libraries_are_found_with_what_they_need_in_turn() -> None:
     """As the loader finds them for a program."""
     found = needed_libraries([SHELL.read_bytes(), b"libstdc++.so.6\0"], shared_libraries(MACHINE, [Path("/")]))
-    loaded = subprocess.run(["ldd", SHELL], check=True, capture_output=True, text=True).stdout
+    own = {**os.environ, "LD_PRELOAD": ""}
+    loaded = subprocess.run(["ldd", SHELL], env=own, check=True, capture_output=True, text=True).stdout
     wanted = {line.split()[0].rpartition("/")[2] for line in loaded.splitlines() if "=>" in line}
     assert wanted | {"libstdc++.so.6", "libm.so.6", "libc.so.6", "libgcc_s.so.1"} <= found.keys()
     assert any(name.startswith("ld-linux-") for name in found)
