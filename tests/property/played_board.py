@@ -17,7 +17,7 @@ from profagent.ingest.changes import Entry
 from profagent.ingest.reasons import STOPPED_EARLY
 from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
-from profagent.record.capture import Capture, Conversation
+from profagent.record.capture import Capture, FollowedStream
 from profagent.record.recording import Recording, RecordingOptions
 from profagent.stats.stats import stats
 from profagent.store.counter_maps import BUILT_IN
@@ -527,7 +527,7 @@ class Player:
         self.lines = Lines(self.whole, self._starts)
         self.process = Process(self.command, self.folder / "workspace", self.clock, self.lines)
         self.processes += 1
-        self.talking: Conversation | None = None
+        self.talking: FollowedStream | None = None
         self._is_open = True
         if self.process.store is not None:
             self.runner.run(self.process.store.__aenter__())
@@ -547,7 +547,7 @@ class Player:
             self._said = deque(self.board.open())
             channel: Any = None
             stream: Any = Wire(self.board)
-            self.talking = Conversation(self.process.capture, channel, stream)
+            self.talking = FollowedStream(self.process.capture, channel, stream)
             self._let(self.talking.open())
 
     def _hear(self) -> bool:

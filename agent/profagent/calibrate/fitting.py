@@ -150,7 +150,7 @@ def _agree(values: npt.NDArray[np.float64], evidence: Evidence) -> npt.NDArray[n
 # Without a number that gives every row, one that gives so many is looked at: a row may be of another record.
 LEAST_SHARE = 0.97
 # A number that is off by so much in every row must have no chance in a thousand million to agree with all of them.
-TOLD_APART = 1e-3
+SEPARABLE = 1e-3
 CERTAINTY = float(np.log(1e9))
 # Rows that differ in what is read; of fewer, a number that is a part of the counter may have been all of it.
 FEWEST_ROWS = 10
@@ -265,7 +265,7 @@ def _is_same(one: Fit, other: Fit, records: npt.NDArray[np.uint8]) -> bool:
 def _improbability(evidence: Evidence) -> float:
     """How improbable it is, as a logarithm, that a number which is off by TOLD_APART agrees with every row."""
     with np.errstate(divide="ignore"):
-        improbable = np.log(TOLD_APART * evidence.values / evidence.half)
+        improbable = np.log(SEPARABLE * evidence.values / evidence.half)
     return float(np.maximum(improbable, 0.0).sum())
 
 

@@ -108,7 +108,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
         click.echo("\n".join(lines))
     if any(outcome.failing for outcome in found.outcomes):
         return ProfagentError.exit_code
-    is_decided = not any(outcome.untold for outcome in found.outcomes)
+    is_decided = not any(outcome.undecided for outcome in found.outcomes)
     return 0 if found.is_complete and is_decided else IncompleteError.exit_code
 
 

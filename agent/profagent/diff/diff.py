@@ -58,8 +58,8 @@ class Condition(NamedTuple):
 
     def baseless(self, changes: Sequence[Change]) -> list[Change]:
         """Those of which nobody can tell whether it holds: the limit is in % of a figure that is 0 in the base only."""
-        untold = (change for change in self.about(changes) if change.is_significant or change.p is None)
-        sides = ((change, *self._sides(change)) for change in untold)
+        undecided = (change for change in self.about(changes) if change.is_significant or change.p is None)
+        sides = ((change, *self._sides(change)) for change in undecided)
         return [change for change, base, new in sides if self.unit == "%" and base == 0 and new]
 
     def _holds(self, change: Change) -> bool:
@@ -117,11 +117,11 @@ class Run:
 
 
 class Outcome(NamedTuple):
-    """A condition, and the changes for which it holds; `untold` says why nobody can tell whether it does."""
+    """A condition, and the changes for which it holds; `undecided` says why nobody can tell whether it does."""
 
     condition: Condition
     failing: list[Change]
-    untold: str = ""
+    undecided: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +222,14 @@ async def diff(
 
 def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
     about, failing = condition.about(changes), condition.failing(changes)
-    untold = ""
+    undecided = ""
     if not about:
-        untold = f"not in both runs: {condition.scope}{'' if condition.name is None else f' {condition.name}'}"
+        undecided = f"not in both runs: {condition.scope}{'' if condition.name is None else f' {condition.name}'}"
     elif all(change.p is None for change in about):
-        untold = "too few different inferences"
+        undecided = "too few different inferences"
     elif not failing and (baseless := condition.baseless(changes)):
-        untold = f"nothing is a % of BASE's {condition.figure}, 0: {', '.join(change.name for change in baseless)}"
-    return Outcome(condition, failing, untold)
+        undecided = f"nothing is a % of BASE's {condition.figure}, 0: {', '.join(change.name for change in baseless)}"
+    return Outcome(condition, failing, undecided)
 
 
 async def _read(operand: Operand, skip: int | None) -> Run:

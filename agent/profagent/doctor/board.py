@@ -26,7 +26,7 @@ LEAST_WATCHES = 1024
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_/]+")
 CAP_DAC_READ_SEARCH = 1 << 2
 RIGHTS = "give it CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as systemd/profagentd.service does, or have it run as root"
-_UNTOLD = "the board does not tell"
+_NOT_SAID = "the board does not tell"
 
 
 def given(keys: str, arguments: str) -> str:
@@ -50,7 +50,7 @@ def _stack(examination: Examination, *, simulated: bool) -> Finding:
     check, npu = "npu-stack", examination.npu
     look = "on the board: ls -l /dev/svp_npu /dev/pqp; lsmod"
     if npu is None:
-        return unknown(check, examination.why_unknown("npu") or _UNTOLD, look)
+        return unknown(check, examination.why_unknown("npu") or _NOT_SAID, look)
     modules = f"; modules {', '.join(npu.modules)}" if npu.modules else ""
     others = [module for module in npu.modules if "pqp" in module]
     others += ["/dev/pqp"] * npu.has_other_device + ["/opt/lib/npu"] * npu.has_other_libraries
@@ -73,7 +73,7 @@ def _tasks(examination: Examination) -> Finding:
     """The manual forbids several profiling tasks on a device at a time."""
     check, processes = "npu-tasks", examination.processes
     if processes is None:
-        return unknown(check, examination.why_unknown("processes") or _UNTOLD)
+        return unknown(check, examination.why_unknown("processes") or _NOT_SAID)
     open_jobs = sum(root.open_jobs for root in examination.roots)
     named = ", ".join(f"{each.name} (pid {each.pid})" for each in processes.with_npu)
     evidence = f"the NPU is open in {named or 'no process'} ({processes.count}); open JOBs: {open_jobs}"
@@ -155,7 +155,7 @@ def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Fin
     for path in roots:
         root = by_path.get(path)
         if root is None:
-            why = examination.why_unknown(f"root {path}") or _UNTOLD
+            why = examination.why_unknown(f"root {path}") or _NOT_SAID
             yield unknown("root", f"{path}: {why}", "is it a mount whose server is away? on the board: mount")
             continue
         yield _readable(root, examination.daemon)
@@ -236,7 +236,7 @@ def _inotify(examination: Examination) -> Finding:
     """The kernel must let the daemon watch directories."""
     check, limits = "inotify", examination.inotify
     if limits is None:
-        why = examination.why_unknown("inotify") or _UNTOLD
+        why = examination.why_unknown("inotify") or _NOT_SAID
         return unknown(check, f"{why}: a kernel without inotify is served too, by looking")
     evidence = f"the daemon has {limits.watches} of {limits.max_user_watches} watches"
     if limits.max_user_watches < LEAST_WATCHES or limits.watches >= 0.9 * limits.max_user_watches:

@@ -23,7 +23,7 @@ from profagent.importing.job_folder import alone_in_job, job_database, new_datab
 from profagent.ingest.changes import ApiRecords, JobChanges, ProfilingKnown, SegmentRecords
 from profagent.ingest.local import LocalJob, LocalStream, list_job
 from profagent.link.boards_file import BoardsFile
-from profagent.link.messages import OPEN, PROTOCOL, Board, Chunk, Clocks, Happened, JobStatus, Profiling
+from profagent.link.messages import OPEN, PROTOCOL, Board, Chunk, Clocks, JobStatus, Profiling, Received
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import reading
 from profagent.store.sessions import MapUsed, SessionStart
@@ -95,7 +95,7 @@ async def import_into(
 
 
 async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event) -> None:
-    await recording.take([Happened(stream.job, None, loss) for loss in stream.odd()], _unheard)
+    await recording.take([Received(stream.job, None, loss) for loss in stream.odd()], _unheard)
     for start in range(0, len(stream.logs), LOGS_PER_PAGE):
         logs = {log.handle: log for log in stream.logs[start : start + LOGS_PER_PAGE]}
         batches = _batches(stream, logs, await recording.holdings([*logs.values()]))
@@ -117,15 +117,15 @@ async def _finish(recording: Recording, job: str) -> None:
 
 def _batches(
     stream: LocalStream, logs: dict[int, FollowedLog], holdings: Sequence[Holding]
-) -> Iterator[list[Happened]]:
+) -> Iterator[list[Received]]:
     """Events of several logs together, of none that is not wanted."""
     wanted = (holding for holding in holdings if not holding.skip)
     events = (event for holding in wanted for event in stream.events(logs[holding.handle], holding))
     return _in_batches(events, _bytes, BATCH_BYTES, BATCH_EVENTS)
 
 
-def _bytes(happened: Happened) -> int:
-    return len(happened.event.data) if isinstance(happened.event, Chunk) else 0
+def _bytes(received: Received) -> int:
+    return len(received.event.data) if isinstance(received.event, Chunk) else 0
 
 
 def _in_batches(items: Iterable[T], size_of: Callable[[T], int], most: int, most_items: int) -> Iterator[list[T]]:

@@ -278,13 +278,13 @@ def write_log(directory: Path, lines: Iterable[str]) -> None:
 
 
 async def _lock(handle: int, directory: Path, tell: Callable[[str], None]) -> None:
-    is_told = False
+    is_chosen = False
     while True:
         with suppress(BlockingIOError):
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not is_told:
+        if not is_chosen:
             tell(f"another profagent imports {directory}: waiting for it")
-        is_told = True
+        is_chosen = True
         await asyncio.sleep(LOOK_EACH_S)
 
 

@@ -190,7 +190,7 @@ class Slower:
 class Compared:
     """A comparison: with what, what it found, what makes it unfair; `problem` where there was none.
 
-    `untold` says of which conditions nobody can tell, and why, where there was enough to tell others.
+    `undecided` says of which conditions nobody can tell, and why, where there was enough to tell others.
     """
 
     against: str
@@ -199,7 +199,7 @@ class Compared:
     unfair: tuple[str, ...] = ()
     can_tell: bool = True
     problem: str = ""
-    untold: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """For people."""
@@ -209,10 +209,10 @@ class Compared:
             return
         if not self.can_tell:
             yield f"too few inferences to tell anything beside {against}"
-        elif not self.slower and not self.untold:
+        elif not self.slower and not self.undecided:
             yield f"as {against}"
         yield from (f"beside {against}: {slower}, and {slower.condition} holds" for slower in self.slower)
-        yield from (f"nobody can tell beside {against}: {line}" for line in self.untold)
+        yield from (f"nobody can tell beside {against}: {line}" for line in self.undecided)
         yield from (f"unfair beside {against}: {line}" for line in self.unfair)
 
 
@@ -242,9 +242,9 @@ class Outcome:
             return Verdict.INCOMPLETE
         if self.problems:
             return Verdict.FAILED
-        is_told = any(each.can_tell for each in self.compared)
-        is_open = any(each.problem or each.untold for each in self.compared)
-        return Verdict.GOOD if is_told and not is_open else Verdict.UNDECIDED
+        is_notified = any(each.can_tell for each in self.compared)
+        is_open = any(each.problem or each.undecided for each in self.compared)
+        return Verdict.GOOD if is_notified and not is_open else Verdict.UNDECIDED
 
     def lines(self) -> Iterator[str]:
         """Its session, what it was compared with, and what went wrong."""

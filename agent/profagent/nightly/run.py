@@ -286,10 +286,10 @@ async def _compared(settings: Nightly, against: str, base: int, workspace: Works
         for each in answer.outcomes
         for change in each.failing
     )
-    untold = tuple(f"{each.condition.text}: {each.untold}" for each in answer.outcomes if each.untold)
+    undecided = tuple(f"{each.condition.text}: {each.undecided}" for each in answer.outcomes if each.undecided)
     only = tuple(f"model {name} is only in {side}" for side, name in answer.only)
     unfair = (*answer.unfair, *only)
-    return Compared(against, base, slower, unfair, answer.can_tell, untold=untold if answer.can_tell else ())
+    return Compared(against, base, slower, unfair, answer.can_tell, undecided=undecided if answer.can_tell else ())
 
 
 def past_boards(folder: Path) -> list[PastBoard]:

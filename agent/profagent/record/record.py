@@ -160,7 +160,7 @@ class BoardRecord:
             RecordingOptions(
                 lambda: time.time_ns() // 1000,
                 source=options.source,
-                told=None if options.made is None else options.made.told,
+                profiling=None if options.made is None else options.made.profiling,
                 maps=options.maps,
                 labels=options.labels,
                 always_new=options.new,
@@ -206,22 +206,22 @@ class BoardRecord:
     async def outcome(self) -> dict[str, Any]:
         """The address, what the session came to (null where there is none), what went wrong, and an exit code."""
         error = self._error or self._view.away
-        told = {"address": self.address, "error": None if error is None else str(error)}
+        profiling = {"address": self.address, "error": None if error is None else str(error)}
         if not self._recording.is_begun:
             code = SameBoardError.exit_code if isinstance(error, SameBoardError) else UnreachableError.exit_code
-            told["error"] = told["error"] or "stopped before the board was reached"
-            return {**told, "session": None, "complete": False, "exit_code": code}
+            profiling["error"] = profiling["error"] or "stopped before the board was reached"
+            return {**profiling, "session": None, "complete": False, "exit_code": code}
         summary = await self.summary()
-        return {**told, **summary, "exit_code": self._error.exit_code if self._error else exit_code_of(summary)}
+        return {**profiling, **summary, "exit_code": self._error.exit_code if self._error else exit_code_of(summary)}
 
     async def _tell_kept(self) -> None:
         """Say now and then how many inferences were kept, where some are passed over on purpose."""
-        told = None
+        profiling = None
         while self._options.keeping is not None:
             await asyncio.sleep(TELL_KEPT_S)
             line = keeping_line(await self._recording.session.sampling()) if self._recording.is_begun else None
-            if line is not None and line != told:
-                told = line
+            if line is not None and line != profiling:
+                profiling = line
                 self._tell(line)
 
     async def _end(self) -> None:

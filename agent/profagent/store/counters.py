@@ -17,8 +17,8 @@ from profagent.formats.countermap import (
     TICKS,
     Place,
     Tally,
+    implausible_text,
     merged,
-    told,
 )
 from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
 from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one, transaction
@@ -79,10 +79,10 @@ async def implausible_counters(
     found: dict[int, list[str]] = {}
     for session, has_map in sessions:
         tallies = await _tallies(connection, job, session, checks) if has_map else []
-        found[session] = [told(name, tally, peak_bytes_per_s) for name, tally in tallies]
+        found[session] = [implausible_text(name, tally, peak_bytes_per_s) for name, tally in tallies]
     for session, tally in (await _slow_inferences(connection, job)).items():
         if tally.implausible:
-            found.setdefault(session, []).append(told(TICKS, tally))
+            found.setdefault(session, []).append(implausible_text(TICKS, tally))
     return found
 
 

@@ -326,7 +326,7 @@ class StoredSession:
         state: str | None = await self._of_job("state", job)
         return state
 
-    async def told_interval(self, job: str) -> int | None:
+    async def first_interval(self, job: str) -> int | None:
         """The interval of the JOB's acl.json, as it was told first; None where it is not known."""
         interval: int | None = await self._of_job("interval", job)
         return interval

@@ -96,7 +96,7 @@ class Look:
             return Stored(self._place, seen, Part.TABLE, is_delivered=True)
         is_delivered = all(self._is_delivered(self._place, each, found) for each, found in seen)
         may_go = is_delivered or (
-            self._with_undelivered and (end is None or files.told_length(self._source, path) is not None)
+            self._with_undelivered and (end is None or files.announced_length(self._source, path) is not None)
         )
         if may_go and any(abs(self._now_ns - each.mtime_ns) < SETTLE_NS for _, each in seen):
             may_go = self._is_settled = False

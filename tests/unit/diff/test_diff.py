@@ -124,7 +124,7 @@ async def test_a_share_of_no_noise_cannot_be_told(builder: DatabaseBuilder) -> N
             part = builder.new_part(session, model, "aicore")
             builder.aicore(inference, part, [ticks + noise * pic, 42 + pic])
     found = await _diff(builder.close(), "layer.mad>+3%", "layer[pool].mad>+3%", "layer.mad>+0.1us")
-    assert [(bool(each.failing), each.untold) for each in found.outcomes] == [
+    assert [(bool(each.failing), each.undecided) for each in found.outcomes] == [
         (False, "nothing is a % of BASE's mad, 0: conv"),
         (False, ""),
         (True, ""),

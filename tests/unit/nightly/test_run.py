@@ -74,13 +74,13 @@ async def test_a_layer_that_is_slower_is_named(workspace: Workspace) -> None:
     settings = Nightly([BOARD], fail_if=["layer.median>+5%", "layer[conv22].median>+5%"])
     (found,) = await compared(settings, BOARD, workspace, 3, past("undecided"))
     assert (found.session, [each.what for each in found.slower]) == (1, ["layer conv"])
-    assert found.untold == ("layer[conv22].median>+5%: not in both runs: layer conv22",)
+    assert found.undecided == ("layer[conv22].median>+5%: not in both runs: layer conv22",)
     assert "model more is only in NEW" in found.unfair
 
 
 async def test_too_few_inferences_tell_nothing(workspace: Workspace) -> None:
     (found,) = await compared(Nightly([BOARD], fail_if=["total.median>+3%"]), BOARD, workspace, 2, past("undecided"))
-    assert (found.session, found.can_tell, found.untold) == (1, False, ())
+    assert (found.session, found.can_tell, found.undecided) == (1, False, ())
 
 
 LIMIT_S = 60.0
