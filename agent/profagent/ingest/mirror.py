@@ -7,16 +7,19 @@ link in the place of a file or of a folder is followed.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import errno
 import hashlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profagent.errors import ProfagentError, ProtocolError, StoreError
 from profagent.files import (
     content,
     disk_full,
+    finished,
     is_full,
     make_anew,
     make_private_folder,
@@ -28,6 +31,9 @@ from profagent.files import (
 )
 from profagent.formats.lru import Lru
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Names of the board's logs that cannot all be here, or something of this host that has one of them.
 _NO_PLACE = frozenset({errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST})
@@ -94,6 +100,30 @@ def syncfs(directory: Path) -> None:
                 raise OSError(error, os.strerror(error), str(directory))
         finally:
             os.close(handle)
+
+
+class SharedSync:
+    """Makes durable what was written below a folder. One call runs at a time, and one waits for its turn."""
+
+    def __init__(self, folder: Path, *, sync: Callable[[Path], None] = syncfs) -> None:
+        self._folder = folder
+        self._sync = sync
+        self._turn = asyncio.Lock()
+        self._next: asyncio.Task[None] | None = None
+
+    async def sync(self) -> None:
+        """Return when all that was written before this was called is durable. Raises StoreError, DiskFullError.
+
+        A call that runs may have begun before: it is the next one that counts, for all who come until it begins.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._run())
+        await finished(self._next)
+
+    async def _run(self) -> None:
+        async with self._turn:
+            self._next = None
+            await asyncio.to_thread(self._sync, self._folder)
 
 
 def digest_of(data: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import hashlib
 import os
@@ -13,37 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
-from profagent.files import PRIVATE_FILE, finished, make_private_folder
-from profagent.ingest.mirror import JobMirror, syncfs
+from profagent.files import PRIVATE_FILE, make_private_folder
+from profagent.ingest.mirror import JobMirror, SharedSync
 from profagent.store.database import FILE_NAME, fetched, reading, transaction, writing
 from profagent.store.queries import find_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-
-class SharedSync:
-    """Makes durable what was written below a folder. One call runs at a time, and one waits for its turn."""
-
-    def __init__(self, folder: Path, *, sync: Callable[[Path], None] = syncfs) -> None:
-        self._folder = folder
-        self._sync = sync
-        self._turn = asyncio.Lock()
-        self._next: asyncio.Task[None] | None = None
-
-    async def sync(self) -> None:
-        """Return when all that was written before this was called is durable. Raises StoreError, DiskFullError.
-
-        A call that runs may have begun before: it is the next one that counts, for all who come until it begins.
-        """
-        if self._next is None:
-            self._next = asyncio.create_task(self._run())
-        await finished(self._next)
-
-    async def _run(self) -> None:
-        async with self._turn:
-            self._next = None
-            await asyncio.to_thread(self._sync, self._folder)
+    from collections.abc import Iterator
 
 
 VARIABLE = "PROFAGENT_WORKSPACE"
