@@ -266,14 +266,13 @@ class Step(Enum):
 # steps leaves bytes in the mirror that no row speaks of: they are undone before the next stream. So a restart finds no
 # record lost and none twice, whichever step it died at.
 async def commit(
-    write: Callable[[], Awaitable[Sequence[JobChanges]]],
+    changes: Sequence[JobChanges],
     sync: Callable[[], Awaitable[None]],
     apply: Callable[[Sequence[JobChanges]], Awaitable[None]],
     acknowledge: Callable[[], Awaitable[None]],
     reached: Callable[[Step], None],
-) -> Sequence[JobChanges]:
-    """Take bytes through the rule; returns what they mean. `reached` is called after each step."""
-    changes = await write()
+) -> None:
+    """Take what the bytes mean that stand in the mirror through the rule. `reached` is called after each step."""
     reached(Step.MIRRORED)
     await sync()
     reached(Step.SYNCED)
@@ -281,4 +280,3 @@ async def commit(
     reached(Step.COMMITTED)
     await acknowledge()
     reached(Step.ACKNOWLEDGED)
-    return changes

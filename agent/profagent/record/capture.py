@@ -55,7 +55,10 @@ CLOCK_INTERVAL_S = 60.0
 
 
 class Sink(Protocol):
-    """What becomes of a board's stream. Calls come one at a time, but for `sample_clock`."""
+    """What becomes of a board's stream. Calls come one at a time, but for `sample_clock`.
+
+    What was taken is `committed` before any other call.
+    """
 
     @property
     def refused(self) -> Mapping[str, UnsupportedBoardError]:
@@ -74,9 +77,16 @@ class Sink(Protocol):
         """What is held of announced logs."""
 
     async def take(
-        self, events: Sequence[Received], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
+        self,
+        events: Sequence[Received],
+        acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]],
+        *,
+        more: bool,
     ) -> Sequence[JobChanges]:
-        """Events in order; returns what they meant."""
+        """Events in order; returns what they meant. `more`: others are at hand."""
+
+    async def committed(self) -> None:
+        """Return when all events that were given are durable and acknowledged."""
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         """A JOB's state is another; `caught_up`: and everything it held has come."""
@@ -131,6 +141,8 @@ class FollowedStream:
             # A fault of ours rather than the link's end, where both came together.
             errors = failures.exceptions
             raise next((each for each in errors if not isinstance(each, ProfagentError)), errors[0]) from None
+        finally:
+            await self._capture.sink.committed()
 
     async def open(self) -> None:
         """Say the first words."""
@@ -172,6 +184,9 @@ class FollowedStream:
                 await self.flush()
             else:
                 await self.take(message)
+            if self._queue.empty():
+                # There is nothing to do meanwhile.
+                await self._capture.sink.committed()
 
     async def _read(self) -> None:
         try:
@@ -214,9 +229,11 @@ class FollowedStream:
 
     async def _know(self, event: Event) -> None:
         sink, observer = self._capture.sink, self._capture.observer
+        if not isinstance(event, Arrived):
+            await sink.committed()
         match event:
             case Arrived():
-                observer.changed(await sink.take(event.events, self._acknowledge))
+                observer.changed(await sink.take(event.events, self._acknowledge, more=not self._queue.empty()))
                 self._session.took(sink.refused)
             case LogsAnnounced():
                 self._session.hold(await sink.holdings(event.logs))

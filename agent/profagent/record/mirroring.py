@@ -57,12 +57,17 @@ class OpenBatch:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._names: set[tuple[str, bytes, bool]] = set()
 
-    def begin(self, events: Iterable[Received], place: Callable[[str], tuple[str, str]]) -> None:
-        """These events are about to be written; `place`: a JOB's directory and source. Raises StoreError."""
-        names = {(each.job, each.log.path, each.log.snapshot) for each in events if each.log is not None}
+    def begin(self, events: Iterable[Received], place: Callable[[str], tuple[str, str]], *, is_second: bool) -> None:
+        """These events are about to be written; `place`: a JOB's directory and source. Raises StoreError.
+
+        `is_second`: the batch before may not be committed yet.
+        """
+        before = self._names if is_second else set()
+        self._names = {(each.job, each.log.path, each.log.snapshot) for each in events if each.log is not None}
         by_job: dict[str, LeftLogs] = {}
-        for job, path, is_snapshot in names:
+        for job, path, is_snapshot in before | self._names:
             left = by_job.setdefault(job, LeftLogs(job, *place(job), [], []))
             (left.snapshots if is_snapshot else left.data).append(os.fsdecode(path))
         with Translated(f"cannot write {self._file}", self._file.parent):

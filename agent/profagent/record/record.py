@@ -13,20 +13,23 @@ from profagent.errors import IncompleteError, SameBoardError, UnreachableError, 
 from profagent.ingest import reasons
 from profagent.link.channel import connected
 from profagent.link.credentials import BY_ADDRESS, own_consumer
+from profagent.link.messages import Loss
 from profagent.record.capture import Capture
-from profagent.record.recording import Recording, RecordingOptions, RunRecording
+from profagent.record.recording import Recording, RecordingOptions
 from profagent.record.view import RecordView
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from profagent.errors import ProfagentError
     from profagent.formats.sampling import Keeping
+    from profagent.ingest.changes import JobChanges
     from profagent.link.credentials import Access
-    from profagent.link.messages import JobMeasure, JobStatus
+    from profagent.link.messages import JobMeasure, JobStatus, LogEvent, Received
     from profagent.record.beginnings import MadeJobs
+    from profagent.record.recording import Acknowledge
     from profagent.store.workspace import Workspace
 
 # Bytes gather so long before they are committed; design section 6 allows 250 ms.
@@ -140,6 +143,25 @@ def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "complete": all(session["complete"] for session in sessions),
         "exit_code": min((session["exit_code"] for session in sessions if session["exit_code"]), default=0),
     }
+
+
+class RunRecording(Recording):
+    """A recording of what one program makes: nothing about other JOBs of the board is written into its session."""
+
+    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
+        """As of Sink: that a JOB of another session is gone, or stands where this daemon does not look, is no news."""
+        others = {job.name for job in await self.session.standing_jobs()} - await self.session.begun_jobs()
+        return await super().listed({*names, *others})
+
+    async def take(
+        self, events: Sequence[Received], acknowledge: Acknowledge, *, more: bool = False
+    ) -> Sequence[JobChanges]:
+        """As of Sink; a kept loss of another JOB is left to whoever hears it next."""
+        ours = [each for each in events if not self._is_loss_of_others(each.event)]
+        return await super().take(ours, acknowledge, more=more)
+
+    def _is_loss_of_others(self, event: LogEvent) -> bool:
+        return isinstance(event, Loss) and event.id > 0 and event.job_name not in self._directories
 
 
 class BoardRecord:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, UnreachableError, UnsupportedBoardError
-from profagent.files import has_room, to_the_end
+from profagent.files import finished, has_room, to_the_end
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.sampling import interval_of
 from profagent.ingest import reasons
@@ -17,7 +18,7 @@ from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced
 from profagent.ingest.decoder import DECODERS, no_decoder
 from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.link.channel import clock_difference
-from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding, Loss
+from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding
 from profagent.record.mirroring import BoardMirrors
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import MapUsed, SessionStart
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change, Step
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board, FollowedLog, JobStatus, LogEvent, Profiling, Received
+    from profagent.link.messages import Board, FollowedLog, JobStatus, Profiling, Received
     from profagent.record.beginnings import Beginnings
     from profagent.record.mirroring import LeftLogs
     from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
@@ -106,6 +107,7 @@ class Recording:
         self._unoffered: dict[str, dict[str, int]] = {}
         self._begun_jobs: set[str] = set()
         self._is_torn = False  # a batch was not committed, and may be in the mirrors
+        self._committing: asyncio.Task[None] | None = None  # the latest batch
         self._deletes = False
         self._roots: tuple[str, ...] = ()  # where the board looks for JOBs
 
@@ -221,11 +223,8 @@ class Recording:
     def _is_past(self, job: str, path: str) -> bool:
         """Whether a log is from before the capture, which takes only what begins from then on."""
         beginnings = self._options.beginnings
-        if (
-            beginnings is None
-            or (name := parse_log_name(path)) is None
-            or not (name.is_data or name.is_done or name.kind is LogKind.CONT)
-        ):
+        name = None if beginnings is None else parse_log_name(path)
+        if beginnings is None or name is None or not (name.is_data or name.is_done or name.kind is LogKind.CONT):
             return False
         return beginnings.passes_over(job, name)
 
@@ -236,25 +235,41 @@ class Recording:
         interval = await self.session.first_interval(job)
         self._mirrors.intervals[job] = self._intervals.get(job) if interval is None else interval
 
-    async def take(self, events: Sequence[Received], acknowledge: Acknowledge) -> Sequence[JobChanges]:
-        """Take events through the commit rule; returns what they meant. Raises StoreError, ProtocolError."""
-        reached: list[Acknowledgement] = []
+    async def take(
+        self, events: Sequence[Received], acknowledge: Acknowledge, *, more: bool = False
+    ) -> Sequence[JobChanges]:
+        """Take events by the commit rule; returns what they meant. Raises StoreError, ProtocolError.
 
-        async def write() -> Sequence[JobChanges]:
-            changes, reached[:] = await to_the_end(self._write, events)
-            return changes
-
-        async def tell() -> None:
-            if reached:
-                await acknowledge(reached)
-
+        Where `more` are at hand, these are committed while the next are put into the mirrors.
+        """
         try:
-            return await commit(write, self._workspace.synced.sync, self.session.apply, tell, self._reached)
+            changes, reached = await to_the_end(self._write, events)
+            await self.committed()
         except BaseException:
-            # What was decoded may not have been committed: it is decoded again, from what was.
-            self._mirrors.close()
-            self._is_torn = True
+            self._tear()
             raise
+        sync, apply = self._workspace.synced.sync, self.session.apply
+        committing = commit(changes, sync, apply, partial(acknowledge, reached), self._reached)
+        self._committing = asyncio.create_task(committing)
+        if not more:
+            await self.committed()
+        return changes
+
+    async def committed(self) -> None:
+        """Return when all that was taken is committed, before anything else is asked. Raises StoreError."""
+        committing, self._committing = self._committing, None
+        if committing is None:
+            return
+        try:
+            await finished(committing)
+        except BaseException:
+            self._tear()
+            raise
+
+    def _tear(self) -> None:
+        """What was decoded may not have been committed: it is decoded again, from what was."""
+        self._mirrors.close()
+        self._is_torn = True
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         """Write a JOB's state; when all of an ended one has come, note what never got complete.
@@ -333,7 +348,7 @@ class Recording:
 
     def _write(self, events: Sequence[Received]) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
-        self._mirrors.batch.begin(events, self._place)
+        self._mirrors.batch.begin(events, self._place, is_second=self._committing is not None)
         by_job, reached = self._mirrors.take(events)
         for job, changes in by_job.items():
             self._add(job, changes)
@@ -382,19 +397,3 @@ class Recording:
         if job not in self._unoffered:
             self._unoffered[job] = await self.session.begun_logs(job)
         return self._unoffered[job]
-
-
-class RunRecording(Recording):
-    """A recording of what one program makes: nothing about other JOBs of the board is written into its session."""
-
-    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
-        """As of Sink: that a JOB of another session is gone, or stands where this daemon does not look, is no news."""
-        others = {job.name for job in await self.session.standing_jobs()} - await self.session.begun_jobs()
-        return await super().listed({*names, *others})
-
-    async def take(self, events: Sequence[Received], acknowledge: Acknowledge) -> Sequence[JobChanges]:
-        """As of Sink; a kept loss of another JOB is left to whoever hears it next."""
-        return await super().take([each for each in events if not self._is_loss_of_others(each.event)], acknowledge)
-
-    def _is_loss_of_others(self, event: LogEvent) -> bool:
-        return isinstance(event, Loss) and event.id > 0 and event.job_name not in self._directories

@@ -185,7 +185,11 @@ class Watching:
         return [Holding(log.handle, skip=not is_wanted) for log, is_wanted in zip(logs, wanted, strict=True)]
 
     async def take(
-        self, events: Sequence[Received], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
+        self,
+        events: Sequence[Received],
+        acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]],
+        *,
+        more: bool = False,  # noqa: ARG002 - the sink's interface
     ) -> Sequence[JobChanges]:
         """Decode events; everything is acknowledged, so that the board forgets it."""
         reached: dict[int, Acknowledgement] = {}
@@ -196,6 +200,9 @@ class Watching:
         if reached:
             await acknowledge(list(reached.values()))
         return changes
+
+    async def committed(self) -> None:
+        """Nothing is kept that could be."""
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         """Pass the state on, that of an ended JOB when all of it has come that will."""

@@ -105,7 +105,7 @@ class Sender:
 
     async def happen(self, *events: Received) -> list[Change]:
         """Events that arrive together; what they meant."""
-        return changes_of(await self.sink.take(events, self._acknowledge))
+        return changes_of(await self.sink.take(events, self._acknowledge, more=False))
 
     async def _acknowledge(self, logs: Sequence[Acknowledgement]) -> None:
         self.acknowledged += logs

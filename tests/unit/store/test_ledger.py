@@ -90,7 +90,7 @@ def test_what_is_about_the_board_itself_has_no_job(rows: Rows) -> None:
 
 
 def test_what_is_told_without_end_is_counted(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_TOLD", 3)
+    monkeypatch.setattr(module, "MOST_NOTED", 3)
     for number in range(6):
         rows.apply(LinkLedger(None, Entry("loss", "unreadable", f"file {number}", count=2**60)))
     found = rows.query("SELECT reason, count(*), max(count) FROM ledger GROUP BY reason ORDER BY reason")
@@ -98,7 +98,7 @@ def test_what_is_told_without_end_is_counted(rows: Rows, monkeypatch: pytest.Mon
 
 
 def test_what_is_counted_goes_on_after_a_restart(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_TOLD", 1)
+    monkeypatch.setattr(module, "MOST_NOTED", 1)
     for number in range(4):
         rows.apply(LinkLedger(None, Entry("loss", "unreadable", f"file {number}")))
         rows.session(always_new=False)
