@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagentd.metrics import collectors, sampler, umap
-
 from profagentd.metrics.sampler import Sampler
 
 if TYPE_CHECKING:

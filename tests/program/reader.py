@@ -36,6 +36,9 @@ class MarksReader:
         fcntl.fcntl(self._fifo, fcntl.F_SETPIPE_SZ, size)
 
     def read(self) -> list[Mark]:
+        return [_mark(*each) for each in RECORD.iter_unpack(self.raw())]
+
+    def raw(self) -> bytes:
         data = b""
         while True:
             try:
@@ -45,7 +48,7 @@ class MarksReader:
             if not piece:
                 break
             data += piece
-        return [_mark(*each) for each in RECORD.iter_unpack(data)]
+        return data
 
     def close(self) -> None:
         os.close(self._fifo)

@@ -1,0 +1,213 @@
+"""Takes in what programs write: a FIFO for each name, and pipes whose read end a program passes through a socket.
+
+    <run>/ops.NAME     descriptors of svp_acl_prof_model_subscribe, 256 bytes each
+    <run>/marks        records of profagent_app.marks and profagent_mark.h, 256 bytes each
+    <run>/socket       connect, and send NAME with the read end of a pipe of descriptors (SCM_RIGHTS)
+
+One thread reads all of them at once and writes the spools, so that a program waits for nobody. Only whole records go
+into a spool; what a program left behind in the middle of one is dropped when its pipe ends, and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import selectors
+import socket
+import stat
+import threading
+from typing import Callable, NamedTuple
+
+from profagentd.spools.spool import Spool, is_good_name
+
+_log = logging.getLogger(__name__)
+
+RECORD_BYTES = 256
+PIPE_BYTES = 1 << 20
+READ_BYTES = 1 << 20
+MOST_PASSED = 64
+_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ; Python 3.9 has no name for it
+
+NewSpool = Callable[[str, str], Spool]  # of a kind and a name
+
+
+class Fifo(NamedTuple):
+    """A FIFO that is offered: its path, and the spool that it fills."""
+
+    path: str
+    kind: str
+    name: str
+
+
+class _Pipe:
+    """An open read end, the beginning of a record that is not whole yet, and the FIFO to open anew at its end."""
+
+    def __init__(self, descriptor: int, spool: Spool, fifo: Fifo | None) -> None:
+        self.descriptor, self.spool, self.fifo = descriptor, spool, fifo
+        self.rest = b""
+
+
+class Intake:
+    """The thread and its pipes. `start` makes the FIFOs and raises OSError; `stop` reads what is there, and ends."""
+
+    def __init__(self, run: str, ops: list[str], new_spool: NewSpool) -> None:
+        self._run, self._new_spool = run, new_spool
+        self._fifos = [Fifo(os.path.join(run, "marks"), "marks", "program")]
+        self._fifos += [Fifo(os.path.join(run, f"ops.{name}"), "ops", name) for name in ops]
+        self._spools: dict[tuple[str, str], Spool] = {}
+        self._selector = selectors.DefaultSelector()
+        self._socket: socket.socket | None = None
+        self._wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
+        self._is_stopping = False
+        self.torn_records = self.lost_bytes = self.passed = 0
+
+    def start(self) -> None:
+        """Make the FIFOs and the socket, and begin to read."""
+        os.makedirs(self._run, exist_ok=True)
+        for fifo in self._fifos:
+            _make_fifo(fifo.path)
+            self._open(fifo)
+        path = os.path.join(self._run, "socket")
+        _remove_socket(path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        self._socket.bind(path)
+        os.chmod(path, 0o666)  # noqa: S103 - whoever runs the profiled program may pass a pipe
+        self._socket.listen(16)
+        self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._wake, selectors.EVENT_READ, None)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take in what was written so far, then end every spool. Blocks until that is done."""
+        self._is_stopping = True
+        os.write(self._waker, b"x")
+        self._thread.join()
+        for spool in self._spools.values():
+            spool.close()
+        if self._socket is not None:
+            self._socket.close()
+        os.close(self._wake)
+        os.close(self._waker)
+        self._selector.close()
+
+    def _work(self) -> None:
+        while True:
+            events = self._selector.select(0 if self._is_stopping else None)
+            pipes = [key.data for key, _ in events if key.data is not None]
+            if self._is_stopping and not pipes:
+                break
+            for handle in pipes:
+                if isinstance(handle, _Pipe):
+                    self._read(handle)
+                else:
+                    handle()
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.data, _Pipe):
+                self._end(key.data)
+
+    def _open(self, fifo: Fifo) -> None:
+        descriptor = os.open(fifo.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._add(_Pipe(descriptor, self._spool(fifo.kind, fifo.name), fifo))
+
+    def _add(self, pipe: _Pipe) -> None:
+        with contextlib.suppress(OSError):  # beyond this user's limit: a smaller pipe holds less of a burst
+            fcntl.fcntl(pipe.descriptor, _SET_PIPE_SIZE, PIPE_BYTES)
+        self._selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
+
+    def _spool(self, kind: str, name: str) -> Spool:
+        return self._spools.setdefault((kind, name), self._new_spool(kind, name))
+
+    def _read(self, pipe: _Pipe) -> None:
+        try:
+            data = os.read(pipe.descriptor, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            _log.warning("a pipe of %s cannot be read any more: %s", pipe.fifo or "a program", error)
+            data = b""
+        if not data:
+            self._end(pipe)
+            return
+        data = pipe.rest + data
+        whole = len(data) - len(data) % RECORD_BYTES
+        pipe.rest = data[whole:]
+        if whole:
+            self._write(pipe.spool, data[:whole])
+
+    def _write(self, spool: Spool, data: bytes) -> None:
+        try:
+            spool.write(data)
+        except OSError as error:
+            if not self.lost_bytes:
+                _log.warning("what programs write is lost: %s", error)
+            self.lost_bytes += len(data)
+
+    def _end(self, pipe: _Pipe) -> None:
+        """The last writer is gone, perhaps in the middle of a record; a FIFO waits for the next one."""
+        self.torn_records += bool(pipe.rest)
+        self._selector.unregister(pipe.descriptor)
+        if pipe.fifo is not None and not self._is_stopping:
+            # Open anew before the old end is closed: what a writer that comes now writes is not dropped between.
+            self._open(pipe.fifo)
+        self.passed -= pipe.fifo is None
+        os.close(pipe.descriptor)
+
+    def _accept(self) -> None:
+        assert self._socket is not None
+        try:
+            connection, _ = self._socket.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(connection))
+
+    def _receive(self, connection: socket.socket) -> None:
+        """Take a name and a descriptor; the answer is `ok`, or why not."""
+        self._selector.unregister(connection)
+        descriptors: list[int] = []
+        with connection:
+            try:
+                message, descriptors, _, _ = socket.recv_fds(connection, 256, 4)
+                answer = self._taken(message, descriptors)
+            except OSError as error:
+                answer = str(error)
+            for descriptor in [] if answer == "ok" else descriptors:
+                os.close(descriptor)
+            with contextlib.suppress(OSError):
+                connection.send(answer.encode())
+
+    def _taken(self, message: bytes, descriptors: list[int]) -> str:
+        name = message.decode("utf-8", "replace")
+        if not is_good_name(name):
+            return "the name has letters, digits, `_` and `.` alone, 64 at most"
+        if len(descriptors) != 1 or not stat.S_ISFIFO(os.fstat(descriptors[0]).st_mode):
+            return "one read end of a pipe is wanted"
+        if self.passed >= MOST_PASSED:
+            return f"{MOST_PASSED} pipes were passed already"
+        self.passed += 1
+        os.set_inheritable(descriptors[0], False)
+        os.set_blocking(descriptors[0], False)
+        self._add(_Pipe(descriptors[0], self._spool("ops", name), None))
+        return "ok"
+
+
+def _make_fifo(path: str) -> None:
+    """A FIFO that every program may write to, and only the daemon's user read."""
+    try:
+        os.mkfifo(path)
+    except FileExistsError:
+        if not stat.S_ISFIFO(os.lstat(path).st_mode):
+            raise OSError(errno.EEXIST, "something else than a FIFO stands there", path) from None
+    os.chmod(path, 0o622)  # noqa: S103
+
+
+def _remove_socket(path: str) -> None:
+    try:
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            os.unlink(path)
+    except FileNotFoundError:
+        pass
