@@ -6,11 +6,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from profagentd.sources.job import JobSource
+from profagentd.sources.spools import SpoolSource
 
 if TYPE_CHECKING:
     from profagentd.sources.source import Source
 
-SOURCES: list[Source] = [JobSource()]
+SOURCES: list[Source] = [JobSource(), *map(SpoolSource, ("ops", "marks", "metrics"))]
 
 
 @lru_cache(256)
